@@ -1,4 +1,4 @@
-"""Readers of others' measurements: benchmark tables, and results of vLLM's benchmark client."""
+"""Readers of published measurements: benchmark tables, and result files of benchmark clients."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +10,24 @@ from sim.benchdata.row import METRICS, BenchRow
 from sim.benchdata.table import read_table
 
 RESULTS = (".json", ".jsonl")
-"""Ends of the files that clients write."""
+"""File suffixes of the clients' results."""
 
 
 def read_benchmarks(path: Path, known: Mapping[str, str] = MappingProxyType({})) -> list[BenchRow]:
-    """Rows of a CSV table, of a file of `vllm bench serve` or `sglang.bench_serving`, or of a folder of such files.
+    """Read measured operating points from a file or folder.
 
-    *known*: columns that a result does not tell, its GPU above all; a table tells all itself. Raises BenchdataError
-    with everything that is wrong.
+    Parameters
+    ----------
+    path
+        CSV table, result file of `vllm bench serve` or `sglang.bench_serving`, or folder of such result files.
+    known
+        Columns that a result file lacks, in particular its GPU; not allowed for tables.
+
+    Raises
+    ------
+    BenchdataError
+        The files have mistakes; the error lists all of them.
+
     """
     if not path.is_dir() and path.suffix in RESULTS:
         return read_results(path, known)

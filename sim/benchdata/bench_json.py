@@ -1,8 +1,9 @@
-"""Results of `vllm bench serve --save-result` and of `sglang.bench_serving`: one JSON object a run, of which a file
-holds one, a list, or one a line as both write them to a file that is there.
+"""Reader of the results of `vllm bench serve --save-result` and `sglang.bench_serving`.
+
+A file holds one JSON object per run: a single object, a list, or one object per line, as both clients append them.
 
 vLLM's client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ... come from its option
-`--metadata gpu=rtx-4090 tp=2 precision=fp8`, which it writes into the same object. SGLang's asks the server.
+`--metadata gpu=rtx-4090 tp=2 precision=fp8`, which it writes into the same object. SGLang's client asks the server.
 """
 
 import json
@@ -31,10 +32,11 @@ NAMES = {
     "total_throughput": "total_tok_s",
     "mean_e2e_latency_ms": "e2e_mean_ms",
 }
-"""The clients' names of what they measured -> ours; the last two are SGLang's."""
+"""Columns of the clients' names of measured quantities; the last two names are SGLang's."""
 SERVER = {"model_path": "model", "version": "engine_version", "kv_cache_dtype": "kv_dtype"}
+"""Columns of the server settings that SGLang's client reports."""
 SERVER_SIZES = {"tp_size": "tp", "pp_size": "pp", "max_running_requests": "max_num_seqs"}
-"""Of what SGLang's server tells of itself -> columns; the sizes where its attention is not in data parallel."""
+"""Columns of the server sizes that SGLang's client reports, valid without data-parallel attention."""
 QUANTIZATION = {
     "fp8": "fp8",
     "w8a8_fp8": "fp8",
@@ -46,11 +48,11 @@ QUANTIZATION = {
     "modelopt_fp4": "nvfp4",
     "mxfp4": "mxfp4",
 }
-"""SGLang's word for the format of its weights -> ours; of others the model's name says more."""
-OWN_TIMES = 0.5
-"""A client that sends all at once is done with it sooner than in this share of the run."""
+"""Precisions of SGLang's quantization names; for other names the model's name is more specific."""
+BURST_SHARE = 0.5
+"""Fraction of a run's duration within which a client that sends all requests at once has sent them."""
 ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
-"""vLLM's and SGLang's names of the tokens that a step makes of a sequence."""
+"""Names in vLLM's and SGLang's results of the mean tokens per decode step and sequence."""
 HINTS = {"gpu is missing": "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."}
 BACKENDS = {
     "sglang": "SGLang",
@@ -59,11 +61,18 @@ BACKENDS = {
     "lmdeploy": "LMDeploy",
     "tgi": "TGI",
 }
-"""What the client was told to speak with, or the beginning of it -> the engine; anything else is vLLM's."""
+"""Engines by the beginning of the client's backend option; all other backends are vLLM's."""
 
 
 def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
-    """The runs of a result file; *known* as in `result_row`. Raises BenchdataError with everything that is wrong."""
+    """Read the runs of a result file; *known* is that of `result_row`.
+
+    Raises
+    ------
+    BenchdataError
+        The file has mistakes; the error lists all of them.
+
+    """
     try:
         with opened(path, "r", encoding="utf-8-sig") as file:
             runs = json_objects(file.read())
@@ -79,8 +88,10 @@ def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
 def rows_of(
     runs: Sequence[dict[str, Any]], path: Path, name: str, known: Mapping[str, str]
 ) -> list[tuple[dict[str, Any], BenchRow]]:
-    """(run, its row) of a file's runs, called *name*, and numbered where they are several. Raises BenchdataError with
-    everything that is wrong.
+    """Return pairs of the raw run and its row.
+
+    The rows are called *name*, with a number appended if the file has several runs. Raises BenchdataError with all
+    mistakes.
     """
     found, problems = [], []
     for number, one in enumerate(runs, 1):
@@ -95,13 +106,15 @@ def rows_of(
 
 
 def is_result(data: Any) -> bool:
-    """Whether *data* is what the client writes of one run."""
+    """Return whether *data* is the result of one run of a client."""
     return isinstance(data, dict) and "completed" in data
 
 
 def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, str]) -> BenchRow:
-    """A run as a row called *name*. *known* says what the client does not, and where it knows better than the file;
-    the file's own GPU stays. Raises BenchdataError.
+    """Return a run as a row called *name*.
+
+    *known* adds columns that the client does not write, and overrides those of the file except its GPU. Raises
+    BenchdataError.
     """
     cells = _cells(data) | {"id": name}
     cells |= {column: value for column, value in known.items() if column != "gpu" or not cells.get("gpu")}
@@ -118,7 +131,7 @@ def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
     if ramp := data.get("ramp_up_strategy"):
         yield f"the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated"
     answered, asked, seconds = (data.get(name) for name in ("completed", "num_prompts", "duration"))
-    if data.get("request_rate") == "trace" or _own_times(data):
+    if data.get("request_rate") == "trace" or _has_own_times(data):
         yield NO_TRACE
     failed = asked - answered if isinstance(asked, int) and isinstance(answered, int) else 0
     if isinstance(answered, int) and (why := why_unusable(answered, failed)):
@@ -127,27 +140,28 @@ def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
         yield f"duration must be a time above 0 s, not {seconds}"
 
 
-def _own_times(data: dict[str, Any]) -> bool:
-    """Whether requests that are said to come all at once began over a long time: vLLM's client tells of a trace's
-    times in no other way, and of when requests began with --save-detailed alone.
+def _has_own_times(data: dict[str, Any]) -> bool:
+    """Return whether requests of a supposed burst started over a long time.
+
+    vLLM's client does not report a trace's arrival times otherwise, and start times only with --save-detailed.
     """
     begun, seconds = data.get("start_times"), data.get("duration")
     if _load(data)["load"] != "burst" or not isinstance(begun, list) or not isinstance(seconds, int | float):
         return False
     known = [one for one in begun if isinstance(one, int | float)]
-    return bool(known) and max(known) - min(known) > OWN_TIMES * seconds
+    return bool(known) and max(known) - min(known) > BURST_SHARE * seconds
 
 
 def _cells(data: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a table from the client's object."""
+    """Return the columns of a table from the client's object."""
     cells = {name: data[name] for name in (*TEXTS, *COUNTS, *AMOUNTS) if name in data}
     cells |= {ours: data[theirs] for theirs, ours in NAMES.items() if theirs in data}
-    cells = _of_server(data) | cells
+    cells = _server_columns(data) | cells
     completed = data["completed"] or None
     cells.setdefault("model", data.get("model_id"))
     cells.setdefault("engine", _engine(str(data.get("backend") or "")))
     cells.setdefault("engine_version", data.get("version"))
-    cells.setdefault("spec_decode", _drafts(data))
+    cells.setdefault("spec_decode", _spec_decode(data))
     cells["num_requests"] = data.get("num_prompts") or completed
     cells["concurrency"] = data.get("max_concurrency")
     if completed:
@@ -158,28 +172,31 @@ def _cells(data: dict[str, Any]) -> dict[str, Any]:
     return cells | _load(data)
 
 
-def _of_server(data: dict[str, Any]) -> dict[str, Any]:
-    """Columns from what SGLang's client asked its server, and from its report on the prefix cache."""
+def _server_columns(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that SGLang's server settings and prefix-cache report determine."""
     server, cache = (data.get(name) for name in ("server_info", "cache_report"))
-    told: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if isinstance(server, dict):
         sizes = SERVER_SIZES if _ranks(data) == 1 else {}
-        told = {ours: server[theirs] for theirs, ours in (SERVER | sizes).items() if server.get(theirs)}
-        told |= {"precision": QUANTIZATION.get(str(server.get("quantization")), "")}
+        columns = {ours: server[theirs] for theirs, ours in (SERVER | sizes).items() if server.get(theirs)}
+        columns |= {"precision": QUANTIZATION.get(str(server.get("quantization")), "")}
     if isinstance(cache, dict) and isinstance(hit := cache.get("cache_hit_rate_pct"), int | float) and hit > 0:
-        told["cached_share"] = hit / 100
-    return told
+        columns["cached_share"] = hit / 100
+    return columns
 
 
 def _ranks(data: dict[str, Any]) -> int:
-    """Data-parallel ranks of SGLang's server; what its tensor-parallel size counts then depends on its attention."""
+    """Return the number of data-parallel ranks of SGLang's server.
+
+    With more than one, the meaning of its tensor-parallel size depends on the attention mode.
+    """
     server = data.get("server_info")
-    told = server.get("dp_size") if isinstance(server, dict) else None
-    return told if isinstance(told, int) else 1
+    ranks = server.get("dp_size") if isinstance(server, dict) else None
+    return ranks if isinstance(ranks, int) else 1
 
 
-def _drafts(data: dict[str, Any]) -> str:
-    """A word for speculative decoding where the server made more than one token of a sequence in a step."""
+def _spec_decode(data: dict[str, Any]) -> str:
+    """Return `drafts` if the server produced more than one token per decode step of a sequence, else empty."""
     lengths = [data.get(name) for name in ACCEPTED]
     return "drafts" if any(isinstance(one, int | float) and one > 1 for one in lengths) else ""
 
@@ -189,8 +206,10 @@ def _engine(backend: str) -> str:
 
 
 def _load(data: dict[str, Any]) -> dict[str, Any]:
-    """A limit on requests in flight is a closed loop, with a finite rate under the one that binds; a finite rate alone
-    an open loop, neither a burst.
+    """Return the columns that describe the load.
+
+    A limit on requests in flight is a closed loop; with a finite rate both apply. A finite rate alone is an open loop;
+    without either, the load is a burst.
     """
     rate, limit = data.get("request_rate"), data.get("max_concurrency")
     finite = rate if isinstance(rate, int | float) and rate != inf else None
@@ -202,11 +221,11 @@ def _load(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def spread(lengths: Any) -> float | None:
-    """Standard deviation over mean of the lengths that --save-detailed writes; None: all alike, or not written."""
+    """Return the coefficient of variation of the lengths that --save-detailed writes; None if equal or not written."""
     known = [one for one in lengths if isinstance(one, int | float) and one > 0] if isinstance(lengths, list) else []
     return pstdev(known) / fmean(known) or None if known else None
 
 
 def _mean(total: Any, count: Any) -> Any:
-    """Left to the checks of the table where these are no numbers."""
+    """Return the mean, or *total* unchanged if either value is not a number, which the table's checks report."""
     return total / count if isinstance(total, int | float) and isinstance(count, int | float) else total

@@ -1,6 +1,6 @@
-"""What is known about published campaigns beyond the columns of their rows: data/benchmarks.yaml.
+"""Facts about published benchmark campaigns that the columns of their rows lack: data/benchmarks.yaml.
 
-A fact names the rows that it speaks of, and how they were measured.
+A fact selects rows and states how they were measured.
 """
 
 import re
@@ -17,43 +17,43 @@ from sim.yamlio import read
 
 
 class RowMatch(Spec):
-    """Which rows a fact speaks of; what is left out does not matter."""
+    """Conditions on the rows to which a fact applies; left-out conditions hold for all rows."""
 
     source_key: str
     loads: tuple[str, ...] = ()
     isl_from: Positive | None = None
-    """Rows with prompts of at least this number of tokens."""
+    """Smallest mean prompt length [tokens]."""
     isl_to: Positive | None = None
-    """Rows with prompts of at most this number of tokens."""
+    """Largest mean prompt length [tokens]."""
     osl_to: Positive | None = None
-    """Rows with answers of at most this number of tokens."""
+    """Largest mean answer length [tokens]."""
     versions: tuple[str, ...] = ()
-    """Engine versions that begin with one of these."""
+    """Prefixes of engine versions."""
     workloads: tuple[str, ...] = ()
-    """Workloads, in the source's words, that contain one of these."""
+    """Substrings of the workload in the source's words."""
     engines: tuple[str, ...] = ()
-    """Engines whose name begins with one of these."""
+    """Prefixes of engine names."""
     notes: tuple[str, ...] = ()
-    """Notes that contain one of these."""
+    """Substrings of the note."""
     models: tuple[str, ...] = ()
-    """Models whose name begins with one of these."""
+    """Prefixes of model names."""
     gpus: tuple[str, ...] = ()
-    """GPUs whose name begins with one of these."""
+    """Prefixes of GPU names."""
     precisions: tuple[str, ...] = ()
-    """Precisions, in the source's words, that begin with one of these."""
+    """Prefixes of the precision in the source's words."""
     clients_from: Count | None = None
-    """Rows with at least this concurrency."""
+    """Smallest concurrency."""
     tp: Count | None = None
-    """Rows with this tensor-parallel size."""
+    """Exact tensor-parallel size."""
     tp_to: Count | None = None
-    """Rows with at most this tensor-parallel size."""
+    """Largest tensor-parallel size."""
     ep_from: Count | None = None
-    """Rows with at least this expert-parallel size."""
+    """Smallest expert-parallel size."""
     ids: str = ""
-    """Rows in whose id this regular expression is found."""
+    """Regular expression to search for in the row's id."""
 
     def holds(self, row: BenchRow) -> bool:
-        """Whether *row* is meant."""
+        """Return whether the conditions hold for *row*."""
         return (
             row.source_key == self.source_key
             and (not self.loads or row.load in self.loads)
@@ -77,121 +77,127 @@ class RowMatch(Spec):
 
 T = TypeVar("T")
 
-LARGEST_BOX = 8
-"""GPUs of the largest server that the campaigns know."""
+LARGEST_SERVER = 8
+"""Number of GPUs of the largest server in the campaigns."""
 
 
 class CampaignFact(Sourced):
-    """How a campaign was run. Later facts about the same row win."""
+    """Measurement conditions of a part of a campaign. Later facts about a row take precedence."""
 
     match: RowMatch
     lengths_from_share: Positive | None = None
-    """Prompts and answers are uniform between this share of the nominal length and all of it."""
+    """Lower bound of uniformly distributed prompt and answer lengths, as a fraction of the nominal length."""
     lengths_uniform: bool = False
-    """Prompts and answers are equally likely from one token to twice the row's mean."""
+    """True if lengths are uniformly distributed from one token to twice the row's mean."""
     lengths_cv: Positive | None = None
-    """Prompts and answers are lognormal with this standard deviation over mean, as those of a chat data set."""
+    """Coefficient of variation of lognormal prompt and answer lengths, as in a chat data set."""
     prompt_cv: Positive | None = None
-    """Prompts are lognormal with this standard deviation over mean, where the row has no `prompt_cv`."""
+    """Coefficient of variation of lognormal prompt lengths, if the row has no `prompt_cv`."""
     output_cap: Count | None = None
-    """Answers end by themselves or at this many tokens: an exponential cut there, with the row's mean."""
+    """Largest answer length [tokens]; answers are exponential, cut there, with the row's mean."""
     requests_per_client: Positive | None = None
-    """Closed loop or burst: requests of the whole run over concurrency."""
+    """Number of requests in the run divided by concurrency (closed loop or burst)."""
     num_requests: Count | None = None
     num_requests_by_lengths: dict[str, Count] | None = None
-    """By `<isl>/<osl>`."""
+    """Number of requests, keyed by `<isl>/<osl>`."""
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Count | None = None
     trtllm_bench_limits: bool | None = None
-    """Both were left to trtllm-bench, which works them out of memory and lengths."""
+    """True if trtllm-bench derived max_num_seqs and max_num_batched_tokens from memory and lengths."""
     gpu: str = ""
-    """The card that the rows ran on, where they name another one."""
+    """GPU that the rows ran on, if their column is wrong."""
     interconnect: str = ""
-    """What the GPUs really talked over, where the rows name what is built in."""
+    """Link that the GPUs used, if the rows name the built-in one."""
     server: str = ""
-    """The machine, by its id in data/servers, where its source says on which CPUs its cards hang."""
+    """Server id in data/servers, if the source states how the GPUs attach to the CPUs."""
     kv_dtype: str = ""
-    """Precision of the KV cache where the rows do not give it."""
+    """Precision of the KV cache, if the rows lack it."""
     engine_version: str = ""
-    """Version of the engine where the rows do not give it."""
+    """Version of the engine, if the rows lack it."""
     engine_as: str = ""
-    """An older version of it, whose engine the rows' release falls back to on what they ran on."""
+    """Older engine version to whose engine the rows' release falls back on their hardware."""
     async_scheduling: bool | None = None
-    """Whether the server was told to form a step while one runs, where this is not the version's default."""
+    """True if scheduling overlapped execution, if this was not the version's default."""
     scheduler_recv_interval: Count | None = None
-    """Decode steps from one look for new requests to the next, as the server was told."""
+    """Configured number of decode steps between checks for new requests."""
     prompts_held_steps: Count | None = None
-    """The server held prompts back for up to so many steps, until more had come; not simulated without their share."""
+    """Largest number of steps for which the server delayed prompts to collect more; simulated only with the ratio."""
     prompts_held_ratio: Positive | None = None
-    """Share of the tokens of a step from which on prompts were held back no longer."""
+    """Fraction of a step's token budget at which delayed prompts were released."""
     gpu_memory_utilization: Positive | None = None
     concurrency_is_seats: bool = False
-    """The concurrency column holds max_num_seqs."""
+    """True if the concurrency column holds max_num_seqs."""
     in_process: bool | None = None
-    """Whether the engine was called as a library."""
+    """True if the engine was called as a library."""
     one_process: bool | None = None
-    """Whether the API server ran in the engine's process."""
+    """True if the API server ran in the engine's process."""
     late_output: bool | None = None
-    """Whether vLLM's V0 engine ran in the client's process, which sees tokens when the next step ends."""
+    """True if vLLM's V0 engine ran in the client's process, where tokens arrive a step later."""
     cuda_graphs: bool | None = None
-    """False: the server was told to launch kernels one by one."""
+    """True if CUDA graphs were used; False: kernels were launched individually."""
     stream_interval: Count | None = None
-    """Tokens that the server was told to send at once."""
+    """Configured number of tokens per streamed message."""
     sorts_logits: bool | None = None
-    """Whether requests asked for top-p, and the engine sorted all logits for it."""
+    """True if requests used top-p, for which the engine sorted all logits."""
     chat_template: bool | None = None
-    """Whether requests were chats, for which the API server filled in the model's template."""
+    """True if requests were chats, to which the API server applied the model's template."""
     prefix_caching: bool | None = None
-    """False: the server was told to keep no prefix."""
+    """True if the prefix cache was enabled."""
     chunked_prefill: bool | None = None
-    """Whether the scheduler cut prompts, where this is not the engine's usual way."""
+    """True if the scheduler split prompts, if this was not the engine's default."""
     measured_at: str | None = None
     gpus_squared: bool = False
-    """n_gpus, and dp or ep, were multiplied by the GPUs of the box: more than eight stand for their square root, as do
-    those of a row whose experts are spread over all of them and whose dp is that root."""
+    """True if n_gpus, and dp or ep, were multiplied by the number of GPUs of the server.
+
+    The true number is then the square root, for rows with more than eight GPUs and for rows whose experts are spread
+    over all GPUs and whose dp is that root.
+    """
     rate_req_s: Positive | None = None
-    """Requests per second that the client sends, where the rows do not give them."""
+    """Request rate of the client, if the rows lack it [1/s]."""
     rate_alone: bool = False
-    """Nothing but that rate held the client back: `concurrency` is the most that were in flight."""
+    """True if only the rate limited the client; `concurrency` is then the observed maximum in flight."""
     attention_dp: bool | None = None
-    """Attention was data parallel over all GPUs, and the experts were spread over them."""
+    """True if attention was data parallel and experts were spread over all GPUs."""
     expert_parallel: bool | None = None
-    """Each GPU held whole experts, whatever `ep` says."""
+    """True if each GPU held whole experts, regardless of `ep`."""
     layers_in_turn: bool | None = None
-    """The GPUs held the layers in turn, whatever `tp` says."""
+    """True if the GPUs held consecutive layers, regardless of `tp`."""
     isl: Positive | None = None
-    """Mean prompt where the rows do not give it; `note` says why."""
+    """Mean prompt length, if the rows lack it; `note` states the reason [tokens]."""
     osl: Positive | None = None
-    """Mean answer where the rows do not give it."""
+    """Mean answer length, if the rows lack it [tokens]."""
     osl_as_run: Positive | None = None
-    """Mean answer, whatever the rows say."""
+    """Mean answer length that overrides the rows [tokens]."""
     tpot_is_itl: bool | None = None
-    """The tpot columns hold times between tokens: every token counts, not every request."""
+    """True if the tpot columns hold inter-token latencies, averaged over tokens instead of requests."""
     steady: bool | None = None
-    """Rates were taken in steady state, without the run's beginning and end."""
+    """True if rates were measured in steady state, without the start and the end of the run."""
     decode_rate: bool | None = None
-    """The token rate is that of decoding a single request, its prompt not counted, whatever `concurrency` says."""
+    """True if the token rate is that of decoding a single request, regardless of `concurrency`."""
     one_sequence: bool = False
-    """One request ran at a time. `concurrency` holds the tokens that a prompt was read in by, and output_tok_s was
-    worked out with it: total_tok_s is what was measured."""
+    """True if a single request ran at a time.
+
+    `concurrency` then holds the chunk size of the prompt, from which output_tok_s was derived; total_tok_s was
+    measured.
+    """
     repeated_prompts: Count | None = None
-    """The number of different prompts that the client sends over and over: the prefix cache holds them."""
+    """Number of different prompts that the client repeats; the prefix cache holds them."""
     prompts_sent_before: Count | None = None
-    """Number of requests, from the first on, whose prompts the same server had before: its prefix cache has them."""
+    """Number of requests, from the first on, whose prompts are in the prefix cache from an earlier run."""
     cached_share: Positive | None = None
-    """Share of each prompt that the prefix cache holds, where the rows do not give it."""
+    """Fraction of each prompt in the prefix cache, if the rows lack it."""
     drafts: str = ""
-    """What drafts, and for which text: a drafter and a task of the catalogue (mistral-7b-ngram/code)."""
+    """Drafter and task of the catalogue, such as mistral-7b-ngram/code."""
     draft_model: str = ""
-    """The model that drafts, where one does."""
+    """Draft model, if the drafter uses one."""
     num_speculative_tokens: Count | None = None
     note_patterns: dict[str, str] | None = None
-    """Regular expressions for the note: num_requests, max_num_seqs, output_cap."""
+    """Regular expressions that extract num_requests, max_num_seqs or output_cap from the note."""
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignSetup:
-    """How a row was measured, as far as the table and the facts say; None is unknown."""
+    """Measurement conditions of a row from the table and the facts; None is unknown."""
 
     num_requests: int | None = None
     requests_per_client: float | None = None
@@ -241,21 +247,21 @@ class CampaignSetup:
 
 
 class Campaigns(Spec):
-    """All facts, the year of engine versions that are given as a date, and bridges."""
+    """Contents of data/benchmarks.yaml: facts, versions by year, and NVLink bridges."""
 
     facts: tuple[CampaignFact, ...]
     version_by_year: dict[str, dict[int, str]]
-    """By family of engines: the version in use where a source names only a year."""
+    """Engine versions in use in a year for sources that name only the year, keyed by engine family."""
     nvlink_bridges: dict[str, str]
-    """By GPU id: the link where a source speaks of NVLink on a card without it by default."""
+    """Links, keyed by GPU id, for sources that mention NVLink on a card without it by default."""
 
     def as_run(self, row: BenchRow) -> BenchRow:
-        """*row* as it was run, where its columns say something else."""
+        """Return *row* with the columns that the facts correct."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         gpu = _last(fact.gpu or None for fact in facts) or row.gpu
         row = replace(row, gpu=gpu, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
         if any(fact.gpus_squared for fact in facts):
-            row = _in_one_box(row)
+            row = _within_one_server(row)
         if any(fact.rate_alone for fact in facts):
             row = replace(row, load="constant", concurrency=None)
         if not any(fact.one_sequence for fact in facts):
@@ -264,15 +270,15 @@ class Campaigns(Spec):
         return replace(row, concurrency=1, avg_batch=1.0, max_num_batched_tokens=row.concurrency, measured=measured)
 
     def setup(self, row: BenchRow) -> CampaignSetup:
-        """What holds for *row*: its own columns before the facts."""
+        """Return the measurement conditions of *row*; its own columns take precedence over the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        box = row.n_gpus
-        apart = bool(_last(fact.attention_dp for fact in facts))
-        spread = apart or bool(_last(fact.expert_parallel for fact in facts))
+        gpus = row.n_gpus
+        attention_dp = bool(_last(fact.attention_dp for fact in facts))
+        expert_parallel = attention_dp or bool(_last(fact.expert_parallel for fact in facts))
         return CampaignSetup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
-            max_num_seqs=row.max_num_seqs or self._seats(row, facts),
+            max_num_seqs=row.max_num_seqs or self._max_num_seqs(row, facts),
             max_num_batched_tokens=row.max_num_batched_tokens or _last(fact.max_num_batched_tokens for fact in facts),
             trtllm_bench_limits=bool(_last(fact.trtllm_bench_limits for fact in facts)),
             gpu_memory_utilization=row.gpu_memory_utilization or _last(fact.gpu_memory_utilization for fact in facts),
@@ -312,9 +318,9 @@ class Campaigns(Spec):
             draft_model=_last(fact.draft_model or None for fact in facts) or "",
             num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),
             rate_req_s=row.rate_req_s or _last(fact.rate_req_s for fact in facts),
-            n_gpus=box,
-            dp=box if apart else row.dp,
-            ep=box if spread else min(row.ep or 1, box),
+            n_gpus=gpus,
+            dp=gpus if attention_dp else row.dp,
+            ep=gpus if expert_parallel else min(row.ep or 1, gpus),
             layers_in_turn=bool(_last(fact.layers_in_turn for fact in facts)),
             isl=row.isl or _last(fact.isl for fact in facts),
             osl=row.osl or _last(fact.osl for fact in facts),
@@ -327,30 +333,34 @@ class Campaigns(Spec):
             for fact in facts
         )
 
-    def _seats(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
+    def _max_num_seqs(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         if any(fact.concurrency_is_seats for fact in facts):
             return row.concurrency
         return _noted("max_num_seqs", row, facts) or _last(fact.max_num_seqs for fact in facts)
 
 
-def _in_one_box(row: BenchRow) -> BenchRow:
-    """*row* with the GPUs that it ran on, where its own are their square."""
-    if row.n_gpus <= LARGEST_BOX and not row.ep == row.n_gpus == row.dp**2 > 1:
+def _within_one_server(row: BenchRow) -> BenchRow:
+    """Return *row* with the true number of GPUs if its column holds the square."""
+    if row.n_gpus <= LARGEST_SERVER and not row.ep == row.n_gpus == row.dp**2 > 1:
         return row
-    box = isqrt(row.n_gpus)
-    return replace(row, n_gpus=box, dp=max(1, row.dp // box), ep=min(row.ep or 1, box))
+    gpus = isqrt(row.n_gpus)
+    return replace(row, n_gpus=gpus, dp=max(1, row.dp // gpus), ep=min(row.ep or 1, gpus))
 
 
 def load_campaigns(path: Path) -> Campaigns:
     """Read data/benchmarks.yaml.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    Raises
+    ------
+    pydantic.ValidationError, sim.yamlio.YamlError
+        The file is invalid.
+
     """
     return Campaigns.model_validate(read(path).data)
 
 
 def _last(values: Iterable[T | None]) -> T | None:
-    """The last of *values* that is given."""
+    """Return the last of *values* that is not None."""
     found = None
     for value in values:
         found = found if value is None else value

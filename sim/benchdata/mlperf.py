@@ -1,4 +1,4 @@
-"""Tables of MLPerf Inference results: one run of one benchmark a line."""
+"""Reader of tables of MLPerf Inference results: one run of one benchmark per line."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,40 +8,40 @@ from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_r
 
 REQUIRED = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")
-"""Columns that a prediction is compared in: samples per second of the whole system, and milliseconds per query."""
+"""Columns compared with predictions: samples per second of the system, and milliseconds per query."""
 COUNTS, AMOUNTS = ("n_accelerators",), ("samples_s", "scheduled_samples_s", "mean_latency_ms")
 
 
 @dataclass(frozen=True, slots=True)
 class MlperfRow:
-    """A run; empty texts are unknown."""
+    """Run of an MLPerf benchmark; empty texts are unknown."""
 
     line: int
     id: str
-    """The table's, or the row's number from 1."""
+    """Id in the table, or the row's number from 1."""
     accelerator: str
     benchmark: str
     scenario: str
-    """In lower case: offline, server, singlestream, multistream, ..."""
+    """Scenario in lower case: offline, server, singlestream, multistream, ..."""
     n_accelerators: int = 1
     system: str = ""
     round: str = ""
     submitter: str = ""
     source: str = ""
     measured: dict[str, float] = field(default_factory=dict)
-    """By SERVICE_METRICS; what was not measured is absent."""
+    """Measured values, keyed by SERVICE_METRICS; values that were not measured are absent."""
 
     @property
     def power_limited(self) -> bool:
-        """A submission tuned for performance per watt, with the cards' power capped."""
+        """True if the submission is tuned for performance per watt, with capped GPU power."""
         return "maxq" in self.system.lower()
 
 
 def read_mlperf(path: Path) -> list[MlperfRow]:
-    """The rows of a CSV file with the columns REQUIRED and any of COUNTS, AMOUNTS; others are passed over.
+    """Read a CSV file with the columns REQUIRED and any of COUNTS and AMOUNTS; other columns are ignored.
 
-    A Server run without `samples_s` counts the rate at which its queries were scheduled. Raises BenchdataError with
-    everything that is wrong.
+    A Server run without `samples_s` uses the rate at which its queries were scheduled. Raises BenchdataError with all
+    mistakes.
     """
     return read_rows(path, partial(missing, REQUIRED), _row)
 

@@ -1,4 +1,4 @@
-"""One measured operating point of a serving engine: its conditions, its requests and what was measured."""
+"""Measured operating point of a serving engine: conditions, requests and results."""
 
 from dataclasses import dataclass, field
 
@@ -12,39 +12,46 @@ SEED = 18
 
 @dataclass(frozen=True, slots=True)
 class CountedTraffic:
-    """What ran at one page of metrics, and what came until another."""
+    """Traffic counted between scrapes of a server's metrics page.
+
+    It consists of the requests running and waiting at the first scrape, and of the arrivals until the last.
+    """
 
     remaining: tuple[float, ...]
-    """Of each request that runs at the first page: tokens that it has yet to make, rising."""
+    """Remaining answer tokens of each request running at the first scrape, ascending."""
     waiting: float
-    """Requests at the first page."""
+    """Number of waiting requests at the first scrape."""
     came: tuple[tuple[float, float], ...]
-    """(seconds after the first page, requests that had come since), in rising order; the last is the last page."""
+    """Cumulative arrivals as (seconds after the first scrape, number), ascending; the last entry is the last scrape."""
     answer: float
-    """Mean answer [tokens]."""
+    """Mean answer length [tokens]."""
     gap_s: float
-    """Between two tokens at the first page."""
+    """Time between tokens at the first scrape [s]."""
     draw: int = 0
-    """Number of the draw of what was not counted: moments between two pages, lengths. In the first lengths are even."""
+    """Number of the random draw of arrival times between scrapes and of lengths; draw 0 has even lengths."""
     stretch: str = ""
-    """Of which this is a part."""
+    """Name of the recording of which this is a part."""
 
     @property
     def begin_s(self) -> float:
-        """When the first page is taken: after an answer, in which those that run then began one after the other."""
+        """Simulated time of the first scrape [s].
+
+        It comes after the duration of an answer, during which the requests running at the scrape start one after
+        another.
+        """
         return self.answer * self.gap_s if self.remaining else 0.0
 
     @property
     def end_s(self) -> float:
-        """When the last page is taken."""
+        """Simulated time of the last scrape [s]."""
         return self.begin_s + self.came[-1][0]
 
     def generator(self) -> np.random.Generator:
-        """Fresh, of its draw."""
+        """Return a new random generator for this draw."""
         return np.random.default_rng((SEED, self.draw))
 
     def arrivals_s(self) -> Floats:
-        """When requests come, rising: those that run at the first page, those that wait, and the others."""
+        """Return the arrival times, ascending: requests running and waiting at the first scrape, then others."""
         generator = self.generator()
         moments = [self._since_begun() * self.begin_s, np.full(round(self.waiting), self.begin_s)]
         since_s, number = 0.0, 0
@@ -55,7 +62,10 @@ class CountedTraffic:
         return np.concatenate(moments)
 
     def running_answers(self) -> Floats:
-        """Whole answers of those that run at the first page [tokens]; who has the least left began first."""
+        """Return the whole answer lengths of the requests running at the first scrape [tokens].
+
+        The requests with the fewest remaining tokens started first.
+        """
         return np.maximum(1.0, np.round((1 - self._since_begun()) * self.answer + self.remaining))
 
     def _since_begun(self) -> Floats:
@@ -76,10 +86,13 @@ METRICS = (
     "e2e_mean_ms",
     "power_w",
 )
-"""Columns that hold what was measured, and what a prediction is compared in. `power_w` is the sum over the GPUs."""
+"""Columns of measured values, compared with predictions. `power_w` is the sum over the GPUs."""
 LOADS = ("closed_loop", "poisson", "constant", "burst", "static_batch", "single", "trace")
-"""closed_loop: `concurrency` requests in flight; poisson, constant: `rate_req_s`; burst: all at once; static_batch: all
-start together and nobody joins; single: one request at a time; trace: recorded arrivals."""
+"""Kinds of load.
+
+closed_loop: `concurrency` requests in flight; poisson, constant: `rate_req_s`; burst: all at once; static_batch: all
+start together and none join; single: one request at a time; trace: recorded arrivals.
+"""
 TEXTS = (
     "id",
     "source_key",
@@ -113,7 +126,7 @@ CONDITIONS = (
     "gpu_memory_utilization",
     "power_cap_w",
 )
-"""What was asked of a server, as amounts."""
+"""Numeric columns of the conditions."""
 AMOUNTS = (*CONDITIONS, "energy_j_per_output_token")
 
 
@@ -122,27 +135,27 @@ class BenchRow:
     """A row of a benchmark table; empty texts and None are unknown. Lengths in tokens, rates per second."""
 
     line: int
-    """Of the table's file; 0 where a file holds one row."""
+    """Line in the table's file; 0 if a file holds one row."""
     id: str
     gpu: str
     model: str
     engine: str = ""
-    """Empty: vLLM."""
+    """Engine; empty: vLLM."""
     load: str = "closed_loop"
-    """One of LOADS."""
+    """Kind of load, one of LOADS."""
     isl: float | None = None
-    """Mean prompt."""
+    """Mean prompt length [tokens]."""
     osl: float | None = None
-    """Mean answer."""
+    """Mean answer length [tokens]."""
     prompt_cv: float | None = None
-    """Standard deviation of prompts over their mean; None: all of one length."""
+    """Coefficient of variation of prompt lengths; None: all equal."""
     output_cv: float | None = None
     cached_share: float | None = None
-    """Share of prompt tokens that come out of the prefix cache."""
+    """Fraction of prompt tokens found in the prefix cache."""
     concurrency: int | None = None
     rate_req_s: float | None = None
     burstiness: float | None = None
-    """Shape of the gamma law of the gaps between requests of a rate; None: 1, independent arrivals."""
+    """Shape of the gamma distribution of interarrival times; None: 1, Poisson arrivals."""
     avg_batch: float | None = None
     num_requests: int | None = None
     n_gpus: int = 1
@@ -151,20 +164,20 @@ class BenchRow:
     dp: int = 1
     ep: int | None = None
     interconnect: str = ""
-    """In the source's words."""
+    """Link between the GPUs in the source's words."""
     precision: str = ""
-    """Empty: the model's own."""
+    """Precision of the weights; empty: the model's own."""
     kv_dtype: str = ""
     engine_version: str = ""
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     measured_at: str = ""
-    """client or engine; empty: client."""
+    """Place of the measurement, client or engine; empty: client."""
     spec_decode: str = ""
     power_cap_w: float | None = None
     source_key: str = ""
-    """The campaign that the row belongs to."""
+    """Campaign to which the row belongs."""
     model_family: str = ""
     workload: str = ""
     trust: str = ""
@@ -172,8 +185,8 @@ class BenchRow:
     source: str = ""
     note: str = ""
     replay: str = ""
-    """File with the recorded requests of a trace; empty: there is none."""
+    """File with the recorded requests of a trace; empty without one."""
     counted: CountedTraffic | None = None
-    """The requests that came, in place of a steady rate; None: nobody counted them."""
+    """Counted requests in place of a steady rate; None if requests were not counted."""
     measured: dict[str, float] = field(default_factory=dict)
-    """By METRICS; what was not measured is absent."""
+    """Measured values, keyed by METRICS; values that were not measured are absent."""

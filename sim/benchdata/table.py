@@ -1,7 +1,7 @@
-"""CSV tables of measurements: a header, a row a line, ids that stand once.
+"""Reader of CSV tables of measurements: a header, one row per line, unique ids.
 
-The functions that check cells are used for every table of measurements. The table that is read here has one
-operating point of a serving engine a line, in the columns of `row`.
+The functions that check cells are used for every table of measurements. `read_table` reads tables with one operating
+point of a serving engine per line, in the columns of `row`.
 """
 
 import csv
@@ -18,23 +18,23 @@ from sim.decimals import number
 from sim.infile import opened
 
 Problem = tuple[int, str]
-"""Line of the file, what is wrong there."""
+"""Line of the file, and the mistake in it."""
 MOST_COUNTED, LARGEST = 1_000_000_000, 1e15
 """Largest whole number in a table of measurements (GPUs, requests), and largest amount (tokens per second)."""
 
 
 class CsvLine(NamedTuple):
-    """A line that is not empty."""
+    """Non-empty line of a CSV file."""
 
     number: int
-    """Of the row, from 1."""
+    """Number of the row, from 1."""
     line: int
-    """Of the file, from 1."""
+    """Line of the file, from 1."""
     header: Sequence[str]
     cells: Sequence[str]
 
     def by_name(self) -> dict[str, str]:
-        """Column -> cell; a line may be shorter or longer than the header."""
+        """Return the cells keyed by column; a line may be shorter or longer than the header."""
         return dict(zip(self.header, self.cells, strict=False))
 
 
@@ -53,11 +53,22 @@ def read_rows(
     header_problems: Callable[[Sequence[str]], Sequence[str]],
     row_of: Callable[[CsvLine, list[Problem]], Row | None],
 ) -> list[Row]:
-    """The rows of the CSV file at *path*: one for each line of which *row_of* makes one.
+    """Read the rows of a CSV file.
 
-    *header_problems* says what is wrong with the columns; then no line is read. *row_of* adds to the problems what is
-    wrong with its line. Raises BenchdataError with all of it, also for a file that cannot be read or has no rows, and
-    for ids that stand twice.
+    Parameters
+    ----------
+    path
+        CSV file.
+    header_problems
+        Function header -> mistakes in the columns. If there are any, no line is read.
+    row_of
+        Function (line, problems) -> row, or None; appends the line's mistakes to the problems.
+
+    Raises
+    ------
+    BenchdataError
+        The file has mistakes or duplicate ids, has no rows, or cannot be read; the error lists all mistakes.
+
     """
     header, lines = _header_and_lines(path)
     problems = [(1, text) for text in header_problems(header)]
@@ -77,9 +88,9 @@ def read_rows(
 def amount(
     name: str, cell: object, line: int, problems: list[Problem], or_zero: bool = False, most: float = LARGEST
 ) -> float | None:
-    """Return the number in *cell*, a text or a number of JSON; None where it is empty or, after a problem, wrong.
+    """Return the number in *cell*, a text or a JSON number; None if it is empty or, after a problem, invalid.
 
-    A number must be above 0 and at most *most*; with *or_zero*, 0 stands for a figure that was not taken, and is None.
+    A number must be above 0 and at most *most*; with *or_zero*, 0 stands for a missing measurement and gives None.
     """
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return None
@@ -99,7 +110,7 @@ def amount(
 
 
 def count(name: str, value: float | None, line: int, problems: list[Problem]) -> int | None:
-    """Return *value* as the whole number that it must be; None after a problem."""
+    """Return *value* as a whole number; None after a problem."""
     if value is None:
         return None
     if not value.is_integer() or value > MOST_COUNTED:
@@ -110,7 +121,7 @@ def count(name: str, value: float | None, line: int, problems: list[Problem]) ->
 
 
 def missing(required: Sequence[str], header: Sequence[str]) -> list[str]:
-    """A sentence for each *required* column that is not in *header*."""
+    """Return a sentence for each *required* column that is not in *header*."""
     return [f"the column {name!r} is missing" for name in required if name not in header]
 
 
@@ -142,24 +153,27 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "constant": ("rate_req_s",),
     "static_batch": ("concurrency", "avg_batch"),
 }
-"""By load: one of these columns is needed."""
+"""Columns, keyed by load, of which at least one is required."""
 MOST = {"isl": 1e8, "osl": 1e8, "prompt_cv": 100.0, "output_cv": 100.0}
-"""Largest mean lengths [tokens], ten times the longest context of any model, and coefficients of variation."""
+"""Largest mean lengths (ten times the longest context of any model) [tokens], and coefficients of variation."""
 KEPT = (*COUNTS, *CONDITIONS)
 SIMILAR = 0.8
 
 
 def read_table(path: Path) -> list[BenchRow]:
-    """The rows of a CSV file in the columns of `row`; other columns are passed over.
+    """Read a CSV file in the columns of `row`; other columns are ignored.
 
-    Raises BenchdataError with everything that is wrong: columns that are missing or nearly named like a known one,
-    cells that are no numbers, loads without their rate or concurrency, ids that stand twice.
+    Raises
+    ------
+    BenchdataError
+        Columns are missing or misspelt, cells are not numbers, loads lack their rate or concurrency, or ids repeat.
+
     """
     return read_rows(path, _header_problems, partial(_row, path.parent))
 
 
 def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Problem]) -> BenchRow | None:
-    """A row from its cells, texts or numbers; what is wrong goes to *problems*. *folder* may hold its replay."""
+    """Return the row of *cells*; mistakes are added to *problems*. *folder* may hold the row's replay file."""
     found = len(problems)
     texts = {name: str(cells.get(name) or "").strip() for name in TEXTS}
     numbers = {
@@ -185,7 +199,7 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
 
 
 def _ranks(sizes: Mapping[str, Any]) -> int:
-    """GPUs that the parallel sizes need; those that are left out count one."""
+    """Return the number of GPUs that the parallel sizes need; left-out sizes count as one."""
     return prod(int(sizes[name] or 1) for name in ("tp", "pp", "dp"))
 
 
@@ -213,7 +227,7 @@ def _usual_load(numbers: dict[str, float | None]) -> str:
 
 
 def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], there: Sequence[str]) -> list[str]:
-    """What is wrong with a row beside its numbers; *there*: columns with a cell, be it a wrong one."""
+    """Return the mistakes of a row apart from its numbers; *there* are the columns with a cell, valid or not."""
     load = texts["load"]
     problems = [f"{name} is missing" for name in REQUIRED if not texts[name]]
     if load not in LOADS:
@@ -233,6 +247,6 @@ def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], the
 
 
 def _replay(folder: Path, texts: dict[str, str]) -> str:
-    """The recorded requests of a trace: replay_<gpu>_<model>.csv beside the table."""
+    """Return the file of a trace's recorded requests, replay_<gpu>_<model>.csv next to the table; empty without one."""
     file = folder / f"replay_{texts['gpu']}_{texts['model']}.csv"
     return str(file) if file.is_file() else ""

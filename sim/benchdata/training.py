@@ -1,7 +1,7 @@
-"""Tables of training runs: one run or published cell a line.
+"""Reader of tables of training runs: one run or published cell per line.
 
-Known columns are those below; the table is recognised by TELLING. `samples_per_s` and `tokens_per_s` are totals over
-all GPUs, `step_s` is one optimizer step, or one micro-batch where no global batch is known.
+The table kind is recognised by the columns KIND_COLUMNS. `samples_per_s` and `tokens_per_s` are totals over all GPUs;
+`step_s` is an optimizer step, or a micro-batch if no global batch is known.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
 
-TELLING = ("micro_batch", "global_batch")
+KIND_COLUMNS = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""
 REQUIRED = ("gpu", "model")
 TEXTS = (
@@ -37,32 +37,32 @@ AMOUNTS = ("params_b", *METRICS)
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """One line; empty texts and missing numbers are unknown."""
+    """Training run or published cell; empty texts and missing numbers are unknown."""
 
     line: int
     texts: dict[str, str]
     counts: dict[str, int]
     params_b: float | None = None
-    """Parameters [1e9]."""
+    """Number of parameters [1e9]."""
     measured: dict[str, float] = field(default_factory=dict)
-    """By METRICS: totals over all GPUs, seconds, 1e9 bytes per GPU."""
+    """Measured values, keyed by METRICS: totals over all GPUs, seconds, 1e9 bytes per GPU."""
 
     @property
     def id(self) -> str:
-        """The row's, or its number from 1."""
+        """Id in the table, or the row's number from 1."""
         return self.texts["id"] or str(self.line - 1)
 
     def text(self, name: str) -> str:
-        """One of TEXTS; empty where it is not there."""
+        """Return the column *name* of TEXTS; empty if absent."""
         return self.texts[name]
 
     def count(self, name: str) -> int | None:
-        """One of COUNTS; None where it is not there."""
+        """Return the column *name* of COUNTS; None if absent."""
         return self.counts.get(name)
 
 
 def read_training(path: Path) -> list[TrainingRow]:
-    """The rows of a CSV table. Raises BenchdataError with everything that is wrong."""
+    """Read a CSV table of training runs. Raises BenchdataError with all mistakes."""
     return read_rows(path, partial(missing, REQUIRED), _row)
 
 

@@ -1,8 +1,8 @@
-"""Claims of articles, checked by `gpufleet claims`.
+"""Published claims about GPU costs and performance, checked by `gpufleet claims`.
 
-files           from the file of a claim to the claim
+files           reading of claim files
 figures, formulas
-                the figures that check a claim, and the formulas that it may name
-verdict         from figures to verdicts
+                computation of the figures in a claim, and the formulas that claims may use
+verdict         verdicts from figures
 report          claims.csv, parts.csv, claims.html, claims.md and a page per claim
 """

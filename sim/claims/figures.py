@@ -1,6 +1,7 @@
-"""The figures of a claim, each kind with the function that finds it and with what is known of its noise.
+"""Computation of the figures in a claim, with their confidence intervals.
 
-A new kind is a function here with `@finds`, and a class in sim/scenario/claim.py.
+Each kind of figure has a function with the decorator `finds`. To add a kind, define such a function here and a class
+in sim/scenario/claim.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,31 +50,35 @@ from sim.units import GB, HOURS_PER_MONTH
 
 
 class NoFigure(ValueError):
-    """A figure that cannot be computed; the message says why."""
+    """Error for a figure that cannot be computed; the message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFigure:
-    """A number; with replications also half of its 95 % interval."""
+    """Value of a figure, with a confidence interval if it is simulated with replications."""
 
     value: float
     half_width: float | None = None
-    """None where chance has no part in it, or where there is one replication."""
+    """Half-width of the 95 % interval; None if the value is not random or has one replication."""
     samples: tuple[float, ...] = ()
-    """Of each replication, in order, so that figures of the same seeds can be paired; empty where that is not known."""
+    """Values per replication, in order, to pair figures with the same seeds; empty if not known."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Lowest and highest value of the interval."""
+        """Lower and upper end of the interval."""
         half = self.half_width or 0.0
         return self.value - half, self.value + half
 
 
 def combined(function: Callable[..., float], inputs: Sequence[ClaimFigure]) -> ClaimFigure:
-    """*function* of the values of *inputs*.
+    """Apply *function* to the values of *inputs*.
 
-    Where all inputs with noise have as many samples, the interval is that of the function over paired replications;
-    else each input's half-width goes through the function by itself, and the effects add up as independent ones do.
+    Notes
+    -----
+    If all random inputs have the same number of samples, the interval is that of the function over paired replications.
+    Otherwise each input is shifted by its half-width separately, and the effects are added in quadrature, as
+    independent errors.
+
     """
     values = [one.value for one in inputs]
     result = float(function(*values))
@@ -89,27 +94,27 @@ def combined(function: Callable[..., float], inputs: Sequence[ClaimFigure]) -> C
     effects = []
     for place, one in enumerate(inputs):
         if one.half_width is not None:
-            moved = [*values[:place], one.value + one.half_width, *values[place + 1 :]]
-            effects.append(float(function(*moved)) - result)
+            shifted = [*values[:place], one.value + one.half_width, *values[place + 1 :]]
+            effects.append(float(function(*shifted)) - result)
     return ClaimFigure(result, hypot(*effects))
 
 
 @dataclass(slots=True)
 class ClaimContext:
-    """One claim's file and what its figures share."""
+    """File of a claim with data that its figures share."""
 
     path: Path
     catalog: Catalog
     out: Path
-    """Simulated cases are kept below; figures of the same simulation share it."""
+    """Folder of the simulated cases, which figures of the same simulation share."""
     cores: ProcessPool
     figures: dict[str, ClaimFigure] = field(default_factory=dict)
-    """Those that are known already."""
+    """Figures computed so far, keyed by name."""
     answers: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    """Searches that several figures ask about."""
+    """Cached results that several figures need."""
 
     def scenario(self, values: Mapping[str, Any], with_fleets: bool = True) -> Scenario:
-        """The scenario with *values* in place of its own. Raises ScenarioErrors."""
+        """Return the scenario with *values* set. Raises ScenarioErrors."""
         key = ("scenario", repr(values), with_fleets)
         if key not in self.answers:
             read = load if with_fleets else load_for_size
@@ -119,13 +124,13 @@ class ClaimContext:
 
     @property
     def has_job(self) -> bool:
-        """Whether the claim is about a training job."""
+        """True if the claim is about a training job."""
         if ("has_job",) not in self.answers:
             self.answers["has_job",] = has_job(self.path)
         return bool(self.answers["has_job",])
 
     def cases(self, fleet: str, values: Mapping[str, Any]) -> tuple[Scenario, list[Case]]:
-        """The scenario with *values*, and the cases of *fleet*: one point, all replications. Raises NoFigure."""
+        """Return the scenario with *values* set, and the replications of *fleet* at its only point. Raises NoFigure."""
         scenario = self.scenario(values)
         found = [case for case in cases(scenario) if case.fleet == fleet]
         points = list({repr(case.overrides): case.axes for case in found}.values())
@@ -141,7 +146,7 @@ _FINDERS: dict[type[Spec], Callable[[Any, ClaimContext], ClaimFigure]] = {}
 def finds(
     kind: type[Kind],
 ) -> Callable[[Callable[[Kind, ClaimContext], ClaimFigure]], Callable[[Kind, ClaimContext], ClaimFigure]]:
-    """Registers a function of (specification, claim asked about) for figures of *kind*."""
+    """Return a decorator that registers a function (specification, context) for figures of *kind*."""
 
     def register(function: Callable[[Kind, ClaimContext], ClaimFigure]) -> Callable[[Kind, ClaimContext], ClaimFigure]:
         _FINDERS[kind] = function
@@ -150,32 +155,32 @@ def finds(
     return register
 
 
-def find(spec: Spec, asked: ClaimContext) -> ClaimFigure:
-    """The figure that *spec* describes. Raises NoFigure, ScenarioErrors, UnknownId."""
-    return _FINDERS[type(spec)](spec, asked)
+def find(spec: Spec, context: ClaimContext) -> ClaimFigure:
+    """Compute the figure that *spec* describes. Raises NoFigure, ScenarioErrors, UnknownId."""
+    return _FINDERS[type(spec)](spec, context)
 
 
 @finds(FormulaFigure)
-def arithmetic(spec: FormulaFigure, asked: ClaimContext) -> ClaimFigure:
-    """The formula's value, with an interval where a figure in it has one."""
+def arithmetic(spec: FormulaFigure, context: ClaimContext) -> ClaimFigure:
+    """Evaluate a formula, with an interval if one of its figures has one."""
     if wrong := formula_wrong(spec):
         raise NoFigure(wrong)
     function = FORMULAS[spec.formula]
     if isinstance(spec.of, dict):
-        names, inputs = list(spec.of), _inputs(spec.of.values(), asked)
+        names, inputs = list(spec.of), _inputs(spec.of.values(), context)
         return combined(lambda *values: function(**dict(zip(names, values, strict=True))), inputs)
-    return combined(function, _inputs(spec.of, asked))
+    return combined(function, _inputs(spec.of, context))
 
 
-def _inputs(given: Iterable[float | str], asked: ClaimContext) -> list[ClaimFigure]:
-    return [asked.figures[one] if isinstance(one, str) else ClaimFigure(one) for one in given]
+def _inputs(given: Iterable[float | str], context: ClaimContext) -> list[ClaimFigure]:
+    return [context.figures[one] if isinstance(one, str) else ClaimFigure(one) for one in given]
 
 
 @finds(CatalogueFigure)
-def catalogue(spec: CatalogueFigure, asked: ClaimContext) -> ClaimFigure:
-    """The value, in the unit that is asked for."""
+def catalogue(spec: CatalogueFigure, context: ClaimContext) -> ClaimFigure:
+    """Return a value of the catalogue in the unit of *spec*."""
     kind, _, name = spec.of.partition(" ")
-    catalog = asked.catalog
+    catalog = context.catalog
     look = {
         "gpu": catalog.gpu,
         "server": catalog.server,
@@ -207,28 +212,28 @@ def _inside(found: Any, step: str, spec: CatalogueFigure) -> Any:
 
 
 @finds(WeightsFigure)
-def weights(spec: WeightsFigure, asked: ClaimContext) -> ClaimFigure:
-    """On one GPU that holds them all: scales, embeddings and what stays at 16 bit included."""
-    model = asked.catalog.model(spec.model)
-    formats = asked.catalog.quantization
+def weights(spec: WeightsFigure, context: ClaimContext) -> ClaimFigure:
+    """Return the size of a model's weights on one GPU, with scales, embeddings and 16-bit tensors."""
+    model = context.catalog.model(spec.model)
+    formats = context.catalog.quantization
     quantization = native_quantization(formats(spec.quantization), model, formats)
     stored = padded(quantization, model)
     return ClaimFigure(stage_weight_bytes(stored, quantization, matrices(stored), ReplicaLayout(), 0) / spec.per)
 
 
 FITS = "fits"
-"""In place of a column: 1 where the job can be done, else 0."""
+"""Name of the metric that is 1 if the job is feasible, else 0."""
 
 
-def of_job(fleet: str, metric: str, asked: ClaimContext, values: Mapping[str, Any]) -> ClaimFigure:
-    """One column for one fleet. Nothing is random, so it has no interval. Raises NoFigure."""
+def job_figure(fleet: str, metric: str, context: ClaimContext, values: Mapping[str, Any]) -> ClaimFigure:
+    """Return a column of a job's summary.csv for *fleet*; it is not random. Raises NoFigure."""
     key = ("job", repr(values))
-    if key not in asked.answers:
-        scenario = load_job(asked.path, options(values), catalog=asked.catalog)
+    if key not in context.answers:
+        scenario = load_job(context.path, options(values), catalog=context.catalog)
         if not isinstance(scenario, JobScenario):
             raise NoFigure("a queue of jobs has no figures here, a single job does")
-        asked.answers[key] = summary(job_outcomes(scenario, asked.catalog))
-    found = [row for row in asked.answers[key] if row.fleet == fleet]
+        context.answers[key] = summary(job_outcomes(scenario, context.catalog))
+    found = [row for row in context.answers[key] if row.fleet == fleet]
     if len(found) != 1:
         raise NoFigure(f"{fleet}: {len(found)} points of the sweep; set one")
     [row] = found
@@ -246,12 +251,12 @@ JOB_COLUMNS = {"fits": FITS, "reserved_gb": "peak_memory_gb"}
 
 
 @finds(MemoryFigure)
-def memory(spec: MemoryFigure, asked: ClaimContext) -> ClaimFigure:
-    """Of the fleet's first pool."""
-    if asked.has_job:
-        return of_job(spec.fleet, JOB_COLUMNS.get(spec.value, spec.value), asked, spec.set)
-    scenario, cases = asked.cases(spec.fleet, spec.set)
-    plan = resolve(scenario, cases[0], asked.catalog)
+def memory(spec: MemoryFigure, context: ClaimContext) -> ClaimFigure:
+    """Return a memory value of the fleet's first pool."""
+    if context.has_job:
+        return job_figure(spec.fleet, JOB_COLUMNS.get(spec.value, spec.value), context, spec.set)
+    scenario, cases = context.cases(spec.fleet, spec.set)
+    plan = resolve(scenario, cases[0], context.catalog)
     pool = plan.pools[0]
     if spec.value == "fits":
         return ClaimFigure(float(not plan.infeasible))
@@ -259,27 +264,27 @@ def memory(spec: MemoryFigure, asked: ClaimContext) -> ClaimFigure:
         return ClaimFigure(float(pool.gpus_per_replica))
     if plan.infeasible or pool.memory is None:
         raise NoFigure(f"{spec.fleet}: {plan.infeasible or 'no memory is computed'}")
-    held = pool.memory
+    usage = pool.memory
     if spec.value == "kv_tokens":
-        return ClaimFigure(held.kv_tokens)
-    parts = held.weights_bytes + held.activations_bytes + held.context_bytes + held.graphs_bytes + held.comms_bytes
-    return ClaimFigure((parts + held.kv_bytes) * held.gpus / GB)
+        return ClaimFigure(usage.kv_tokens)
+    parts = usage.weights_bytes + usage.activations_bytes + usage.context_bytes + usage.graphs_bytes + usage.comms_bytes
+    return ClaimFigure((parts + usage.kv_bytes) * usage.gpus / GB)
 
 
-def simulated(fleet: str, values: Mapping[str, Any], asked: ClaimContext) -> tuple[Scenario, list[StoredCase]]:
-    """The scenario with *values* and the finished cases of *fleet*, one a replication. Raises NoFigure."""
-    scenario, cases = asked.cases(fleet, values)
-    jobs = jobs_of(scenario, cases, asked.catalog, asked.out)
-    do_all(asked.cores, jobs, lambda *_: None)
+def simulated(fleet: str, values: Mapping[str, Any], context: ClaimContext) -> tuple[Scenario, list[StoredCase]]:
+    """Return the scenario with *values* set, and the finished replications of *fleet*. Raises NoFigure."""
+    scenario, cases = context.cases(fleet, values)
+    jobs = jobs_of(scenario, cases, context.catalog, context.out)
+    do_all(context.cores, jobs, lambda *_: None)
     return scenario, [job.stored() for job in jobs]
 
 
 @finds(SummaryFigure)
-def run(spec: SummaryFigure, asked: ClaimContext) -> ClaimFigure:
-    """Over the scenario's replications; the same cases are simulated once for all figures."""
-    if asked.has_job:
-        return of_job(spec.fleet, spec.metric, asked, spec.set)
-    scenario, stored = simulated(spec.fleet, spec.set, asked)
+def run(spec: SummaryFigure, context: ClaimContext) -> ClaimFigure:
+    """Return a column of summary.csv over the scenario's replications; figures share the simulated cases."""
+    if context.has_job:
+        return job_figure(spec.fleet, spec.metric, context, spec.set)
+    scenario, stored = simulated(spec.fleet, spec.set, context)
     level = limits(scenario)
     [point] = summarize(stored, (), level)
     if not point.ok:
@@ -296,10 +301,10 @@ def run(spec: SummaryFigure, asked: ClaimContext) -> ClaimFigure:
 
 
 @finds(LedgerFigure)
-def ledger(spec: LedgerFigure, asked: ClaimContext) -> ClaimFigure:
-    """USD per hour of the window, mean over replications."""
+def ledger(spec: LedgerFigure, context: ClaimContext) -> ClaimFigure:
+    """Return the cost of a component, as the mean over replications [USD/h of the window]."""
     samples = []
-    for case in simulated(spec.fleet, spec.set, asked)[1]:
+    for case in simulated(spec.fleet, spec.set, context)[1]:
         if case.status != "ok":
             raise NoFigure(f"{spec.fleet}: {case.reason}")
         rows = case.costs().to_pylist()
@@ -313,18 +318,18 @@ def ledger(spec: LedgerFigure, asked: ClaimContext) -> ClaimFigure:
 
 
 @finds(CapacityFigure)
-def capacity(spec: CapacityFigure, asked: ClaimContext) -> ClaimFigure:
-    """Over the scenario's replications, one search each."""
-    scenario = asked.scenario(spec.set)
+def capacity(spec: CapacityFigure, context: ClaimContext) -> ClaimFigure:
+    """Return a capacity figure over the scenario's replications, each with its own search."""
+    scenario = context.scenario(spec.set)
     if refusal := why_no_capacity(scenario):
         raise NoFigure(refusal)
     alone = scenario.model_copy(
         update={"sweep": None, "fleets": tuple(fleet for fleet in scenario.fleets if fleet.name == spec.fleet)}
     )
     key = ("capacity", spec.fleet, repr(spec.set), spec.relative)
-    if key not in asked.answers:
-        [asked.answers[key]] = capacities(alone, asked.catalog, asked.out, asked.cores, spec.relative)
-    found, axis = asked.answers[key], LoadAxis.of(alone)
+    if key not in context.answers:
+        [context.answers[key]] = capacities(alone, context.catalog, context.out, context.cores, spec.relative)
+    found, axis = context.answers[key], LoadAxis.of(alone)
     if found.reason:
         raise NoFigure(f"{spec.fleet}: {found.reason}")
     if spec.metric == "load":
@@ -337,15 +342,15 @@ def capacity(spec: CapacityFigure, asked: ClaimContext) -> ClaimFigure:
 
 
 @finds(CheapestFigure)
-def cheapest(spec: CheapestFigure, asked: ClaimContext) -> ClaimFigure:
-    """One search for all figures that ask about the same fleets."""
+def cheapest(spec: CheapestFigure, context: ClaimContext) -> ClaimFigure:
+    """Return a figure of the cheapest fleet within the service level; figures share the search."""
     key = ("size", repr(spec.set))
-    if key not in asked.answers:
-        scenario = asked.scenario(spec.set, with_fleets=False)
+    if key not in context.answers:
+        scenario = context.scenario(spec.set, with_fleets=False)
         if refusal := why_no_size(scenario):
             raise NoFigure(refusal)
-        asked.answers[key] = search(scenario, asked.catalog, asked.out, asked.cores)
-    met = [one for one in asked.answers[key].tried if one.status == "meets" and spec.gpu in (None, one.gpu)]
+        context.answers[key] = search(scenario, context.catalog, context.out, context.cores)
+    met = [one for one in context.answers[key].tried if one.status == "meets" and spec.gpu in (None, one.gpu)]
     if not met:
         text = f"no fleet of {spec.gpu or 'any GPU'} that was simulated meets the service level"
         raise NoFigure(f"{text}; more are simulated with a larger size.front_up_to")

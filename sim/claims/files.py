@@ -1,4 +1,4 @@
-"""From the file of a claim to the claim; and the files that came with the program."""
+"""Reading of claim files, including those shipped with gpufleet."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,24 +17,24 @@ from sim.spec import Spec
 
 
 class CatalogueClaim(Spec):
-    """A file without fleets: a claim that the catalogue and arithmetic decide."""
+    """File without fleets: a claim that only needs the catalogue and arithmetic."""
 
     name: Name
     claim: Claim
 
 
 WITHOUT_FLEETS = (CatalogueFigure, FormulaFigure, WeightsFigure)
-"""Kinds of figures that are no fleet's."""
+"""Kinds of figures that need no fleet."""
 
 
 def claim_files(folder: Path | None = None) -> dict[str, Path]:
-    """Id -> file of every claim in *folder*, by default the shipped ones: c08-two-a100.yaml holds C08."""
+    """Return the file of every claim in *folder* (default: shipped), keyed by id: c08-two-a100.yaml holds C08."""
     found = sorted((folder or shipped_folder() / "claims").glob("c[0-9]*-*.yaml"))
     return {path.name.partition("-")[0].upper(): path for path in found}
 
 
 def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
-    """Those of *files* that *ids* name, all if it names none. Raises ScenarioErrors for names that are not there."""
+    """Return the *files* of the claims *ids*, or all without ids. Raises ScenarioErrors for unknown ids."""
     typed = {one: one.strip().upper() for one in ids}
     wrong = [
         InputError("", 0, "", f"there is no claim {one!r}{did_you_mean(one, files)}")
@@ -47,12 +47,12 @@ def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
 
 
 def sections(path: Path) -> set[str]:
-    """Return which of the sections claim, workload and job the file *path* has. Raises ScenarioErrors."""
+    """Return the sections among claim, workload, job and jobs in the file *path*. Raises ScenarioErrors."""
     return {"claim", "workload", "job", "jobs"} & read_layers(path, []).data.keys()
 
 
 def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
-    """The claim in *path*, and the question that opens the file. Raises ScenarioErrors with all mistakes."""
+    """Return the claim in *path* and the question at the top of the file. Raises ScenarioErrors with all mistakes."""
     layers = read_layers(path, [])
     question = opening_comment(path)
     layers.data.setdefault("name", path.stem)
@@ -62,19 +62,19 @@ def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
             raise ScenarioErrors([layers.error(ValidationIssue(("claim",), "is missing"))])
         return found, question
     if "job" in layers.data:
-        return _of_job(path, layers, catalog), question
+        return _claim_of_job(path, layers, catalog), question
     try:
         stated = CatalogueClaim.model_validate(layers.data)
     except ValidationError as error:
         wrong = validation_issues(error, CatalogueClaim, layers.data)
         raise ScenarioErrors(map(layers.error, wrong)) from None
-    wrong = [*claim_issues(stated.claim), *_of_fleets(stated.claim)]
+    wrong = [*claim_issues(stated.claim), *_fleet_figure_issues(stated.claim)]
     if wrong:
         raise ScenarioErrors(map(layers.error, wrong))
     return stated.claim, question
 
 
-def _of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
+def _claim_of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
     scenario = load_job(path, catalog=catalog)
     found = scenario.claim
     if found is None:
@@ -84,8 +84,8 @@ def _of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
     return found
 
 
-def _of_fleets(claim: Claim) -> Iterable[ValidationIssue]:
-    """Figures that need the fleets that this file lacks."""
+def _fleet_figure_issues(claim: Claim) -> Iterable[ValidationIssue]:
+    """Yield an issue for each figure that needs fleets."""
     for name, spec in claim.figures.items():
         if not isinstance(spec, WITHOUT_FLEETS):
             yield ValidationIssue(

@@ -25,14 +25,14 @@ ARTICLES = {
     "003": N_("Choosing GPUs for deep learning and language models"),
     "004": N_("Training against inference: H100, A6000, L40S and A100"),
 }
-"""Id of an article -> its subject, in our words."""
+"""Subjects of the articles, keyed by id."""
 YES_NO = "yes/no"
 EXACT = 6
-"""Digits of a limit, which a file states."""
+"""Significant digits of limits, which claim files state exactly."""
 
 
 def filled(text: str, figures: dict[str, ClaimFigure]) -> str:
-    """*text* with its figures in place of `{name}`, by Python's format after a colon: `{price:.2f}`.
+    """Replace each `{name}` or `{name:format}` in *text* by the figure of that name.
 
     >>> filled("{cards:.0f} cards, {usd} USD", {"cards": ClaimFigure(4.2), "usd": ClaimFigure(1234.5)})
     '4 cards, 1,234 USD'
@@ -46,17 +46,17 @@ def filled(text: str, figures: dict[str, ClaimFigure]) -> str:
 
 
 def reason(answer: ClaimVerdict) -> str:
-    """Why the verdict is what it is."""
+    """Return the reason for the verdict."""
     return filled(answer.claim.reason, answer.figures)
 
 
 def notes(answer: ClaimVerdict) -> list[str]:
-    """What the verdict rests on."""
+    """Return the notes on the verdict."""
     return [filled(note, answer.figures) for note in answer.claim.notes]
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A number as a reader wants it: three digits, yes or no where it is one of them, a share as per cent."""
+    """Format a value: three digits, or yes or no."""
     if value is None:
         return ""
     if unit == YES_NO:
@@ -65,23 +65,23 @@ def shown(value: float | None, unit: str) -> str:
 
 
 def claimed(part: ClaimPart) -> str:
-    """The article's number; empty where it names none."""
+    """Return the article's number; empty if it states none."""
     return shown(part.claimed, part.unit)
 
 
 def computed(judged: JudgedPart) -> str:
-    """The figure, or the lowest and the highest of several conditions."""
+    """Return the figure, or the smallest and largest over several conditions."""
     texts = [shown(one.figure.value, judged.part.unit) for one in ordered(judged)]
     return texts[0] if texts[0] == texts[-1] else _("{low} to {high}", low=texts[0], high=texts[-1])
 
 
 def ordered(judged: JudgedPart) -> list[ConditionedPart]:
-    """By figure."""
+    """Return the findings of *judged* sorted by figure."""
     return sorted(judged.findings, key=lambda one: one.figure.value)
 
 
 def interval(one: ConditionedPart, unit: str) -> str:
-    """The 95 % interval: `0.93 to 0.97`; empty where there is none."""
+    """Return the 95 % interval, such as `0.93 to 0.97`; empty without one."""
     if one.figure.half_width is None or unit == YES_NO:
         return ""
     low, high = one.figure.ends
@@ -89,7 +89,7 @@ def interval(one: ConditionedPart, unit: str) -> str:
 
 
 def rule(holds: ClaimRule, unit: str) -> str:
-    """What the figure has to be."""
+    """Return the condition that the figure must meet."""
     if holds.within is not None:
         return _("within {within:g} %", within=100 * holds.within)
     if holds.between is not None:
@@ -111,7 +111,7 @@ COUNTED = {
     "depends": ("{count} depends", N_("{count} depend")),
     "arithmetic error": ("{count} arithmetic error", N_("{count} arithmetic errors")),
 }
-"""Verdict -> one of them and several."""
+"""Singular and plural of each verdict."""
 
 
 def write_claims(folder: Path, answers: Sequence[ClaimVerdict]) -> None:
@@ -126,7 +126,7 @@ def write_claims(folder: Path, answers: Sequence[ClaimVerdict]) -> None:
 
 
 def claim_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
-    """One row per claim, with the figure of its first part: three digits, from lowest to highest over conditions."""
+    """Return a row per claim with the figure of its first part: three digits, the range over conditions."""
     return [
         {
             "id": one.id,
@@ -142,7 +142,7 @@ def claim_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
 
 
 def part_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
-    """One row per part and condition, with full figures and intervals."""
+    """Return a row per part and condition, with figures in full precision and intervals."""
     return [
         {
             "id": one.id,
@@ -162,7 +162,7 @@ def part_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
 
 
 def tally(answers: Sequence[ClaimVerdict]) -> str:
-    """How many claims hold, and so on: `12 hold, 9 hold in part`."""
+    """Return the number of claims per verdict: `12 hold, 9 hold in part`."""
     counts = Counter(one.verdict for one in answers)
     return listing([ngettext(*COUNTED[name], counts[name]) for name in VERDICTS if counts[name]])
 
@@ -227,7 +227,7 @@ def _lines(judged: JudgedPart) -> Iterator[dict[str, str]]:
 
 
 def terminal_table(answers: Sequence[ClaimVerdict]) -> list[FittedTable | str]:
-    """What the terminal prints: a table, the reasons, the tally."""
+    """Return the output for the terminal: table, reasons and tally."""
     rows = [
         [one.id, _(one.verdict), claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
         for one in answers
@@ -251,9 +251,9 @@ def deliver_claims(
     Raises ScenarioErrors, FolderRefused.
     """
     question = {"command": "claims", "values": {"claims": " ".join(files)}}
-    told = begin_question(out, question, command, force)
+    record = begin_question(out, question, command, force)
     with CaseProgress(quiet, "checking", "claims") as progress:
         answers = check_claims(files, catalog, workers, progress)
-    with written_together(out, told | {"claims": len(answers)}, points=()) as folder:
+    with written_together(out, record | {"claims": len(answers)}, points=()) as folder:
         write_claims(folder, answers)
     return answers

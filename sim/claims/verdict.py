@@ -1,13 +1,12 @@
-"""From figures to verdicts: claims checked, one by itself or many side by side on the local cores.
+"""Verdicts on claims, computed one by one or in parallel on the local cores.
 
-A part holds where its figure keeps to its rule; computed under several conditions, where it does so under all of
-them. It depends where it holds under some conditions and not under others, or where the 95 % interval of the figure
-holds the limit. Of a claim
+A part of a claim holds if its figure meets its rule, under all of its conditions. It depends if it holds under some
+conditions only, or if the 95 % interval of the figure contains the limit. Verdicts of a claim:
 
-- one part that is the article's own arithmetic and fails makes it an arithmetic error;
-- all parts hold: it holds; all parts fail: it fails;
-- some hold and some fail: it holds in part;
-- else, some part depends: it depends.
+- arithmetic error: a part that is the article's own arithmetic fails;
+- holds, fails: all parts hold, or all fail;
+- holds in part: some parts hold and some fail;
+- depends: all other cases.
 """
 
 import hashlib
@@ -52,35 +51,35 @@ VERDICTS: tuple[Verdict, ...] = ("holds", "holds in part", "depends", "fails", "
 
 @dataclass(frozen=True, slots=True)
 class ConditionedPart:
-    """A part of a claim under one condition."""
+    """Part of a claim under one condition."""
 
     condition: str
-    """Empty where the part has no conditions."""
+    """Condition; empty if the part has none."""
     figure: ClaimFigure
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPart:
-    """A part of a claim with its figures."""
+    """Part of a claim with its figures under all conditions."""
 
     part: ClaimPart
     findings: tuple[ConditionedPart, ...]
 
     @property
     def status(self) -> Status:
-        """Over all conditions."""
-        return together(one.status for one in self.findings)
+        """Status over all conditions."""
+        return combined_status(one.status for one in self.findings)
 
 
-def together(statuses: Iterable[Status]) -> Status:
-    """Holds or fails where all do."""
+def combined_status(statuses: Iterable[Status]) -> Status:
+    """Return the status that all *statuses* share, else `depends`."""
     found = set(statuses)
     return found.pop() if len(found) == 1 else "depends"
 
 
 def judge(part: ClaimPart, figures: dict[str, ClaimFigure]) -> JudgedPart:
-    """*part* on the figures of the claim."""
+    """Compare the *figures* of *part* with its rule."""
     findings = (
         ConditionedPart(condition, figures[name], _status(part, figures[name]))
         for condition, name in part.named.items()
@@ -89,11 +88,11 @@ def judge(part: ClaimPart, figures: dict[str, ClaimFigure]) -> JudgedPart:
 
 
 def _status(part: ClaimPart, figure: ClaimFigure) -> Status:
-    kept = [_keeps(part.holds, value, part.claimed) for value in (figure.value, *figure.ends)]
-    return "holds" if all(kept) else "depends" if any(kept) else "fails"
+    met = [_meets(part.holds, value, part.claimed) for value in (figure.value, *figure.ends)]
+    return "holds" if all(met) else "depends" if any(met) else "fails"
 
 
-def _keeps(rule: ClaimRule, value: float, claimed: float | None) -> bool:
+def _meets(rule: ClaimRule, value: float, claimed: float | None) -> bool:
     if rule.within is not None:
         assert claimed  # the part's own check
         return abs(value / claimed - 1) <= rule.within
@@ -106,7 +105,7 @@ def _keeps(rule: ClaimRule, value: float, claimed: float | None) -> bool:
 
 
 def verdict(parts: Sequence[JudgedPart]) -> Verdict:
-    """What *parts* come to."""
+    """Return the verdict on a claim with the given *parts*."""
     statuses = {one.status for one in parts}
     if any(one.part.own_arithmetic and one.status == "fails" for one in parts):
         return "arithmetic error"
@@ -116,20 +115,20 @@ def verdict(parts: Sequence[JudgedPart]) -> Verdict:
 
 
 EFFORT = {SummaryFigure: 1, LedgerFigure: 1, CapacityFigure: 8, CheapestFigure: 20}
-"""About how many simulations a figure takes."""
+"""Approximate number of simulations per kind of figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A claim with its verdict."""
+    """Claim with its figures and verdict."""
 
     id: str
     scenario: str
-    """Name of the file, without its ending."""
+    """Name of the file without suffix."""
     digest: str
-    """Of the file's content."""
+    """Digest of the file's content."""
     question: str
-    """The comment that opens the file."""
+    """Comment at the top of the file."""
     claim: Claim
     figures: dict[str, ClaimFigure]
     verdict: Verdict
@@ -137,19 +136,19 @@ class ClaimVerdict:
 
 
 def answer(id: str, path: Path, catalog: Catalog) -> ClaimVerdict:
-    """Checks the claim in the file *path*. Raises ScenarioErrors for mistakes in it."""
+    """Check the claim in the file *path*. Raises ScenarioErrors for mistakes in the file."""
     claim, question = read_claim(path, catalog)
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, ProcessPool(1) as cores:
-        asked = ClaimContext(path, catalog, Path(folder), cores)
+        context = ClaimContext(path, catalog, Path(folder), cores)
         for name in claim.order():
             try:
-                asked.figures[name] = find(claim.figures[name], asked)
+                context.figures[name] = find(claim.figures[name], context)
             except (NoFigure, ValueError) as error:
                 if isinstance(error, ScenarioErrors):
                     raise
-                complaint = ValidationIssue(("claim", "figures", name), str(error))
-                raise ScenarioErrors([read_layers(path, []).error(complaint)]) from None
-    figures = asked.figures
+                issue = ValidationIssue(("claim", "figures", name), str(error))
+                raise ScenarioErrors([read_layers(path, []).error(issue)]) from None
+    figures = context.figures
     parts = tuple(judge(part, figures) for part in claim.parts)
     return ClaimVerdict(
         id,
@@ -164,19 +163,22 @@ def answer(id: str, path: Path, catalog: Catalog) -> ClaimVerdict:
 
 
 def check(path: Path, catalog: Catalog) -> Claim:
-    """Return the claim in the file *path* after a look at all its figures that simulates nothing.
+    """Check all figures of the claim in the file *path* without simulating. Return the claim.
 
-    Raises ScenarioErrors with every mistake: names that the catalogue, the formulas or summary.csv do not have, and
-    values of a figure that its scenario does not take.
+    Raises
+    ------
+    ScenarioErrors
+        Names are not in the catalogue, the formulas or summary.csv, or a figure's values do not fit its scenario.
+
     """
     claim, _ = read_claim(path, catalog)
     wrong: list[ValidationIssue] = []
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, ProcessPool(1) as cores:
-        asked = ClaimContext(path, catalog, Path(folder), cores)
+        context = ClaimContext(path, catalog, Path(folder), cores)
         for name in claim.figures:
             place = ("claim", "figures", name)
             try:
-                _try(claim.figures[name], asked)
+                _check_figure(claim.figures[name], context)
             except ScenarioErrors as error:
                 wrong += [ValidationIssue((*place, "set"), f"{one.where}: {one.message}") for one in error.errors]
             except (NoFigure, ValueError) as error:
@@ -187,43 +189,43 @@ def check(path: Path, catalog: Catalog) -> Claim:
     return claim
 
 
-def _try(spec: FigureSpec, asked: ClaimContext) -> None:
-    """Raise what keeps the figure from being found, as far as no simulation is needed to know it."""
+def _check_figure(spec: FigureSpec, context: ClaimContext) -> None:
+    """Raise the error of a figure, as far as it is known without a simulation."""
     if isinstance(spec, FormulaFigure):
-        if told := formula_wrong(spec):
-            raise NoFigure(told)
+        if problem := formula_wrong(spec):
+            raise NoFigure(problem)
     elif isinstance(spec, CatalogueFigure | WeightsFigure | MemoryFigure):
-        find(spec, asked)
+        find(spec, context)
     elif isinstance(spec, CheapestFigure):
-        if told := why_no_size(asked.scenario(spec.set, with_fleets=False)):
-            raise NoFigure(told)
-    elif asked.has_job:
-        find(spec, asked)  # computed without a simulation
+        if problem := why_no_size(context.scenario(spec.set, with_fleets=False)):
+            raise NoFigure(problem)
+    elif context.has_job:
+        find(spec, context)  # computed without a simulation
     elif isinstance(spec, CapacityFigure):
-        if told := why_no_capacity(asked.scenario(spec.set)):
-            raise NoFigure(told)
+        if problem := why_no_capacity(context.scenario(spec.set)):
+            raise NoFigure(problem)
     else:
-        asked.cases(spec.fleet, spec.set)
+        context.cases(spec.fleet, spec.set)
         if isinstance(spec, SummaryFigure) and not is_column(spec.metric):
             raise NoFigure(f"summary.csv has no column {spec.metric!r}{did_you_mean(spec.metric, BY_NAME)}")
 
 
 def digest_of(path: Path) -> str:
-    """Of the file's content: whether a page was written from this file."""
+    """Return the digest of the file's content, which shows whether a page was written from this file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def effort(path: Path, catalog: Catalog) -> float:
-    """About how many simulations the claim in *path* takes: the largest is started first."""
+    """Return the approximate number of simulations of the claim in *path*, by which claims are ordered."""
     claim, _ = read_claim(path, catalog)
     return sum(EFFORT.get(type(spec), 0) for spec in claim.figures.values())
 
 
-Told = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int], None]
 
 
-def check_claims(files: Mapping[str, Path], catalog: Catalog, workers: int, progress: Told) -> list[ClaimVerdict]:
-    """The answer to every claim in *files* (id -> path), in that order; the result does not depend on *workers*.
+def check_claims(files: Mapping[str, Path], catalog: Catalog, workers: int, progress: Progress) -> list[ClaimVerdict]:
+    """Check every claim in *files* (id -> path). Return the verdicts in that order, independent of *workers*.
 
     *progress* is called with (done, all, 0). Raises ScenarioErrors with the mistakes of all files.
     """
@@ -258,5 +260,5 @@ def _in_worker(name: str, path: Path, root: Path) -> ClaimVerdict:
 
 @cache
 def _catalog(root: Path) -> Catalog:
-    """One catalogue per process: it remembers what it has read."""
+    """Return the catalogue under *root*, cached per process."""
     return load_catalog(root)

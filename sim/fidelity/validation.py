@@ -12,7 +12,7 @@ from typing import Any
 from sim.answers.folder import begin_question, written_together
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED, read_mlperf
-from sim.benchdata.training import TELLING, read_training
+from sim.benchdata.training import KIND_COLUMNS, read_training
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
 from sim.fidelity.scores import Told, validate
@@ -60,7 +60,7 @@ SERVICES = TableKind(
 )
 """MLPerf results of services that answer in one pass."""
 TRAINING = TableKind(
-    columns=frozenset(TELLING),
+    columns=frozenset(KIND_COLUMNS),
     read=read_training,
     predict=validate_training,
     write=write_training,

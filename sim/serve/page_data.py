@@ -21,7 +21,7 @@ from sim.report.run.key_figures import columns_for, figure, interval, limited_by
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.service_level import percentiles_shown
-from sim.report.words.text import axis_label, name_told, place, places, short
+from sim.report.words.text import axis_label, name_told, place, places, question_of, short
 from sim.scenario.reading.layers import options
 from sim.scenario.slo import Slo
 from sim.serve.adjustable_inputs import AdjustableInput, knobs
@@ -53,7 +53,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
     paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}
     return {
         "name": scenario.name,
-        "question": work_question(scenario),
+        "question": question_of(scenario),
         "symbol": money_mark(0).removesuffix("0"),
         "judged": True,
         "verdict": {"headline": told.headline, "findings": list(told.findings)},

@@ -12,7 +12,7 @@ import pytest
 from sim.benchdata import BenchdataError
 from sim.benchdata.served import fragment, read_rows, traffic_files
 from sim.benchdata.served.lengths import Histogram
-from sim.benchdata.served.traffic import cuts
+from sim.benchdata.served.traffic import runs_of_recording
 
 LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
 
@@ -113,9 +113,9 @@ def test_a_queue_with_pages_between_is_what_they_counted(tmp_path: Path, queue: 
 
 def test_a_long_queue_is_cut_into_runs_of_as_many_requests() -> None:
     came = [10.0 * page for page in range(301)]
-    assert cuts(came) == [(0, 50), (100, 150), (250, 300)]
-    assert cuts([7.0, 7.0, 7.0]) == [(0, 2)]
-    assert cuts([0.0, 200.0, 5000.0]) == []  # too many for a run, and nobody knows when they came
+    assert runs_of_recording(came) == [(0, 50), (100, 150), (250, 300)]
+    assert runs_of_recording([7.0, 7.0, 7.0]) == [(0, 2)]
+    assert runs_of_recording([0.0, 200.0, 5000.0]) == []  # too many for a run, and nobody knows when they came
 
 
 def test_a_range_query_is_a_row_of_scrapes(tmp_path: Path) -> None:

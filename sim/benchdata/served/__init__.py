@@ -1,4 +1,4 @@
-"""What a server tells of the traffic that it answers: /metrics, spans, reports of load generators."""
+"""Traffic observed on a running server, from /metrics, spans, or reports of load generators."""
 
 from sim.benchdata.served.files import parsed, read_rows
 from sim.benchdata.served.traffic import ServedPeriod, fragment, traffic_files, traffic_text, why_not_written

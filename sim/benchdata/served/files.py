@@ -1,4 +1,4 @@
-"""Which kind of file it is, by what stands in it, and which files belong to one stretch."""
+"""Detection of file kinds by content, and grouping of files into recordings of one server's traffic."""
 
 import json
 from collections import Counter
@@ -24,13 +24,13 @@ UNKNOWN = (
     "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
     "Prometheus to a query, spans or metrics in OTLP JSON"
 )
-Held = list[Any] | str
-"""The JSON objects in a file, or the text of a page of metrics."""
+FileContent = list[Any] | str
+"""JSON objects in a file, or the text of a metrics page."""
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """Scrapes that were taken one after another: the files of a folder, or all that were named alone."""
+class _Recording:
+    """Scrapes of one recording: the files of a folder, or all files named individually."""
 
     name: str
     pages: list[tuple[Path, str]] = field(default_factory=list)
@@ -38,28 +38,47 @@ class _Stretch:
     collected: list[tuple[Path, Sequence[Any]]] = field(default_factory=list)
     """Files of an OpenTelemetry collector."""
 
-    def take(self, path: Path, held: Held) -> None:
-        """Puts what a file holds to what is of its kind."""
-        if isinstance(held, str):
-            self.pages.append((path, held))
-        elif are_metrics(held[0]):
-            self.collected.append((path, held))
+    def add(self, path: Path, content: FileContent) -> None:
+        """Add the content of the file *path* to the files of its kind."""
+        if isinstance(content, str):
+            self.pages.append((path, content))
+        elif are_metrics(content[0]):
+            self.collected.append((path, content))
         else:
-            self.answers += [(path, one) for one in held]
+            self.answers += [(path, one) for one in content]
 
     @property
     def place(self) -> Path:
-        """The first of its files."""
+        """Path of the first file."""
         return next(path for path, _ in (*self.pages, *self.answers, *self.collected))
 
 
 def read_rows(
     paths: Sequence[Path], gpu: str, about: Sequence[str] = (), seconds: Sequence[float] = ()
 ) -> tuple[list[BenchRow], list[ServedPeriod]]:
-    """Rows to calibrate *gpu* with, and the traffic that they were seen under; of a table only rows.
+    """Read the files of a server's traffic.
 
-    *about*: `column=value` for what the files do not tell. *seconds*: from the first scrape to the last, one for all
-    stretches or one for each. Raises BenchdataError.
+    Parameters
+    ----------
+    paths
+        Files or folders; a table must be the only one.
+    gpu
+        GPU of the rows.
+    about
+        `column=value` for columns that the files lack.
+    seconds
+        Time from the first to the last scrape, one for all recordings or one for each.
+
+    Returns
+    -------
+    tuple
+        Rows to calibrate *gpu* with, and the observed traffic; only rows for a table.
+
+    Raises
+    ------
+    BenchdataError
+        The files have mistakes; the error lists all of them.
+
     """
     tables = [path for path in paths if path.suffix in TABLES]
     if tables:
@@ -78,24 +97,24 @@ def read_rows(
     except BenchdataError as error:
         problems += error.problems
     understood = not problems  # without what was to be said, files lack it
-    stretches: dict[Path | None, _Stretch] = {}
+    stretches: dict[Path | None, _Recording] = {}
     files = list(_files(paths, problems))
     names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])
     for folder, path in files:
         try:
-            held = _held(path)
-            if isinstance(held, str) or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
-                own = stretches.setdefault(folder, _Stretch(names[folder] if folder else ""))
-                own.take(path, held)
+            content = _content(path)
+            if isinstance(content, str) or (content and (is_matrix(content[0]) or are_metrics(content[0]))):
+                own = stretches.setdefault(folder, _Recording(names[folder] if folder else ""))
+                own.add(path, content)
             elif understood:
-                found = list(_told(path, names[path], held, known))
+                found = list(_rows_of_file(path, names[path], content, known))
                 rows += [row for row, _ in found]
                 seen += [one for _, one in found]
         except BenchdataError as error:
             problems += error.problems
     if problems:
         raise BenchdataError(list(dict.fromkeys(problems)))
-    lengths = _each(seconds, len(stretches), paths)
+    lengths = _lengths(seconds, len(stretches), paths)
     for own, length in zip(stretches.values(), lengths, strict=True):
         try:
             served = seen_in(_scrapes(own), length, own.name)
@@ -109,7 +128,7 @@ def read_rows(
 
 
 def _files(paths: Sequence[Path], problems: list[tuple[str, int, str]]) -> Iterator[tuple[Path | None, Path]]:
-    """(its folder, if that was named, file); *problems* takes what is no file, or is there a second time."""
+    """Yield (folder if named, file); missing or repeated files are added to *problems*."""
     taken: set[Path] = set()
     for path in paths:
         folder = path if path.is_dir() else None
@@ -125,7 +144,7 @@ def _files(paths: Sequence[Path], problems: list[tuple[str, int, str]]) -> Itera
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The name of each, after as many of its folders as tell it from the others."""
+    """Return unique names of *paths*, with as many parent folders as needed."""
     names = {path: path.name if path.is_dir() else path.stem for path in paths}
     for depth in range(2, max((len(path.absolute().parts) for path in names), default=0) + 1):
         for path in _twins(names):
@@ -138,7 +157,7 @@ def _twins(names: Mapping[Path, str]) -> list[Path]:
     return [path for path, name in names.items() if number[name] > 1]
 
 
-def _held(file: Path) -> Held:
+def _content(file: Path) -> FileContent:
     text = text_of(file)
     if text.lstrip()[:1] not in ("{", "["):
         return text
@@ -148,28 +167,28 @@ def _held(file: Path) -> Held:
         raise BenchdataError([(str(file), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
 
 
-def _told(
-    path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]
+def _rows_of_file(
+    path: Path, name: str, content: Sequence[Any], known: Mapping[str, str]
 ) -> Iterator[tuple[BenchRow, ServedPeriod]]:
-    """Rows and traffic of a file that stands for itself, called *name*."""
-    if held and all(map(is_result, held)):
-        for run, row in rows_of(held, path, name, known):
-            yield row, _of_client(run, row)
-    elif held and are_spans(held[0]):
-        one = replace(seen_in_spans(path, held), id=name)
+    """Yield rows and traffic of a self-contained file, called *name*."""
+    if content and all(map(is_result, content)):
+        for run, row in rows_of(content, path, name, known):
+            yield row, _client_traffic(run, row)
+    elif content and are_spans(content[0]):
+        one = replace(seen_in_spans(path, content), id=name)
         yield one.row(path, known), one
-    elif held and is_report(held[0]):
-        for one in seen_in_report(path, name, held[0]):
+    elif content and is_report(content[0]):
+        for one in seen_in_report(path, name, content[0]):
             yield one.row(path, known), one
-    elif held and is_run(held[0]):
-        one = replace(seen_in_run(path, held[0]), id=name)
+    elif content and is_run(content[0]):
+        one = replace(seen_in_run(path, content[0]), id=name)
         yield one.row(path, known), one
     else:
         raise BenchdataError([(str(path), 0, UNKNOWN)])
 
 
-def _of_client(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
-    """The traffic of a run that became *row*."""
+def _client_traffic(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
+    """Return the traffic of the client run *data*, whose row is *row*."""
     seconds, answered = data.get("duration"), data.get("completed")
     return ServedPeriod(
         id=row.id,
@@ -184,12 +203,14 @@ def _of_client(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
     )
 
 
-def _scrapes(stretch: _Stretch) -> list[MetricsScrape]:
+def _scrapes(stretch: _Recording) -> list[MetricsScrape]:
     if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
         text = "stands beside metrics of another kind; put each stretch into a folder of its own"
         raise BenchdataError([(str(stretch.place), 0, text)])
     if stretch.collected:
-        return sorted((one for path, held in stretch.collected for one in scrapes_in(path, held)), key=_when)
+        return sorted(
+            (one for path, content in stretch.collected for one in scrapes_in(path, content)), key=_scrape_time
+        )
     if stretch.answers:
         wrong = [
             (str(path), 0, "is no answer to a query of series") for path, one in stretch.answers if not is_matrix(one)
@@ -200,12 +221,12 @@ def _scrapes(stretch: _Stretch) -> list[MetricsScrape]:
     return [scrape(path, text) for path, text in stretch.pages]
 
 
-def _when(scrape: MetricsScrape) -> float:
+def _scrape_time(scrape: MetricsScrape) -> float:
     return scrape.time_s or 0.0
 
 
-def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:
-    """The length of each stretch, where it was given."""
+def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:
+    """Return the length of each recording, if given [s]."""
     if not seconds or not stretches:
         if seconds:
             text = "says itself how long it took; --seconds is for a server's metrics"
@@ -218,7 +239,7 @@ def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Se
 
 
 def parsed(pairs: Sequence[str]) -> dict[str, str]:
-    """`column=value` pairs of --about. Raises BenchdataError."""
+    """Parse the `column=value` pairs of --about. Raises BenchdataError."""
     found = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
     wrong = [("--about", 0, f"must be column=value, not {pair!r}") for pair in pairs if not pair.partition("=")[2]]
     wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated(pairs)]

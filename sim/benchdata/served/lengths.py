@@ -1,8 +1,8 @@
-"""Lengths of prompts and answers, estimated from what a server counts: mean and spread.
+"""Estimates of prompt and answer lengths from a server's counters: mean and coefficient of variation.
 
-A histogram gives an exact mean; its spread is estimated from buckets that double in width. The length of answers
-that have not ended yet is estimated from how many ended, and when: a request makes a token a step whatever the
-others do, so scrapes show how many tokens a request makes between them.
+A histogram gives an exact mean; the variation is estimated from buckets that double in width. The length of answers
+that have not ended is estimated from the number and times of those that have: a request produces one token per step
+regardless of the others, so scrapes show how many tokens a request produces between them.
 """
 
 from dataclasses import dataclass
@@ -12,34 +12,35 @@ from math import expm1, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-NARROWEST, WIDEST, TRIED = 0.02, 1.8, 90
-"""Standard deviations of a length's logarithm that are tried, in equal ratios; the narrowest stands for equal ones."""
-LEAST_CHANCE = 1e-12
-"""Of a bucket in which something lies that the law does not expect."""
+NARROWEST, WIDEST, CANDIDATES = 0.02, 1.8, 90
+"""Range and number of candidate standard deviations of log length, in equal ratios; the narrowest means equal lengths.
+"""
+SMALLEST_PROBABILITY = 1e-12
+"""Smallest probability of a bucket, used for filled buckets that the distribution excludes."""
 LEAST, LAST_BUCKET = 0.5, 2.0
-"""Lower end of the first bucket; upper end of the one without one, over its lower end."""
+"""Lower end of the first bucket; ratio of the ends of the last bucket if it is unbounded."""
 POINTS = 2000
 SLACK = 0.05
-"""Series of one histogram may have been collected a moment apart."""
+"""Relative tolerance between series of one histogram, which may be collected a moment apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """What fell into it between two scrapes."""
+    """Values counted between two scrapes."""
 
     count: float
     total: float
     buckets: tuple[tuple[float, float], ...]
-    """(upper end, count up to it), from the lowest."""
+    """Cumulative buckets (upper end, count up to it), ascending."""
 
     @property
     def mean(self) -> float:
-        """Exact: the sum over the count."""
+        """Exact mean: sum divided by count."""
         return self.total / self.count
 
     @property
     def plausible(self) -> bool:
-        """Whether sum, count and buckets can be of the same values."""
+        """True if sum, count and buckets are consistent."""
         low = sum(below * number for below, _, number in self._filled())
         high = sum(end * number for _, end, number in self._filled())
         counted = abs(self.buckets[-1][1] - self.count) <= SLACK * self.count
@@ -47,12 +48,12 @@ class Histogram:
 
     @property
     def cv(self) -> float:
-        """Standard deviation over mean of lengths.
+        """Coefficient of variation (standard deviation divided by mean) of the lengths.
 
-        In one bucket lengths lie as far around their mean as it lets them; a mean that is a whole number is that of
-        equal ones. In several it is the smaller of two guesses. A smooth curve through the buckets is within a
-        twentieth of wide laws, whatever their shape, but takes lengths that differ little and lie in two buckets for
-        wide ones; a lognormal law with the exact mean is right about these.
+        Within a single bucket, lengths are assumed to spread around their mean as far as the bucket allows; an integer
+        mean indicates equal lengths. With several buckets it is the smaller of two estimates. A smooth curve through
+        the buckets has an error of at most 5 % for wide distributions of any shape, but overestimates narrow ones that
+        fall into two buckets; a lognormal distribution with the exact mean is accurate for these.
         """
         filled = self._filled()
         if len(filled) > 1:
@@ -62,13 +63,13 @@ class Histogram:
         return 0.0 if equal else max(0.0, min(self.mean - low, high - self.mean)) / (sqrt(3) * self.mean)
 
     def _filled(self) -> list[tuple[float, float, float]]:
-        """(lower end, upper end, number) of each bucket that holds anything."""
+        """Return (lower end, upper end, number) of each non-empty bucket."""
         edges = pairwise(((0.0, 0.0), *self.buckets))
         return [(low, end, upto - below) for (low, below), (end, upto) in edges if upto > below]
 
 
 def _smooth_cv(filled: list[tuple[float, float, float]]) -> float:
-    """Of the monotone curve through the cumulative counts, over the logarithm of the length."""
+    """Return the coefficient of variation of the monotone curve through the cumulative counts over log length."""
     from scipy.interpolate import PchipInterpolator  # slow to import
 
     upto, edges = 0.0, {max(LEAST, filled[0][0]): 0.0}
@@ -84,15 +85,15 @@ def _smooth_cv(filled: list[tuple[float, float, float]]) -> float:
 
 
 def _lognormal_cv(filled: list[tuple[float, float, float]], mean: float) -> float:
-    """Of the lognormal law with this mean under which the buckets are the likeliest."""
+    """Return the coefficient of variation of the lognormal distribution with *mean* that best fits the buckets."""
     from scipy.special import ndtr
 
     number = np.array([one[2] for one in filled])
     with np.errstate(divide="ignore"):
         ends = np.log(np.array([one[:2] for one in filled]) / mean)
-    sd = np.geomspace(NARROWEST, WIDEST, TRIED)[:, None, None]
+    sd = np.geomspace(NARROWEST, WIDEST, CANDIDATES)[:, None, None]
     below = ndtr((ends + sd**2 / 2) / sd)
-    chance = np.maximum(LEAST_CHANCE, below[..., 1] - below[..., 0])
+    chance = np.maximum(SMALLEST_PROBABILITY, below[..., 1] - below[..., 0])
     best = int(np.argmax((number * np.log(chance)).sum(axis=1)))
     return sqrt(expm1(float(sd[best, 0, 0]) ** 2)) if best else 0.0
 
@@ -100,33 +101,54 @@ def _lognormal_cv(filled: list[tuple[float, float, float]], mean: float) -> floa
 Floats = NDArray[np.float64]
 
 QUANTILES, MOST_STARTS, ROUNDS = 100, 1000, 30
-"""Answers and moments that stand for all, and how often their law is mended."""
+"""Number of quantiles of answer lengths, largest number of start times, and iterations of the estimation."""
 ANSWERS_BEFORE = 3.0
-"""Before the first page a server is taken to have run evenly for as many answers: few take longer."""
+"""Assumed time of even load before the first scrape, in mean answers; few answers take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenProgress:
-    """Of each page, from the first: tokens that a request has made, and requests that began and ended, since then."""
+    """Progress at each scrape since the first: tokens per request, and numbers of started and ended requests."""
 
     tokens: Floats
     begun: Floats
     ended: Floats
     running: tuple[float, float]
-    """Requests at the first page and at the last."""
+    """Requests running at the first and at the last scrape."""
 
     def starts(self) -> Floats:
-        """Of the requests that began: tokens that others had made since the first page."""
+        """Return the start of each started request, in tokens that other requests produced since the first scrape."""
         number = np.arange(0.5, self.begun[-1])
         found: Floats = np.interp(number, self.begun, self.tokens)
         return found
 
 
 def all_answers(mean: float, cv: float, pace: TokenProgress) -> tuple[float, float]:
-    """(mean, spread over mean) of the answers [tokens] of all requests, where *mean* and *cv* are of those that ended.
+    """Estimate the answer lengths of all requests from those that ended.
 
-    On a server that fills these are the short ones. Expectation maximization for a lognormal law (Dempster, Laird and
-    Rubin, J. R. Stat. Soc. B 39, 1977): what runs is as long as the law says of what began then and has not ended.
+    On a server whose load grows, the answers that have ended are the short ones.
+
+    Parameters
+    ----------
+    mean, cv
+        Mean [tokens] and coefficient of variation of the answers that ended.
+    pace
+        Progress between the scrapes.
+
+    Returns
+    -------
+    tuple
+        Mean [tokens] and coefficient of variation of all answers.
+
+    Notes
+    -----
+    Expectation maximization for a lognormal distribution: running requests are assumed to have the lengths of requests
+    that started when they did and have not ended.
+
+    References
+    ----------
+    .. [1] Dempster, Laird and Rubin, J. R. Stat. Soc. B 39, 1977.
+
     """
     ended, square = mean, mean**2 * (1 + cv**2)
     before = round(ANSWERS_BEFORE * pace.running[0])
@@ -146,9 +168,10 @@ def all_answers(mean: float, cv: float, pace: TokenProgress) -> tuple[float, flo
 
 
 def remaining_answers(mean: float, cv: float, pace: TokenProgress) -> Floats:
-    """What each request that runs at the first page has yet to make [tokens], rising.
+    """Estimate the remaining answer of each request running at the first scrape, ascending [tokens].
 
-    Of those that ended since, all but as many as the law lets end of those that began since; the others end later.
+    The requests that have ended since are these, apart from the expected number of ends among the requests that
+    started since; the others end later.
     """
     made = pace.tokens[:, None] - pace.starts()
     new = np.searchsorted(mean * _shape(cv), made, side="right").sum(axis=1) / QUANTILES
@@ -160,7 +183,7 @@ def remaining_answers(mean: float, cv: float, pace: TokenProgress) -> Floats:
 
 
 def _shape(cv: float) -> Floats:
-    """Lognormal answers over their mean, at even quantiles."""
+    """Return lognormal answer lengths divided by their mean, at evenly spaced quantiles."""
     from scipy.special import ndtri  # slow to import
 
     sigma = np.sqrt(np.log1p(cv**2))

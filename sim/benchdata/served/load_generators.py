@@ -1,9 +1,9 @@
-"""Reports of load generators: GuideLLM, AIPerf, and GenAI-Perf before AIPerf.
+"""Readers of reports of the load generators GuideLLM, AIPerf, and its predecessor GenAI-Perf.
 
 GuideLLM (`guidellm benchmark --output-path x.json`) writes a benchmark for each strategy that it ran. AIPerf
-(`profile_export_aiperf.json`) and GenAI-Perf write one run a file. Until autumn 2025 (43b7890) AIPerf wrote its
-metrics below `records`. Until spring 2025 (perf_analyzer 9fd7980) GenAI-Perf wrote what it was told as one flat list
-of its options, and in 2024 no number of requests.
+(`profile_export_aiperf.json`) and GenAI-Perf write one run per file. Until autumn 2025 (43b7890) AIPerf wrote its
+metrics below `records`. Until spring 2025 (perf_analyzer 9fd7980) GenAI-Perf wrote its options as one flat list, and
+in 2024 no number of requests.
 """
 
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ AIPERF_LATENCIES = {
 AIPERF_RATES = {"output_tok_s": "output_token_throughput", "req_s": "request_throughput"}
 CONSTANT = "constant"
 CHANGING = ("rate_ramp", "rate_series")
-"""Of a phase whose rate is not one."""
+"""Keys of a phase with a varying rate."""
 DRAFTS = "spec_decode_acceptance_length"
-"""Tokens that a step makes of a sequence."""
+"""Metric of the tokens per decode step and sequence."""
 CACHED = "overall_usage_prompt_cache_read_pct"
 WINDOW = "measurement_interval"
-"""Of GenAI-Perf [ms]: the time in which its requests are counted."""
+"""Option of GenAI-Perf with the measurement time [ms]."""
 
 
 def is_run(data: Any) -> bool:
-    """Whether *data* is what AIPerf exports of a run."""
+    """Return whether *data* is AIPerf's export of a run."""
     return isinstance(data, dict) and {"request_latency", "input_sequence_length"} <= _metrics(data).keys()
 
 
@@ -43,7 +43,7 @@ def _metrics(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def seen_in_run(path: Path, data: dict[str, Any]) -> ServedPeriod:
-    """The run's traffic. Raises BenchdataError."""
+    """Return the traffic of an AIPerf or GenAI-Perf run. Raises BenchdataError."""
     try:
         seen = _traffic_of_run(path.stem, data)
         failed = float(_metrics(data).get("error_request_count", {}).get("avg") or 0)
@@ -62,13 +62,13 @@ def _traffic_of_run(name: str, data: dict[str, Any]) -> ServedPeriod:
     prompt, output = metrics["input_sequence_length"], metrics["output_sequence_length"]
     rate = _figure(metrics["request_throughput"], "avg")
     latency_s = _ms(metrics["request_latency"], "avg") / 1e3
-    count = _count(metrics, config, rate)
+    count = _number_of_requests(metrics, config, rate)
     measured = {ours: _figure(metrics[theirs], "avg") for ours, theirs in AIPERF_RATES.items() if theirs in metrics}
     for ours, theirs in AIPERF_LATENCIES.items():
         if theirs in metrics:
-            told = metrics[theirs]
-            measured |= {f"{ours}_mean_ms": _ms(told, "avg")}
-            measured |= {f"{ours}_p50_ms": _ms(told, "p50")} if ours != "e2e" and "p50" in told else {}
+            metric = metrics[theirs]
+            measured |= {f"{ours}_mean_ms": _ms(metric, "avg")}
+            measured |= {f"{ours}_p50_ms": _ms(metric, "p50")} if ours != "e2e" and "p50" in metric else {}
     return ServedPeriod(
         id=name,
         model=next(_models(config), ""),
@@ -87,39 +87,39 @@ def _traffic_of_run(name: str, data: dict[str, Any]) -> ServedPeriod:
     )
 
 
-def _count(metrics: dict[str, Any], config: dict[str, Any], rate: float) -> float:
-    """Requests that were measured."""
-    told = metrics.get("request_count", {}).get("avg") or metrics["request_latency"].get("count")
-    told = told or config.get("request_count")
-    return float(told) if told else rate * float(config[WINDOW]) / MS["s"]
+def _number_of_requests(metrics: dict[str, Any], config: dict[str, Any], rate: float) -> float:
+    """Return the number of measured requests."""
+    number = metrics.get("request_count", {}).get("avg") or metrics["request_latency"].get("count")
+    number = number or config.get("request_count")
+    return float(number) if number else rate * float(config[WINDOW]) / MS["s"]
 
 
 def _load_of_run(config: dict[str, Any], count: int, in_flight: float) -> dict[str, Any]:
-    """What the client was told, by its version: phases, a load generator, a stimulus, or options."""
-    phases = _counted(config)
+    """Return the load that the client was configured with: phases, load generator, stimulus or options, by version."""
+    phases = _measured_phases(config)
     by_aiperf = (phases[-1] if phases else None) or config.get("loadgen")
-    told = by_aiperf or (config.get("perf_analyzer") or {}).get("stimulus") or config
-    asked = told.get("request_rate") or told.get("rate")
-    clients = told.get("concurrency")
-    if asked and not clients:
-        kind = str(told.get("request_rate_mode") or told.get("type") or "") if by_aiperf else CONSTANT
+    options = by_aiperf or (config.get("perf_analyzer") or {}).get("stimulus") or config
+    rate = options.get("request_rate") or options.get("rate")
+    clients = options.get("concurrency")
+    if rate and not clients:
+        kind = str(options.get("request_rate_mode") or options.get("type") or "") if by_aiperf else CONSTANT
         load = "constant" if CONSTANT in kind else "poisson"
-        shape = told.get("smoothness") or told.get("arrival_smoothness")
+        shape = options.get("smoothness") or options.get("arrival_smoothness")
         gamma = {"burstiness": float(shape)} if shape and load == "poisson" else {}
-        return {"load": load, "rate_req_s": float(asked), "num_requests": count} | gamma
+        return {"load": load, "rate_req_s": float(rate), "num_requests": count} | gamma
     kept = {"load": "closed_loop", "concurrency": int(clients or max(1, round(in_flight))), "num_requests": count}
-    return kept | ({"rate_req_s": float(asked)} if asked else {})
+    return kept | ({"rate_req_s": float(rate)} if rate else {})
 
 
-def _counted(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """The phases whose requests are in the results."""
+def _measured_phases(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the phases whose requests are in the results."""
     phases = config.get("phases") or ()
     return [one for one in phases if not one.get("exclude_from_results") and one.get("kind") != "warmup"]
 
 
 def _why_not_simulated(config: dict[str, Any]) -> str:
-    """Why the requests did not come at one load; empty if they did."""
-    phases = _counted(config)
+    """Return the reason why the requests had no single load; empty if they had."""
+    phases = _measured_phases(config)
     if any(one.get("type") == "fixed_schedule" for one in phases) or (config.get("input") or {}).get("fixed_schedule"):
         return NO_TRACE
     if any(one.get(name) for one in phases for name in CHANGING):
@@ -157,19 +157,22 @@ GUIDELLM_METRICS = {
     "output_tok_s": ("output_tokens_per_second", "mean", 1.0),
     "req_s": ("requests_per_second", "mean", 1.0),
 }
-"""Ours -> metric, statistic of its successful requests, unit."""
+"""Source of our columns: GuideLLM's metric, statistic of its successful requests, and unit."""
 OPEN = {"constant": "constant", "poisson": "poisson", "async": "constant"}
 TRACE = "trace"
 RATE, STREAMS = ("rate", "rate_"), ("streams", "max_concurrency")
 
 
 def is_report(data: Any) -> bool:
-    """Whether *data* is a report of GuideLLM."""
+    """Return whether *data* is a report of GuideLLM."""
     return isinstance(data, dict) and isinstance(data.get("benchmarks"), list)
 
 
 def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[ServedPeriod]:
-    """An entry for each benchmark that answered requests, called *name* and its number. Raises BenchdataError."""
+    """Return the traffic of each benchmark that answered requests, called *name* and its number.
+
+    Raises BenchdataError.
+    """
     found, problems = [], []
     left_out: list[tuple[int, str]] = []
     for number, benchmark in enumerate(report["benchmarks"], 1):
@@ -182,9 +185,9 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Served
             else:
                 found.append(_traffic_of_benchmark(f"{name}-{number}", report, benchmark))
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-            told = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else "is not in GuideLLM's form"
-            told = str(error) if type(error) is ValueError else told
-            problems.append((str(path), 0, f"benchmark {number}: {told}"))
+            problem = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else "is not in GuideLLM's form"
+            problem = str(error) if type(error) is ValueError else problem
+            problems.append((str(path), 0, f"benchmark {number}: {problem}"))
     if not found and not problems:
         problems = [(str(path), 0, f"benchmark {number}: {why}") for number, why in left_out]
         problems = problems or [(str(path), 0, "holds no benchmarks")]
@@ -230,12 +233,12 @@ def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load_of_benchmark(kind: str, strategy: dict[str, Any], total: int, concurrency: float) -> dict[str, Any]:
-    """A rate with a limit on requests in flight is a closed loop under the one that binds."""
-    asked = next((strategy[name] for name in RATE if strategy.get(name)), None)
-    if kind in OPEN and asked:
+    """Return the columns of the load; a rate with a limit on requests in flight is a closed loop."""
+    rate = next((strategy[name] for name in RATE if strategy.get(name)), None)
+    if kind in OPEN and rate:
         limit = strategy.get("max_concurrency")
         kept = {"load": "closed_loop", "concurrency": int(limit)} if limit else {"load": OPEN[kind]}
-        return {**kept, "rate_req_s": float(asked), "num_requests": total}
+        return {**kept, "rate_req_s": float(rate), "num_requests": total}
     if kind == "synchronous":
         return {"load": "single", "num_requests": total}
     streams = next((strategy[name] for name in STREAMS if strategy.get(name)), None) if kind == "concurrent" else None
@@ -243,13 +246,18 @@ def _load_of_benchmark(kind: str, strategy: dict[str, Any], total: int, concurre
 
 
 def _model(report: dict[str, Any], benchmark: dict[str, Any]) -> str:
-    """GuideLLM writes the model with its backend, in the report's arguments or the benchmark's."""
+    """Return the model, which GuideLLM writes with its backend in the report's or the benchmark's arguments."""
     spec = (report.get("config") or {}).get("spec") or {}
     places = [benchmark.get("config") or {}, benchmark.get("worker") or {}, report.get("args") or {}, spec]
     for place in places:
         backend = place.get("backend") or {}
-        held = backend if isinstance(backend, dict) else {}
-        for name in (held.get("model"), held.get("target_model"), place.get("model"), place.get("backend_model")):
+        parameters = backend if isinstance(backend, dict) else {}
+        for name in (
+            parameters.get("model"),
+            parameters.get("target_model"),
+            place.get("model"),
+            place.get("backend_model"),
+        ):
             if isinstance(name, str) and name:
                 return name
     return ""

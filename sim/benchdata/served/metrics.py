@@ -1,7 +1,7 @@
-"""What each server served from the first of its scrapes to the last, from differences of its counters.
+"""Traffic of each server between its first and last scrape, from differences of its counters.
 
-Servers and data-parallel ranks are told apart by labels. A stretch in which a server filled, queued or drained is
-cut into runs whose requests are known by their counts.
+Labels distinguish servers and data-parallel ranks. A recording during which a server filled, queued or drained is
+divided into runs with counted requests.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,21 +19,21 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import CountedTraffic
 from sim.benchdata.served.lengths import Histogram, TokenProgress, all_answers, remaining_answers
 from sim.benchdata.served.scrapes import CUMULATIVE, ENGINES, NAMES, MetricsScrape, Series, labelled
-from sim.benchdata.served.traffic import QUEUED, ServedPeriod, cuts, rate_seen
+from sim.benchdata.served.traffic import QUEUED, ServedPeriod, rate_seen, runs_of_recording
 
 TARGET = ("cluster", "namespace", "job", "pod", "instance")
-"""Labels by which a collector tells servers apart; an engine has none of them."""
+"""Labels by which collectors distinguish servers; engines do not set them."""
 SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "moe_dp_rank", "attn_cp_rank", "pid")
-"""Ranks that work on the same requests, and each count them."""
+"""Labels of ranks that process the same requests, which each rank counts."""
 PART = "priority"
-"""A gauge of SGLang without it, or with an empty one, is the sum of those that have it."""
+"""Label of partial gauges of SGLang; without it, or if it is empty, a gauge is their sum."""
 RANK = ("engine", "dp_rank")
-"""Data-parallel ranks, each with requests of its own."""
+"""Labels of data-parallel ranks, each with its own requests."""
 Target = tuple[str, ...]
 
 
 def by_server(scrapes: Sequence[MetricsScrape]) -> dict[str, list[MetricsScrape]]:
-    """Name of a server -> its scrapes; the name is empty where no label tells one."""
+    """Return the scrapes of each server, keyed by its name; the name is empty without labels."""
     found: dict[Target, list[MetricsScrape]] = {}
     for one in scrapes:
         own: dict[Target, MetricsScrape] = {}
@@ -43,17 +43,17 @@ def by_server(scrapes: Sequence[MetricsScrape]) -> dict[str, list[MetricsScrape]
             own.setdefault(target, MetricsScrape(one.place, one.time_s)).values[series] = value
         for target, part in own.items():
             found.setdefault(target, []).append(part)
-    return {_called(target): parts for target, parts in sorted(found.items())}
+    return {_server_name(target): parts for target, parts in sorted(found.items())}
 
 
-def _called(target: Target) -> str:
-    """The pod, or else the address; both where a pod had several."""
+def _server_name(target: Target) -> str:
+    """Return the pod and the address of *target*, or its job without either."""
     named = dict(zip(TARGET, target, strict=True))
     return " ".join(dict.fromkeys(named[name] for name in ("pod", "instance") if named[name])) or named["job"]
 
 
 def check_growth(scrapes: Sequence[MetricsScrape]) -> None:
-    """Counters of one server never fall. Raises BenchdataError."""
+    """Check that the counters of a server never decrease. Raises BenchdataError."""
     for earlier, later in pairwise(scrapes):
         for series, after in later.values.items():
             before = earlier.values.get(series, 0.0)
@@ -66,13 +66,13 @@ def check_growth(scrapes: Sequence[MetricsScrape]) -> None:
 
 
 def ranks_of(scrape: MetricsScrape) -> int:
-    """Data-parallel ranks that the samples tell apart, at least 1."""
+    """Return the number of data-parallel ranks that the labels distinguish, at least 1."""
     labels = [labelled(series) for series in scrape.values]
     return max(1, *(len({one[name] for one in labels if name in one}) for name in RANK))
 
 
 def gauge(scrape: MetricsScrape, name: str) -> float:
-    """Sum over the ranks that have requests of their own."""
+    """Return the sum of a gauge over the ranks with their own requests."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for series, value in scrape.values.items():
         if series[0] == name and not labelled(series).get(PART):
@@ -82,23 +82,23 @@ def gauge(scrape: MetricsScrape, name: str) -> float:
 
 
 def label_of(scrape: MetricsScrape, name: str) -> dict[str, str]:
-    """The labels of the first series with this name."""
-    held: Series | None = next((series for series in scrape.values if series[0] == name), None)
-    return dict(held[1]) if held else {}
+    """Return the labels of the first series called *name*."""
+    series_found: Series | None = next((series for series in scrape.values if series[0] == name), None)
+    return dict(series_found[1]) if series_found else {}
 
 
 SETTINGS = {"cache_dtype": "kv_dtype", "gpu_memory_utilization": "gpu_memory_utilization"}
-"""What vLLM says of its cache -> columns."""
+"""Columns of the labels of vLLM's cache configuration."""
 
 
 def time_between(scrapes: Sequence[MetricsScrape]) -> float | None:
-    """From the first to the last, where they carry times."""
+    """Return the time from the first to the last scrape [s]; None if they have no times."""
     begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
     return end_s - begin_s if len(scrapes) > 1 and begin_s is not None and end_s is not None else None
 
 
 class CounterDifferences:
-    """Differences of one server's counters; series of several engine processes add up."""
+    """Differences of a server's counters; series of several engine processes are added."""
 
     def __init__(self, scrapes: Sequence[MetricsScrape], engine: str) -> None:
         check_growth(scrapes)
@@ -109,17 +109,19 @@ class CounterDifferences:
 
     @property
     def answered(self) -> bool:
-        """Whether a request had its first token between the scrapes."""
+        """True if a request got its first token between the scrapes."""
         return self._counted("ttft")
 
     @property
     def seconds(self) -> float | None:
-        """From the first scrape to the last, where they carry times."""
+        """Time from the first to the last scrape [s]; None if they have no times."""
         return time_between(self.scrapes)
 
     def in_flight(self, seconds: float | None) -> float | None:
-        """Requests that a token shares its step with: gauges weigh by themselves, since each running request makes a
-        token a step. Two gauges say little; then the time that answers took, over the time that passed.
+        """Return the mean number of requests with which a token shares its step.
+
+        Each running request produces a token per step, so gauges are weighted by their own value. With two gauges or
+        fewer, it is the total time between tokens divided by the elapsed time.
         """
         running = self.gauges("running")
         if len(running) > 2 and any(running):
@@ -128,25 +130,28 @@ class CounterDifferences:
 
     @property
     def made_tokens(self) -> bool:
-        """Whether an answer went on between the scrapes."""
+        """True if a token other than a first one was produced between the scrapes."""
         return self._counted("itl")
 
     def counts(self, what: str, end: str = "_count") -> list[float]:
-        """Of a histogram's values, or with *end* "_sum" their sum, at each scrape since the server began."""
+        """Return the cumulative count of a histogram at each scrape, or with *end* "_sum" the sum of its values."""
         name = f"{self._name(what, '_count')}{end}"
         return [sum(value for (one, _), value in at.values.items() if one == name) for at in self.scrapes]
 
     def ended(self) -> list[float]:
-        """Requests that had ended, at each scrape since the server began."""
+        """Return the cumulative number of ended requests at each scrape."""
         return self.counts("e2e" if self._name("e2e", "_count") else "output")
 
     def begun_prompt(self) -> float | None:
-        """Mean prompt of the requests that had their first token between the scrapes, where that is counted."""
+        """Return the mean prompt length of requests with their first token between the scrapes [tokens].
+
+        The result is None if these prompts are not counted.
+        """
         name, number = self._name("begun_prompts"), self._sum(f"{self._name('ttft', '_count')}_count")
         return self._sum(name) / number if name and number else None
 
     def histogram(self, what: str) -> Histogram:
-        """Raises BenchdataError where there is none or nothing fell into it."""
+        """Return the histogram of *what*. Raises BenchdataError if it is absent or empty."""
         name = self._name(what, "_count")
         if name is None:
             self.refuse(f"has no {self._wanted(what)}: of a server that answered requests, the metrics page has it")
@@ -172,7 +177,10 @@ class CounterDifferences:
             self.refuse(f"{series[0]} has a bucket whose label le is no number")
 
     def streamed_ttft_s(self) -> float | None:
-        """Mean over streamed answers, where they are told apart: of the others SGLang sees many tokens at once."""
+        """Return the mean time to first token of streamed answers, if distinguished [s].
+
+        For other answers SGLang counts many tokens at once.
+        """
         name = self._name("ttft", "_count")
         parts = [
             sum(self._change(one) for one in self.last.values if one[0] == f"{name}{end}" and _streamed(one))
@@ -181,7 +189,7 @@ class CounterDifferences:
         return parts[0] / parts[1] if parts[1] else None
 
     def lengths(self, what: str) -> tuple[float, float | None]:
-        """(mean, spread over mean) of prompts or answers; the spread is not known without a histogram."""
+        """Return mean and coefficient of variation of prompts or answers; the latter is None without a histogram."""
         tokens, requests = self._name(f"{what}_sum"), self._name("e2e", "_count")
         if self._name(what, "_count") is None and tokens and requests:
             answered = self._sum(f"{requests}_count")
@@ -191,7 +199,7 @@ class CounterDifferences:
         return found.mean, found.cv
 
     def cached_share(self) -> float:
-        """Share of prompt tokens out of the prefix cache; of servers without counters, what their gauge showed."""
+        """Return the fraction of prompt tokens found in the prefix cache, from counters or the gauge."""
         for hits, asked in (("cached", "prompt_sum"), ("hits", "asked")):
             counted, whole = self._name(hits), self._name(asked)
             if counted and whole and (total := self._sum(whole)):
@@ -202,20 +210,20 @@ class CounterDifferences:
         return min(1.0, fmean(max(0.0, one) for one in shown)) if shown else 0.0
 
     def check_no_drafts(self) -> None:
-        """Raises BenchdataError where answers were decoded speculatively."""
+        """Check that no answers were decoded speculatively. Raises BenchdataError."""
         drafts, accepted = self._name("drafts"), self._name("accepted")
         at_a_time = max((gauge(one, accepted) for one in self.scrapes), default=0.0) if accepted else 0.0
         if (drafts and self._sum(drafts) > 0) or at_a_time > 1:
             self.refuse("decodes speculatively, and steps with drafts do not tell how fast steps are; measure without")
 
     def settings(self) -> dict[str, str]:
-        """Columns that the server told of itself."""
+        """Return the columns that the server reports about itself."""
         name = self._name("settings")
-        told = label_of(self.last, name) if name else {}
-        return {ours: told[theirs] for theirs, ours in SETTINGS.items() if told.get(theirs, "None") != "None"}
+        labels = label_of(self.last, name) if name else {}
+        return {ours: labels[theirs] for theirs, ours in SETTINGS.items() if labels.get(theirs, "None") != "None"}
 
     def gauges(self, what: str) -> list[float]:
-        """Of all ranks, at each scrape. Raises BenchdataError."""
+        """Return the sum of a gauge over all ranks at each scrape. Raises BenchdataError."""
         name = self._name(what)
         found = [gauge(one, name) if name else 0.0 for one in self.scrapes]
         for value, at in zip(found, self.scrapes, strict=True):
@@ -224,7 +232,7 @@ class CounterDifferences:
         return found
 
     def refuse(self, text: str) -> NoReturn:
-        """Raises BenchdataError."""
+        """Raise BenchdataError at the last scrape."""
         raise BenchdataError([(self.last.place, 0, text)])
 
     def _name(self, what: str, suffix: str = "") -> str | None:
@@ -232,7 +240,7 @@ class CounterDifferences:
         return next((name for name in names if f"{name}{suffix}" in self._known), None)
 
     def _counted(self, what: str) -> bool:
-        """Whether anything fell into a histogram."""
+        """Return whether a histogram counted anything."""
         name = self._name(what, "_count")
         return name is not None and self._sum(f"{name}_count") > 0
 
@@ -254,13 +262,13 @@ Floats = NDArray[np.float64]
 
 MS_PER_S = 1000.0
 LEAST_PAGES = 3
-"""Two say what came, and not whether it came before the server filled or after."""
+"""Smallest number of scrapes to divide; two do not show when requests arrived."""
 
 
 def with_parts(whole: ServedPeriod, between: CounterDifferences) -> ServedPeriod:
-    """*whole* with the answers of all requests, not only of those that ended, and with its parts.
+    """Return *whole* with the answer lengths of all requests, ended or not, and with its parts.
 
-    The pages have times.
+    All scrapes have times.
     """
     if len(between.scrapes) < LEAST_PAGES:
         return whole
@@ -274,7 +282,7 @@ def with_parts(whole: ServedPeriod, between: CounterDifferences) -> ServedPeriod
 def _parts(whole: ServedPeriod, between: CounterDifferences, at_s: Floats) -> Iterator[ServedPeriod]:
     running, waiting = between.gauges("running"), between.gauges("waiting")
     came = [begun + queue for begun, queue in zip(between.counts("ttft"), waiting, strict=True)]
-    for first, last in cuts(came):
+    for first, last in runs_of_recording(came):
         pages = slice(first, last + 1)
         part, since_s = CounterDifferences(between.scrapes[pages], between.engine), at_s[pages] - at_s[first]
         if not part.made_tokens:
@@ -311,7 +319,10 @@ def _counted(whole: ServedPeriod, part: CounterDifferences, since_s: Floats, cam
 
 
 def _pace(between: CounterDifferences, at_s: Floats) -> TokenProgress:
-    """Of pages at *at_s*; where no answer went on between two of them, a token takes what it usually does."""
+    """Return the progress at the scrapes at *at_s*.
+
+    If no token was produced between two scrapes, the mean time per token is assumed.
+    """
     usual_s = between.histogram("itl").mean
     gaps, gaps_s = np.diff(between.counts("itl")), np.diff(between.counts("itl", "_sum"))
     gap_s = np.divide(gaps_s, gaps, out=np.full(len(gaps), usual_s), where=(gaps > 0) & (gaps_s > 0))
@@ -329,13 +340,26 @@ ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=.
 
 
 def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: str = "") -> list[ServedPeriod]:
-    """What each server served from the first scrape to the last; of a single one, all since it began.
+    """Return the traffic of each server between its first and last scrape.
 
-    *seconds*: the time between where not all samples carry theirs. *stretch*: its name. Raises BenchdataError.
+    Parameters
+    ----------
+    scrapes
+        Scrapes in order; a single scrape gives the traffic since the server started.
+    seconds
+        Time between the first and the last scrape, used if not all samples have times [s].
+    stretch
+        Name of the recording.
+
+    Raises
+    ------
+    BenchdataError
+        The scrapes are inconsistent, lack needed metrics, or show no answered request.
+
     """
-    _in_order(scrapes)
-    scrapes = _timed(scrapes, seconds)
-    engine, model = _who(scrapes)
+    _check_order(scrapes)
+    scrapes = _with_times(scrapes, seconds)
+    engine, model = _engine_and_model(scrapes)
     name = stretch or Path(scrapes[-1].place).stem
     servers = {called: CounterDifferences(parts, engine) for called, parts in by_server(scrapes).items()}
     busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
@@ -345,12 +369,12 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
     found: list[ServedPeriod] = []
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
-        one = _seen(between, seconds, named, name, model, () if found else tuple(idle))
+        one = _period(between, seconds, named, name, model, () if found else tuple(idle))
         found.append(replace(one, stretch_s=time_between(scrapes) or seconds))
     return found
 
 
-def _seen(
+def _period(
     between: CounterDifferences, seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
 ) -> ServedPeriod:
     scrapes, engine = between.scrapes, between.engine
@@ -389,23 +413,23 @@ def _seen(
     return whole if load or seconds is None else with_parts(whole, between)
 
 
-def _in_order(scrapes: Sequence[MetricsScrape]) -> None:
+def _check_order(scrapes: Sequence[MetricsScrape]) -> None:
     for earlier, later in pairwise(scrapes):
         if earlier.time_s is not None and later.time_s is not None and later.time_s <= earlier.time_s:
             text = f"is no later than {earlier.place}; name the scrapes in the order in which they were taken"
             raise BenchdataError([(later.place, 0, text)])
 
 
-def _timed(scrapes: Sequence[MetricsScrape], seconds: float | None) -> Sequence[MetricsScrape]:
-    """With times of all or of none; where *seconds* is all that is known, they were taken evenly."""
+def _with_times(scrapes: Sequence[MetricsScrape], seconds: float | None) -> Sequence[MetricsScrape]:
+    """Return the scrapes with times for all or for none; with *seconds* alone they are evenly spaced."""
     if all(one.time_s is not None for one in scrapes):
         return scrapes
     step_s = seconds / (len(scrapes) - 1) if seconds and len(scrapes) > 1 else None
     return [replace(one, time_s=None if step_s is None else number * step_s) for number, one in enumerate(scrapes)]
 
 
-def _who(scrapes: Sequence[MetricsScrape]) -> tuple[str, str]:
-    """(engine, model)."""
+def _engine_and_model(scrapes: Sequence[MetricsScrape]) -> tuple[str, str]:
+    """Return the engine and the model. Raises BenchdataError if there are several."""
     engines = {series[0].partition(":")[0] for one in scrapes for series in one.values}
     models = {name for one in scrapes for series in one.values if (name := labelled(series).get("model_name"))}
     problems = []

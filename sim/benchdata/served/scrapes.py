@@ -1,9 +1,9 @@
-"""Scrapes: counters, gauges and histograms of vLLM or SGLang at one moment, in the engine's own names.
+"""Scrapes: counters, gauges and histograms of vLLM or SGLang at one moment, under the engine's own names.
 
-They come from the text that a server shows at /metrics (text exposition format 0.0.4, OpenMetrics 1.0), from
-answers of Prometheus to queries (`resultType: matrix` and `vector`), or from an OpenTelemetry collector that reads
-/metrics (OTLP JSON, one object a file or a line). `opentelemetry/proto/metrics/v1/metrics.proto`: bucket counts are
-those of each bucket, not cumulative over buckets.
+Sources are the text of a server's /metrics page (text exposition format 0.0.4, OpenMetrics 1.0), Prometheus' answers
+to queries (`resultType: matrix` and `vector`), and an OpenTelemetry collector that reads /metrics (OTLP JSON, one
+object per file or line). In OTLP (`opentelemetry/proto/metrics/v1/metrics.proto`) bucket counts are not cumulative
+over buckets.
 """
 
 import re
@@ -56,18 +56,20 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "accepted": ("spec_accept_length",),
     },
 }
-"""What is read -> names behind the engine's prefix, the newest first. vLLM counts a prompt with its first token, SGLang
-when the answer has ended."""
+"""Names of the metrics after the engine's prefix, the newest first.
+
+vLLM counts a prompt with its first token, SGLang when the answer has ended.
+"""
 HISTOGRAMS = ("prompt", "output", "ttft", "itl", "e2e")
 CUMULATIVE = ("_bucket", "_count", "_sum", "_total")
-"""Ends of names whose values only grow."""
+"""Suffixes of metrics whose values never decrease."""
 SPELLING = re.compile(r"(?:ray_)?(vllm|sglang)[:_](\w+)")
-"""Collectors that allow no colon write an underscore; Ray puts its own name before."""
+"""Pattern of metric names; some collectors replace the colon by an underscore, and Ray adds a prefix."""
 
 
 @cache
 def read_name(name: str) -> str | None:
-    """The engine's own spelling of a metric that is read; None for any other.
+    """Return the engine's own spelling of a metric that is read; None for other metrics.
 
     >>> read_name("ray_vllm_num_requests_running"), read_name("vllm:lora_requests_info")
     ('vllm:num_requests_running', None)
@@ -84,7 +86,7 @@ def _read(engine: str) -> frozenset[str]:
 
 
 LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?[\d.]+))?(?:\s+#.*)?\s*$')
-"""Name, labels, value, time; an exemplar may follow."""
+"""Pattern of a sample: name, labels, value, time and optional exemplar."""
 LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 MS_PER_S = 1000.0
 NONE_READ = "has none of the metrics that are read of vLLM or SGLang"
@@ -95,16 +97,16 @@ Values = dict[Series, float]
 
 @dataclass(slots=True)
 class MetricsScrape:
-    """All samples that are read of one moment."""
+    """Samples that are read at one moment."""
 
     place: str
-    """File."""
+    """Path of the file."""
     time_s: float | None = None
     values: Values = field(default_factory=dict)
 
 
 def text_of(path: Path) -> str:
-    """The file's text. Raises BenchdataError."""
+    """Return the text of the file *path*. Raises BenchdataError."""
     try:
         with opened(path, "r", encoding="utf-8-sig") as file:
             return str(file.read())
@@ -115,12 +117,12 @@ def text_of(path: Path) -> str:
 
 
 def is_page(text: str) -> bool:
-    """Whether *text* has a line of a metric of vLLM or SGLang."""
+    """Return whether *text* has a line with a metric of vLLM or SGLang."""
     return any(SPELLING.match(line) for line in text.splitlines())
 
 
 def scrape(path: Path, text: str) -> MetricsScrape:
-    """The engine's samples of one /metrics page. Raises BenchdataError."""
+    """Parse the engine's samples of a /metrics page. Raises BenchdataError."""
     found = MetricsScrape(str(path))
     problems = []
     for place, line in enumerate(text.splitlines(), 1):
@@ -144,51 +146,51 @@ def scrape(path: Path, text: str) -> MetricsScrape:
 
 
 def matrices(answers: Sequence[tuple[Path, Any]]) -> list[MetricsScrape]:
-    """Scrapes of the moments that all answers to queries have in common, in order. Raises BenchdataError.
+    """Return the scrapes of the period that all query answers share, in order.
 
-    At a moment of one answer the others count with what they said last: their moments need not be the same.
+    At a time of one answer the latest values of the others are used, so their times may differ. Raises BenchdataError.
     """
-    told = [_moments(path, answer) for path, answer in answers if answer["data"]["resultType"] == "matrix"]
+    by_answer = [_checked_values(path, answer) for path, answer in answers if answer["data"]["resultType"] == "matrix"]
     moments_alone: dict[float, Values] = {}
     for path, answer in answers:
         if answer["data"]["resultType"] == "vector":
-            for at_s, values in _moments(path, answer).items():
+            for at_s, values in _checked_values(path, answer).items():
                 moments_alone.setdefault(at_s, {}).update(values)
-    told += [moments_alone] if moments_alone else []
-    begin_s = max(min(moments) for moments in told)
-    end_s = min(max(moments) for moments in told)
+    by_answer += [moments_alone] if moments_alone else []
+    begin_s = max(min(moments) for moments in by_answer)
+    end_s = min(max(moments) for moments in by_answer)
     if begin_s > end_s:
         text = "has no time in common with the answers before it; put each stretch into a folder of its own"
         raise BenchdataError([(str(answers[-1][0]), 0, text)])
-    now: list[Values] = [{}] * len(told)
+    now: list[Values] = [{}] * len(by_answer)
     found = []
-    for at_s in sorted(set().union(*told)):
-        now = [moments.get(at_s, known) for moments, known in zip(told, now, strict=True)]
+    for at_s in sorted(set().union(*by_answer)):
+        now = [moments.get(at_s, known) for moments, known in zip(by_answer, now, strict=True)]
         if begin_s <= at_s <= end_s:
             values = {series: value for known in now for series, value in known.items()}
             found.append(MetricsScrape(str(answers[-1][0]), at_s, values))
     return found
 
 
-def _moments(path: Path, answer: Any) -> dict[float, Values]:
-    """What one answer said, by its times. Raises BenchdataError."""
+def _checked_values(path: Path, answer: Any) -> dict[float, Values]:
+    """Return the values of one query answer, keyed by time. Raises BenchdataError."""
     try:
-        return _said(path, answer)
+        return _values_by_time(path, answer)
     except BenchdataError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
         raise BenchdataError([(str(path), 0, "holds a series that is not in the form of Prometheus")]) from None
 
 
-def _said(path: Path, answer: Any) -> dict[float, Values]:
+def _values_by_time(path: Path, answer: Any) -> dict[float, Values]:
     found: dict[float, Values] = {}
     for series in answer["data"].get("result", ()):
-        said = series.get("values") or [series.get("value") or ()]
+        points = series.get("values") or [series.get("value") or ()]
         name = read_name(series.get("metric", {}).get("__name__", ""))
         if name is None:
             continue
         key = (name, _labels((k, v) for k, v in series["metric"].items() if k != "__name__"))
-        for at_s, text in (one for one in said if len(one) == 2):
+        for at_s, text in (one for one in points if len(one) == 2):
             value = number(text)
             if value is None:
                 raise BenchdataError([(str(path), 0, f"{name} must be a finite number, not {text!r}")])
@@ -199,42 +201,42 @@ def _said(path: Path, answer: Any) -> dict[float, Values]:
 
 
 def is_matrix(data: Any) -> bool:
-    """Whether *data* is an answer of Prometheus to a query of series."""
-    held = data.get("data") if isinstance(data, dict) else None
-    return isinstance(held, dict) and held.get("resultType") in ("matrix", "vector")
+    """Return whether *data* is Prometheus' answer to a query of series."""
+    content = data.get("data") if isinstance(data, dict) else None
+    return isinstance(content, dict) and content.get("resultType") in ("matrix", "vector")
 
 
 def _labels(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict(pairs).items()))
 
 
-def _time_s(said: str) -> float:
-    """Milliseconds in the text format, seconds with a point in OpenMetrics."""
-    return float(said) if "." in said else float(said) / MS_PER_S
+def _time_s(text: str) -> float:
+    """Convert a time to seconds: milliseconds in the text format, seconds with a decimal point in OpenMetrics."""
+    return float(text) if "." in text else float(text) / MS_PER_S
 
 
 def labelled(series: Series) -> Mapping[str, str]:
-    """The labels of a series by name."""
+    """Return the labels of *series*, keyed by name."""
     return dict(series[1])
 
 
 CUMULATIVE_TEMPORALITY = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 NS_PER_S = 1e9
 SAME_MOMENT_S = 1.0
-"""Series of one look at a server may carry times that differ a little."""
-WHO = {"service.name": "job", "service.instance.id": "instance", "k8s.pod.name": "pod"}
-"""Attributes of a resource -> labels of Prometheus."""
+"""Largest time difference between series of one scrape [s]."""
+RESOURCE_LABELS = {"service.name": "job", "service.instance.id": "instance", "k8s.pod.name": "pod"}
+"""Prometheus labels of OTLP resource attributes."""
 Sample = tuple[float, Series, float]
-"""(time [s], series, value)."""
+"""Sample as (time [s], series, value)."""
 
 
 def are_metrics(data: Any) -> bool:
-    """Whether *data* is an OTLP object of metrics."""
+    """Return whether *data* is an OTLP object of metrics."""
     return isinstance(data, dict) and "resourceMetrics" in data
 
 
 def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
-    """A scrape for each moment. Raises BenchdataError."""
+    """Return a scrape for each moment of OTLP *documents*. Raises BenchdataError."""
     try:
         samples = sorted(_samples(path, documents), key=lambda one: one[0])
     except BenchdataError:
@@ -254,13 +256,15 @@ def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
 def _samples(path: Path, documents: Iterable[Any]) -> Iterator[Sample]:
     for document in documents:
         for resource in document.get("resourceMetrics") or ():
-            who = {WHO[k]: v for k, v in _attributes(resource.get("resource") or {}) if k in WHO}
+            resource_labels = {
+                RESOURCE_LABELS[k]: v for k, v in _attributes(resource.get("resource") or {}) if k in RESOURCE_LABELS
+            }
             for scope in resource.get("scopeMetrics") or ():
                 for metric in scope.get("metrics") or ():
-                    yield from _of_metric(path, metric, who)
+                    yield from _metric_samples(path, metric, resource_labels)
 
 
-def _of_metric(path: Path, metric: dict[str, Any], who: dict[str, str]) -> Iterator[Sample]:
+def _metric_samples(path: Path, metric: dict[str, Any], resource_labels: dict[str, str]) -> Iterator[Sample]:
     kind = next((one for one in ("histogram", "sum", "gauge") if one in metric), "")
     name = metric["name"]
     if not kind or not any(read_name(f"{name}{end}") for end in ("", "_total", "_count")):
@@ -269,7 +273,7 @@ def _of_metric(path: Path, metric: dict[str, Any], who: dict[str, str]) -> Itera
         raise BenchdataError([(str(path), 0, f"{name} is no running total: let the collector keep cumulative values")])
     for point in metric[kind].get("dataPoints") or ():
         at_s = float(point["timeUnixNano"]) / NS_PER_S
-        labels = who | dict(_attributes(point))
+        labels = resource_labels | dict(_attributes(point))
         for end, own, value in _histogram(point) if kind == "histogram" else _number(point, name):
             read = read_name(f"{name}{end}")
             if read is not None:
@@ -289,6 +293,6 @@ def _number(point: dict[str, Any], name: str) -> Iterator[tuple[str, dict[str, s
     yield end, {}, float(point["asDouble"] if "asDouble" in point else point["asInt"])
 
 
-def _attributes(held: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for one in held.get("attributes") or ():
+def _attributes(holder: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for one in holder.get("attributes") or ():
         yield one["key"], str(next(iter(one["value"].values())))

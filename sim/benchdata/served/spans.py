@@ -1,6 +1,7 @@
-"""OpenTelemetry spans of requests: OTLP JSON, one object a file or a line, as the collector's file exporter writes it.
+"""Reader of OpenTelemetry spans of requests in OTLP JSON.
 
-Attributes are those of the GenAI conventions and vLLM's own (`vllm/tracing.py`).
+The collector's file exporter writes one object per file or line. Attributes are those of the GenAI conventions and of
+vLLM (`vllm/tracing.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,16 +20,16 @@ MODEL = ("gen_ai.response.model", "gen_ai.request.model")
 QUEUE, E2E = ("gen_ai.latency.time_in_queue",), ("gen_ai.latency.e2e",)
 NS_PER_S, MS_PER_S = 1e9, 1e3
 MOMENTS = 64
-"""At which requests in flight are counted."""
+"""Number of sampling times of the requests in flight."""
 
 
 def are_spans(data: Any) -> bool:
-    """Whether *data* is an OTLP object of traces."""
+    """Return whether *data* is an OTLP object of traces."""
     return isinstance(data, dict) and "resourceSpans" in data
 
 
 def seen_in_spans(path: Path, documents: Sequence[Any]) -> ServedPeriod:
-    """The stretch from the first request to the last. Raises BenchdataError."""
+    """Return the traffic from the first to the last request. Raises BenchdataError."""
     unknown: dict[str, str] = {}
     try:
         found = [one for span in _spans(documents) if (one := _request(span, unknown))]
@@ -76,7 +77,7 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> ServedPeriod:
 
 
 def _moments(found: Sequence["_Request"], begin_s: float, seconds: float) -> tuple[list[float], list[float]]:
-    """Requests that run, and that wait, at moments between the first arrival and the last."""
+    """Return the numbers of running and of waiting requests at times between the first and the last arrival."""
     running, waiting = [], []
     for moment in range(1, MOMENTS):
         at_s = begin_s + seconds * moment / MOMENTS
@@ -88,10 +89,10 @@ def _moments(found: Sequence["_Request"], begin_s: float, seconds: float) -> tup
 
 
 def _engine(documents: Sequence[Any]) -> str:
-    """SGLang calls its service so, unless told otherwise; its spans have the attributes of vLLM's."""
-    held = [one for document in documents for one in document.get("resourceSpans") or ()]
-    told = [one for resource in held for one in (resource.get("resource") or {}).get("attributes") or ()]
-    names = [str(one["value"]).lower() for one in told if one["key"] == "service.name"]
+    """Return the engine: SGLang if the service name contains it (its default), else vLLM."""
+    resources = [one for document in documents for one in document.get("resourceSpans") or ()]
+    attributes = [one for resource in resources for one in (resource.get("resource") or {}).get("attributes") or ()]
+    names = [str(one["value"]).lower() for one in attributes if one["key"] == "service.name"]
     return "SGLang" if any("sglang" in name for name in names) else "vLLM"
 
 
@@ -115,22 +116,22 @@ class _Request:
 
 
 def _request(span: dict[str, Any], unknown: dict[str, str]) -> _Request | None:
-    """Return a request's figures; None for a span of something else, whose *unknown* token keys are noted."""
-    told = {one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes") or ()}
-    prompt, output = _number(told, PROMPT_TOKENS), _number(told, OUTPUT_TOKENS)
+    """Return the values of a request; None for other spans, whose unknown token keys are added to *unknown*."""
+    attributes = {one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes") or ()}
+    prompt, output = _number(attributes, PROMPT_TOKENS), _number(attributes, OUTPUT_TOKENS)
     if not prompt or not output:
-        unknown |= unknown_token_keys(told)
+        unknown |= unknown_token_keys(attributes)
         return None
     begin, end = (_time_s(span, name) for name in ("startTimeUnixNano", "endTimeUnixNano"))
     return _Request(
         prompt=prompt,
         output=output,
-        cached=_number(told, CACHED_TOKENS) or 0.0,
-        ttft_s=_number(told, TTFT),
-        queue_s=_number(told, QUEUE) or 0.0,
+        cached=_number(attributes, CACHED_TOKENS) or 0.0,
+        ttft_s=_number(attributes, TTFT),
+        queue_s=_number(attributes, QUEUE) or 0.0,
         begin_s=begin,
-        e2e_s=_number(told, E2E) or end - begin,
-        model=next((str(told[name]) for name in MODEL if told.get(name)), ""),
+        e2e_s=_number(attributes, E2E) or end - begin,
+        model=next((str(attributes[name]) for name in MODEL if attributes.get(name)), ""),
     )
 
 
@@ -142,12 +143,12 @@ def _time_s(span: dict[str, Any], name: str) -> float:
     return value / NS_PER_S
 
 
-def _number(told: dict[str, Any], names: Sequence[str]) -> float | None:
-    """Return the number of the first of *names*; None where none is there. Raises ValueError for what is no number."""
-    said = first_of(told, names)
-    value = number(said)
-    if value is None and said is not None:
-        raise ValueError(f"{names[0]} must be a number, not {said!r}")
+def _number(attributes: dict[str, Any], names: Sequence[str]) -> float | None:
+    """Return the number of the first of *names*; None if all are absent. Raises ValueError if it is not a number."""
+    value_text = first_of(attributes, names)
+    value = number(value_text)
+    if value is None and value_text is not None:
+        raise ValueError(f"{names[0]} must be a number, not {value_text!r}")
     return value
 
 

@@ -1,6 +1,6 @@
-"""Traffic and latencies observed on a server: as rows to calibrate with, and as a scenario's `workload`.
+"""Traffic and latencies observed on a server, as rows for calibration and as a scenario's `workload`.
 
-Where nobody knows the load that a server was under, it is worked out from the requests in flight.
+If the load of the server is not known, it is derived from the requests in flight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,26 @@ from sim.benchdata.table import Problem, row_of
 from sim.yamlio import dump
 
 QUEUED = 0.05
-"""A server on which more than this share of requests waits has a queue, whose length says nothing about the engine."""
+"""Ratio of waiting to running requests above which the queue hides the engine's time to first token."""
 STEADY, CHANCE_SD = 0.25, 2.0
-"""A server was filling or draining if its requests in flight at the ends lie further from their mean than this share of
-it, and than this number of standard deviations of independent arrivals."""
+"""Tolerances between requests in flight at both ends and their mean: fraction of the mean, and standard deviations.
+
+A server beyond both tolerances was filling or draining.
+"""
 WAVES, LEAST_REQUESTS, MOST_REQUESTS = 3, 64, 500
-"""Requests of a run that stands for a stretch: per client, at least and at most."""
+"""Requests of a run that represents a recording: per client, at least, and at most."""
 MOST_PARTS = 3
-"""Of a stretch in which the load changed."""
+"""Largest number of parts of a recording with varying load."""
 
 
 def rate_seen(
     requests: float, seconds: float | None, usual: float, running: Sequence[float], waiting: Sequence[float]
 ) -> dict[str, Any]:
-    """Columns of a server that keeps up with *requests* in *seconds*; empty where it did not, or the time is not known.
+    """Return the load columns of a server that kept up with *requests* in *seconds*.
 
-    *usual*: its requests in flight on average; *running*, *waiting*: at moments, of which the first and the last are
-    the ends. Only a server that keeps up is known by its rate, and its first tokens say something about the engine.
+    The result is empty if the server did not keep up or the time is not known. *usual* is the mean number of requests
+    in flight; *running* and *waiting* are numbers at points in time, the first and last of which are the ends. Only
+    for a server that keeps up does the rate determine its state, and the time to first token depend on the engine.
     """
     queued = sum(waiting) > QUEUED * sum(running)
     far = max(1.0, STEADY * usual, CHANCE_SD * sqrt(usual))
@@ -42,18 +45,20 @@ def rate_seen(
     return {"load": "poisson", "rate_req_s": requests / seconds, "num_requests": count}
 
 
-def kept_in_flight(in_flight: float | None) -> Mapping[str, Any]:
-    """Columns of a server whose clients nobody knows: as many requests as it answered on average are kept in flight.
+def closed_loop_of(in_flight: float | None) -> Mapping[str, Any]:
+    """Return the load columns of a server whose clients are not known: a closed loop with its mean requests in flight.
 
-    Its time per token depends on these, whatever came in.
+    The time per token depends on these, regardless of the arrivals.
     """
     clients = max(1, round(in_flight or 1.0))
     return {"load": "closed_loop", "concurrency": clients, "num_requests": max(LEAST_REQUESTS, WAVES * clients)}
 
 
-def cuts(came: Sequence[float]) -> list[tuple[int, int]]:
-    """(first page, last page) of runs of about as many requests, MOST_REQUESTS at most; where there are more than
-    MOST_PARTS, the first, the last and some between. *came*: requests by each page, since any moment.
+def runs_of_recording(came: Sequence[float]) -> list[tuple[int, int]]:
+    """Divide a recording into runs of similar numbers of requests. Return their (first, last) scrapes.
+
+    A run has at most MOST_REQUESTS requests; of more than MOST_PARTS runs, the first, the last and some between are
+    kept. *came* are cumulative arrivals at each scrape.
     """
     total = came[-1] - came[0]
     number = max(1, ceil(total / MOST_REQUESTS))
@@ -66,55 +71,57 @@ def cuts(came: Sequence[float]) -> list[tuple[int, int]]:
 
 
 EQUAL = 0.01
-"""Lengths whose spread over mean is smaller count as equal."""
+"""Coefficient of variation below which lengths count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPeriod:
-    """One stretch of time of one server."""
+    """Traffic of one server during one recording."""
 
     id: str
     model: str
     engine: str
     requests: float
     seconds: float | None
-    """None: the length of the stretch is not known, and no rate follows."""
+    """Duration [s]; None: not known, and no rate follows."""
     prompt_tokens: float
-    """Mean."""
+    """Mean prompt length [tokens]."""
     output_tokens: float
+    """Mean answer length [tokens]."""
     prompt_cv: float = 0.0
-    """Standard deviation over mean."""
+    """Coefficient of variation of prompt lengths."""
     output_cv: float = 0.0
+    """Coefficient of variation of answer lengths."""
     cached_share: float = 0.0
-    """Of prompt tokens, out of the prefix cache."""
+    """Fraction of prompt tokens found in the prefix cache."""
     in_flight: float | None = None
-    """Requests that were answered at a time, on average."""
+    """Mean number of running requests."""
     stretch: str = ""
-    """Servers of one stretch share its traffic."""
+    """Name of the recording; servers of one recording share its traffic."""
     stretch_s: float | None = None
-    """Its length; the server may have been there for a part of it."""
+    """Duration of the recording [s]; the server may have run for a part of it."""
     ranks: int = 1
-    """Data-parallel ranks that it counts apart."""
+    """Number of data-parallel ranks with separate counters."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Columns that the server told of itself."""
+    """Columns that the server reports about itself."""
     load: Mapping[str, Any] = field(default_factory=dict)
-    """What the client was told: load, rate_req_s, concurrency; empty: nobody knows."""
+    """Configured load of the client: load, rate_req_s, concurrency; empty if not known."""
     counted: CountedTraffic | None = None
-    """The requests that came one by one; None: they came as `load` says."""
+    """Counted requests; None: arrivals follow `load`."""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """By METRICS of `row`."""
+    """Measured values, keyed by METRICS of `row`."""
     parts: tuple["ServedPeriod", ...] = ()
-    """Of a stretch in which the load changed: each is a run of its own."""
+    """Parts of a recording with varying load; each is a run of its own."""
     remarks: tuple[str, ...] = ()
-    """What a reader must know."""
+    """Remarks for the reader of the results."""
 
     @property
     def rate_rps(self) -> float | None:
-        """Requests per second."""
+        """Request rate [1/s]; None if the duration is not known."""
         return self.requests / self.seconds if self.seconds else None
 
     def row(self, path: Path, about: Mapping[str, str]) -> BenchRow:
-        """As a row of a table; *about* has what the server does not tell: gpu, tp, precision. Raises BenchdataError."""
+        """Return a table row; *about* has columns that the server lacks: gpu, tp, precision. Raises BenchdataError."""
         cells: dict[str, Any] = {
             "id": self.id,
             "model": self.model,
@@ -125,7 +132,7 @@ class ServedPeriod:
             "output_cv": self.output_cv if self.output_cv >= EQUAL else None,
             "cached_share": self.cached_share or None,
             **self.settings,
-            **(self.load or kept_in_flight(self.in_flight)),
+            **(self.load or closed_loop_of(self.in_flight)),
             **self.measured,
             **about,
         }
@@ -140,12 +147,12 @@ class ServedPeriod:
         return replace(row, counted=self.counted)
 
     def rows(self, path: Path, about: Mapping[str, str]) -> list[BenchRow]:
-        """Its runs: one, or one for each part. Raises BenchdataError."""
+        """Return the rows of the whole period or of each part. Raises BenchdataError."""
         return [one.row(path, about) for one in self.parts or (self,)]
 
 
-def together(servers: Sequence[ServedPeriod]) -> ServedPeriod:
-    """All that the servers of one stretch were asked."""
+def combined_traffic(servers: Sequence[ServedPeriod]) -> ServedPeriod:
+    """Return the combined traffic of the servers of one recording."""
     first, requests = servers[0], sum(one.requests for one in servers)
     prompt, prompt_cv = _mixed([(one.requests, one.prompt_tokens, one.prompt_cv) for one in servers])
     output, output_cv = _mixed([(one.requests, one.output_tokens, one.output_cv) for one in servers])
@@ -165,7 +172,7 @@ def together(servers: Sequence[ServedPeriod]) -> ServedPeriod:
 
 
 def _mixed(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Mean and spread over mean of (number, mean, spread over mean) thrown together."""
+    """Return mean and coefficient of variation of a mixture of (number, mean, coefficient of variation)."""
     number = sum(count for count, _, _ in parts) or 1.0
     mean = sum(count * one for count, one, _ in parts) / number
     squares = sum(count * one**2 * (1 + cv**2) for count, one, cv in parts) / number
@@ -173,28 +180,28 @@ def _mixed(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
 
 
 LONGEST_OVER_MEAN = 8
-"""Longest of drawn lengths."""
+"""Largest drawn length divided by the mean."""
 HEADER = "# Traffic that was seen, written by `gpufleet calibrate` from {table}.\n"
 
 
 def traffic_files(path: Path, seen: Sequence[ServedPeriod]) -> dict[Path, ServedPeriod]:
-    """Where the traffic of each stretch goes: to *path*, or of several stretches to files of their own beside it."""
+    """Return the traffic of each recording, keyed by file: *path*, or variants of it for several recordings."""
     stretches: dict[str, list[ServedPeriod]] = {}
     for one in seen:
         stretches.setdefault(one.stretch or one.id, []).append(one)
-    whole = {name: together(servers) if len(servers) > 1 else servers[0] for name, servers in stretches.items()}
+    whole = {name: combined_traffic(servers) if len(servers) > 1 else servers[0] for name, servers in stretches.items()}
     if len(whole) == 1:
         return dict.fromkeys([path], *whole.values())
     return {path.with_stem(f"{path.stem}-{name}"): one for name, one in whole.items()}
 
 
 def traffic_text(seen: ServedPeriod, table: str) -> str:
-    """The file that a scenario names as its base."""
+    """Return the text of a file that scenarios can use as their base."""
     return HEADER.format(table=table) + dump(fragment(seen))
 
 
 def why_not_written(path: Path, seen: Sequence[ServedPeriod], out: Path) -> str:
-    """Why the traffic does not go to *path*; empty if it does."""
+    """Return the reason why the traffic is not written to *path*; empty if it is."""
     if not seen:
         return "a table of runs says nothing of the traffic; name pages of metrics, spans or a report"
     for file in traffic_files(path, seen):
@@ -208,7 +215,7 @@ def why_not_written(path: Path, seen: Sequence[ServedPeriod], out: Path) -> str:
 
 
 def fragment(seen: ServedPeriod) -> dict[str, Any]:
-    """The workload as a scenario says it. The rate is left out where it is not known."""
+    """Return the scenario section `workload` of the traffic, without a rate if it is not known."""
     arrivals: dict[str, Any] = {"process": "poisson"}
     if seen.rate_rps is not None:
         arrivals["rate_rps"] = round(seen.rate_rps, 4)
@@ -226,7 +233,7 @@ def fragment(seen: ServedPeriod) -> dict[str, Any]:
 
 
 def length(mean: float, cv: float) -> dict[str, Any]:
-    """A law of lengths [tokens]."""
+    """Return the scenario's distribution of lengths [tokens]."""
     if cv < EQUAL:
         return {"distribution": "fixed", "value": max(1, round(mean))}
     longest = round(LONGEST_OVER_MEAN * mean)
