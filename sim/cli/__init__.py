@@ -21,8 +21,8 @@ from sim.language import ENGLISH, LANGUAGES, _, current, known_language, retold,
 from sim.language.catalogue import OWN
 
 ORDER = (
-    *("list", "show", "check", "claims", "export", "init", "serve", "calibrate", "validate", "capacity", "diff"),
-    *("explain", "run", "sensitivity", "size", "breakeven", "plan", "price"),
+    *("init", "check", "run", "size", "capacity", "breakeven", "plan", "sensitivity", "price", "diff", "explain"),
+    *("export", "serve", "list", "show", "validate", "calibrate", "claims"),
 )
 """Commands in the order of the help; all others come last."""
 LONGEST_SHOWN = 100

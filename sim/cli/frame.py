@@ -64,6 +64,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from sim import records
+        from sim.answers.folder import program_version
+
+        typer.echo(f"gpufleet {program_version()} ({'pure' if records.__file__.endswith('.py') else 'compiled'})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version, and whether it is compiled."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
 ScenarioFile = Annotated[
     Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
 ]

@@ -106,3 +106,11 @@ def test_vllms_own_scheduler_agrees(root: Path) -> None:
     done = sim.simulate(asked, pool)
     assert np.allclose(done.first_token_s, case["results"]["first_token_s"], rtol=0, atol=1e-9)
     assert np.allclose(done.finished_s, case["results"]["finish_s"], rtol=0, atol=1e-9)
+
+
+def test_the_package_has_the_name_of_its_distribution_too() -> None:
+    import gpufleet
+    from gpufleet import simulate
+
+    assert gpufleet is sim
+    assert simulate is sim.simulate

@@ -251,3 +251,9 @@ def test_what_comes_next(root: Path) -> None:
     path, out = Path("s.yaml"), Path("out")
     found = {name: next_command(name, path, out, scenario) for name in ("run", "capacity", "sensitivity", "breakeven")}
     assert [line.split()[2] for line in found.values()] == ["capacity", "sensitivity", "breakeven", "export"]
+
+
+def test_the_version_says_whether_the_program_is_compiled(gpufleet: Command) -> None:
+    done = gpufleet("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"gpufleet \S+ \(pure\)\n", done.stdout)

@@ -7,7 +7,9 @@ A log that was not written for this program has its own headers. `recognised` fi
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,12 +171,21 @@ def arrivals(
 
 
 def _dates(texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
-    import pandas as pd  # slow to import, and most traces have seconds
-
-    stamps = pd.to_datetime(pd.Series(texts).str.strip(), format="ISO8601", utc=True, errors="coerce")
+    stamps = [_stamp(text) for text in texts]
     faults.add_rows(
-        np.flatnonzero(stamps.isna().to_numpy()),
+        np.flatnonzero([stamp is None for stamp in stamps]),
         lines,
         lambda row: f"{name} must be a date like 2026-11-28T09:30:00Z, not {texts[row]!r}",
     )
-    return np.asarray((stamps - stamps.min()) / pd.Timedelta(seconds=1), np.float64)
+    known = [stamp for stamp in stamps if stamp is not None]
+    first = min(known) if known else None
+    return np.array([(stamp - first).total_seconds() if stamp and first else nan for stamp in stamps])
+
+
+def _stamp(text: str) -> datetime | None:
+    """Return the date in *text*, in UTC where it states no offset; None if it is none."""
+    try:
+        stamp = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
