@@ -1,4 +1,4 @@
-"""Delivery of an answer to a folder: compute the answer to a question, then write its tables, pictures and page."""
+"""Computation of an answer, and output of its tables, pictures and page to a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +30,9 @@ def deliver(
 ) -> Answered:
     """Answer the *question*, and write tables and, with *report*, pictures and page to *out*.
 
-    Points are kept in `out/points` as they are simulated; the other files are replaced together at the end. Each
-    capacity is found to within the fraction *relative*.
+    Points are stored in `out/points` as they are simulated; the other files are replaced together at the end. Each
+    capacity
+    is found to within the fraction *relative*.
     """
     options = {"relative": relative} if question.relative_option else {}
     told = begin(out, scenario, command, question.name, force, **options)
@@ -47,7 +48,7 @@ def deliver(
 def _keep_basis(
     folder: Path, scenario: Scenario, catalog: Catalog, fleets: Sequence[Fleet] | None
 ) -> list[dict[str, object]]:
-    """Write scenario.yaml, and resolved.yaml of its *fleets* (None: all) without the sweep; return the latter."""
+    """Write scenario.yaml, and resolved.yaml of its *fleets* (None: all) without the sweep; return its content."""
     chosen = {"sweep": None} | ({} if fleets is None else {"fleets": tuple(fleets)})
     resolved = resolved_plans(scenario.model_copy(update=chosen), catalog)
     keep_scenario(folder, scenario)

@@ -1,4 +1,4 @@
-"""From the folder of a finished answer to one file of another program's format."""
+"""Export of a finished answer to a file in the format of another program."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ BILLED = ("run", "price")
 
 
 def default_file(folder: Path, form: str) -> Path:
-    """Beside the *folder*, so that the next run in it does not remove the file."""
+    """Return the default path: beside the *folder*, so that the next run in it does not remove the file."""
     whole = folder.absolute()
     return (
         folder.parent / f"{whole.name}{ENDINGS[form]}" if folder.name else whole.with_name(whole.name + ENDINGS[form])
@@ -23,7 +23,7 @@ def default_file(folder: Path, form: str) -> Path:
 
 
 def why_no_export(folder: Path, form: str, file: Path) -> str:
-    """Why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
+    """Return why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
     if not is_finished(folder):
         return f"{folder}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted"
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
@@ -42,7 +42,7 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
 
 
 def exported(folder: Path, form: str, file: Path) -> list[str]:
-    """Writes *file*, whole or not at all; returns sentences on what it does not hold."""
+    """Write *file* atomically, and return sentences on the content that the format does not hold."""
     question = QUESTIONS.get(str(((manifest_of(folder) or {}).get("question") or {}).get("command")))
     tables = {} if question is None else {"main": question.main, "sheets": question.sheets}
     answer = read_answer(folder, **tables)

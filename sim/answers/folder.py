@@ -1,8 +1,17 @@
-"""The folder of results: which question it answers, who may write to it, and files that appear together.
+"""Results folder: the question that it answers, its lock, and the atomic replacement of its files.
 
-Nothing in a folder is replaced by the answer to another question. More replications, a narrower `precision`, further
-sweep points and further fleets extend a question: what was found stays part of the answer. The content of files is
-no part of it, nor are catalogue and program: when these change, the same question has a new answer.
+The answer to one question never replaces that to another. More replications, a narrower `precision`, further sweep
+points and further fleets extend a question: earlier results stay part of the answer. The content of files, the
+catalogue
+and the program are not part of a question: when these change, the same question has a new answer.
+
+Replacement of the files of an answer:
+
+    1. write all files to .answer-<random>/, with the names to keep in .keep
+    2. rename the folder to .answer/: from here on the answer is complete
+    3. move its files to the results folder, the manifest last, and remove .answer/
+
+A command that is killed before step 2 leaves the earlier answer; after step 2 the next command completes step 3.
 """
 
 import fcntl
@@ -33,11 +42,11 @@ EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 BY_THEMSELVES = EFFORT | {"question", "base", "replications", "sweep", "fleets"}
 
 StoredQuestion = dict[str, Any]
-"""As it stands in the manifest: `command`, and what else has to agree; values of the scenario by their digests."""
+"""Question in the form of the manifest: `command`, and all that must agree; scenario values by their digests."""
 
 
 def question_of(command: str, scenario: Scenario, **options: Any) -> StoredQuestion:
-    """What *command* asks about *scenario* with such *options*."""
+    """Return the question of *command* about *scenario* with *options*."""
     data = placeless(as_data(scenario))
     left_out = BY_THEMSELVES.union(name for name, one in SECTIONS.items() if one.command not in ("", command))
     sweeping = command not in QUESTIONS  # they ask about the workload as it stands
@@ -53,12 +62,12 @@ def question_of(command: str, scenario: Scenario, **options: Any) -> StoredQuest
 
 
 def digest(value: Any) -> str:
-    """Of a part of a scenario, short."""
+    """Return a short digest of a part of a scenario."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def differences(before: Mapping[str, Any] | None, now: StoredQuestion) -> list[str]:
-    """What keeps *now* from being the question *before*, or its extension; empty if nothing does."""
+    """Return the keys in which *now* differs from *before* other than by extending it; empty if there are none."""
     if before is None:
         return ["written by an earlier version, which did not note its question"]
     if before.get("command") != now["command"]:
@@ -83,7 +92,7 @@ def _differences(before: Mapping[str, Any], now: StoredQuestion) -> Iterator[str
 
 
 def _as_exact(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
-    """Return whether no replication of *before* is left out."""
+    """Return whether *now* keeps all replications of *before*."""
     if before is None or before == now:
         return True
     if now is None:
@@ -94,22 +103,22 @@ def _as_exact(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -
 
 LOCK = ".lock"
 ANSWER = ".answer"
-"""A finished answer that is taking the place of the one before."""
+"""Folder of a complete answer that is replacing the earlier one."""
 KEEP = ".keep"
-"""In an answer: the names of its files, and of the points that stay (null: all)."""
+"""File within an answer with the names of its files, and of the points that are kept (null: all)."""
 Manifest = dict[str, Any]
 
 
 class FolderRefused(ValueError):
-    """Results may not go there; the message says why and what to do."""
+    """Error for a folder that must not receive the results; the message gives the reason and the remedy."""
 
 
 class FolderBusy(RuntimeError):
-    """Another process writes there."""
+    """Error for a folder that another process writes to."""
 
 
 def why_not(out: Path) -> str:
-    """Why results may not go to *out*; empty if it is new, empty or an earlier run's, and can be written."""
+    """Return why results cannot be written to *out*; empty if it is new, empty or of an earlier run, and writable."""
     if out.is_dir():
         names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
         if names and names != {POINTS} and manifest_of(out) is None:
@@ -127,12 +136,12 @@ def why_not(out: Path) -> str:
 
 
 def _is_scaffold(path: Path) -> bool:
-    """Return whether a command that was killed has left *path*."""
+    """Return whether *path* is a temporary file of a command, left when it was killed."""
     return path.name == LOCK or path.name.startswith((f"{ANSWER}-", f".{MANIFEST}-", ".gpufleet-"))
 
 
 def manifest_of(out: Path) -> Manifest | None:
-    """The manifest of the results in *out*; None if it holds none of ours."""
+    """Return the manifest of the results in *out*; None if it holds no results of gpufleet."""
     for folder in (out, out / ANSWER):
         try:
             with opened(folder / MANIFEST, "r", hidden=True, encoding="utf-8") as file:
@@ -145,16 +154,22 @@ def manifest_of(out: Path) -> Manifest | None:
 
 
 def is_finished(out: Path) -> bool:
-    """Return whether *out* holds an answer, and all of it."""
+    """Return whether *out* holds a complete answer."""
     told = manifest_of(out)
     return told is not None and told.get("status") == "finished" and not (out / ANSWER).exists()
 
 
 @contextmanager
 def owned(out: Path) -> Iterator[None]:
-    """Makes this process the only one that writes to *out*, until the context ends or the process does.
+    """Make this process the only one that writes to *out*, until the context or the process ends.
 
-    What an earlier process could not finish when it was killed is finished or cleared away first. Raises FolderBusy.
+    The unfinished work of a killed process is first completed or removed.
+
+    Raises
+    ------
+    FolderBusy
+        Where another process writes to *out*.
+
     """
     handle = _locked(out)
     try:
@@ -172,7 +187,7 @@ def owned(out: Path) -> Iterator[None]:
 
 
 def _locked(out: Path) -> int:
-    """The open lock file. The system unlocks it when this process ends, however it ends."""
+    """Return the open lock file; the system unlocks it when this process ends for any reason."""
     path = out / LOCK
     while True:
         out.mkdir(parents=True, exist_ok=True)
@@ -194,18 +209,26 @@ def _locked(out: Path) -> int:
 def begin(
     out: Path, scenario: Scenario, command: Sequence[str], kind: str, force: bool = False, **options: Any
 ) -> Manifest:
-    """Makes the folder *out* ours for what the command *kind* asks about *scenario*; the first entries of its manifest.
+    """Prepare *out* for the question of the command *kind* about *scenario*; return the first entries of its manifest.
 
-    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    Raises
+    ------
+    FolderRefused
+        Where *out* holds the answer to another question, unless by *force*.
+
     """
     question = question_of(kind, scenario, **options)
     return begin_question(out, question, command, force, scenario=scenario.name, seed=scenario.seed)
 
 
 def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], force: bool, **told: Any) -> Manifest:
-    """`begin` for any question; the manifest has *told*, too.
+    """Prepare *out* for *question*, as `begin`; the manifest also has the entries *told*.
 
-    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    Raises
+    ------
+    FolderRefused
+        Where *out* holds the answer to another question, unless by *force*.
+
     """
     out.mkdir(parents=True, exist_ok=True)
     known = manifest_of(out)
@@ -228,11 +251,20 @@ def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], 
 
 @contextmanager
 def written_together(out: Path, told: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
-    """A folder for the files of an answer. They take the place of an earlier answer's in *out* once all are written.
+    """Yield a folder for the files of an answer, which replace an earlier answer's in *out* when the context ends.
 
-    Of the simulated points those named *points* stay; all if it is None. The manifest gets *told* and, from its
-    `started_at`, how long it took. A process that is killed leaves the earlier answer, or a complete new one that the
-    next command in *out* puts in its place.
+    A process that is killed leaves the earlier answer, or a complete new one that the next command in *out* moves into
+    place.
+
+    Parameters
+    ----------
+    out
+        Results folder.
+    told
+        First entries of the manifest; the wall time since its `started_at` is added.
+    points
+        Names of the simulated points that are kept; None: all.
+
     """
     aside = out / f"{ANSWER}-{secrets.token_hex(8)}"
     aside.mkdir()
@@ -251,9 +283,9 @@ def written_together(out: Path, told: Manifest, points: Iterable[str] | None = N
 
 
 def _settle(out: Path) -> None:
-    """Puts a complete answer in the place of the one before. Killed at any moment, it can be called again.
+    """Move a complete answer into place; safe to repeat after being killed at any moment.
 
-    The manifest goes first and comes last, so that a mixture never passes for a finished answer.
+    The manifest is removed first and moved last, so that a mixture never appears as a finished answer.
     """
     answer = out / ANSWER
     if not answer.is_dir():
@@ -282,18 +314,18 @@ def _keep_points(points: Path, names: set[str]) -> None:
 
 
 def finished(told: Manifest) -> Manifest:
-    """The last entries of a manifest that begins with *told*."""
+    """Return the last entries of a manifest that begins with *told*."""
     wall_s = time.time() - datetime.fromisoformat(told["started_at"]).timestamp()
     return {"wall_s": round(wall_s, 3), "status": "finished"}
 
 
 def write_manifest(folder: Path, told: Manifest) -> None:
-    """manifest.json: how the files beside it came to be."""
+    """Write manifest.json, the origin of the files beside it."""
     write_whole(folder / MANIFEST, json.dumps(told, indent=2) + "\n")
 
 
 def program_version() -> str:
-    """Of the installed package."""
+    """Return the version of the installed package."""
     try:
         return version("gpufleet")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""From a scenario with a job or jobs to its results folder. The answer takes a moment and is computed each time."""
+"""Computation and results folder of a scenario with a job or jobs; the answer is quick and computed each time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +27,13 @@ def run_work(
     force: bool = False,
     **_: Any,
 ) -> Sequence[Any]:
-    """Every fleet at every point; tables and, with *report*, picture and page are left in *out*.
+    """Return the rows of every fleet at every point, and write tables and, with *report*, picture and page to *out*.
 
-    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    Raises
+    ------
+    FolderRefused
+        Where *out* holds the answer to another question, unless by *force*.
+
     """
     told = begin_question(out, _question(scenario), command, force, scenario=scenario.name, seed=scenario.seed)
     kind = kind_of(scenario)

@@ -1,8 +1,9 @@
 """Questions about the fleets of a scenario, one record each: capacity, size, sensitivity, break-even and plan.
 
-A record says how its question is refused, computed, written, shown and drawn, and which of its tables is the main one.
-The commands, the Python API, the workspace and the exports are read off `QUESTIONS`. The methods import what they need
-when they are called, so that the list costs nothing where names suffice (`gpufleet --help`, `import sim`).
+A record defines how its question is refused, computed, written, shown and drawn, and which of its tables is the main
+one. The commands, the Python API, the workspace and the exports are derived from `QUESTIONS`. The methods import their
+dependencies when they are called, so that the list loads quickly where only names are needed (`gpufleet --help`,
+`import sim`).
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 Charts = tuple[Sequence[str], Callable[[str], Any]]
-"""Kinds of charts, and a picklable function that draws the charts of one kind (of all kinds for an empty name)."""
+"""(kinds of charts, picklable function that draws the charts of one kind, or of all kinds for an empty name)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A scenario whose answer is to be computed, and where its points are simulated."""
+    """Scenario whose answer is to be computed, and the executor of its simulations."""
 
     scenario: Any
     catalog: Any
@@ -37,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A scenario with the answer to a question about it."""
+    """Scenario with the answer to a question about it."""
 
     scenario: Any
     found: Any
@@ -45,7 +46,7 @@ class Answered:
     relative: float
     """Width of the last bracket in the search for a capacity, as a fraction of the capacity."""
     remarks: Sequence[str] = ()
-    """Sentences that the page has beside the findings."""
+    """Sentences that the page shows beside the findings."""
     resolved: Sequence[Mapping[str, Any]] = ()
     """Content of resolved.yaml."""
 
@@ -58,7 +59,7 @@ class Answered:
 
 
 class Question(ABC):
-    """A question about a scenario: a command, a function of `sim`, and a folder with tables, pictures and a page.
+    """Question about a scenario: a command, a function of `sim`, and a folder with tables, pictures and a page.
 
     The docstring of a subclass is the help of its command. *found* is the return value of `compute`.
     """
@@ -68,7 +69,7 @@ class Question(ABC):
     main: str
     """Name of the main table, without `.csv`."""
     sheets: Sequence[tuple[str, str]] = ()
-    """Further tables that an exported workbook has: (sheet, name of the table)."""
+    """Further tables of an exported workbook: (sheet, name of the table)."""
     relative_option = False
     """True if the command has --relative, the width of the last bracket in the search for a capacity."""
     fleets_optional = False
@@ -100,7 +101,7 @@ class Question(ABC):
 
     @abstractmethod
     def compute(self, task: Task) -> Any:
-        """Search, and simulate what is missing in the folder of the *task*; return the answer."""
+        """Return the answer; points that are missing in the folder of the *task* are simulated."""
 
     def simulated(self, found: Any) -> dict[str, Any]:
         """Return the entries of manifest.json that only this question has."""
@@ -209,9 +210,9 @@ class _Capacity(Question):
 
 
 class _Size(Question):
-    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose.
+    """Find the cheapest fleet that meets the service level at the scenario's load, and explain why the others lose.
 
-    The scenario's section `size` says what there is to choose from.
+    The scenario's section `size` defines the candidates.
     """
 
     name = main = "size"
@@ -287,9 +288,9 @@ class _Size(Question):
 
 
 class _Sensitivity(Question):
-    """Which inputs change the cost of each fleet and their difference, and what the difference is made of.
+    """Find the inputs that change the cost of each fleet, and divide the difference of two fleets among its causes.
 
-    The scenario's section `sensitivity` names inputs and ranges; left out: prices, rates, load and lengths, 30 % each.
+    The scenario's section `sensitivity` names inputs and ranges; default: prices, rates, load and lengths, 30 % each.
     """
 
     name = main = "sensitivity"
@@ -358,9 +359,9 @@ class _Sensitivity(Question):
 
 
 class _Breakeven(Question):
-    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict.
+    """Compare renting, buying and an API: cost over utilisation and over months, and tipping points of the verdict.
 
-    The scenario's section `breakeven` names other ways to pay for its fleets.
+    The scenario's section `breakeven` names other purchase options of its fleets.
     """
 
     name = "breakeven"
@@ -509,7 +510,7 @@ class _Plan(Question):
 QUESTIONS: dict[str, Question] = {
     one.name: one for one in (_Capacity(), _Sensitivity(), _Size(), _Breakeven(), _Plan())
 }
-"""Name -> question, in the order of the commands. A new question gets a record here."""
+"""Name -> question, in the order of the commands; a new question is added here."""
 
 
 def _charts_of(panels: Sequence[Any], question: str, headline: str, key: Any) -> Charts:

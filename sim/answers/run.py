@@ -1,4 +1,4 @@
-"""From a scenario to its results folder: simulate, write everything aside, then swap it in as a whole."""
+"""Simulation of a scenario, or repricing of a run, and output of its results folder."""
 
 import json
 from collections.abc import Sequence
@@ -41,9 +41,9 @@ def run_scenario(
     command: Sequence[str],
     force: bool = False,
 ) -> list[StoredCase]:
-    """Simulates all cases of *scenario*, and leaves tables and, with *report*, pictures in *out*.
+    """Simulate all cases of *scenario*, and write tables and, with *report*, pictures to *out*.
 
-    While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
+    Finished cases appear in `out/points` during the run; the other files are replaced together at the end.
     """
     told = begin(out, scenario, command, "run", force)
     with CaseProgress(quiet) as progress:
@@ -62,7 +62,7 @@ def price_run(
     command: Sequence[str],
     force: bool = False,
 ) -> list[StoredCase]:
-    """Bills the finished *run* under the prices of *scenario* and leaves the same files in *out*."""
+    """Bill the finished *run* under the prices of *scenario*, and write the same files to *out*."""
     told = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
     _finish(scenario, catalog, out, cases, report, told)
@@ -77,7 +77,7 @@ def _finish(
     report: bool,
     told: dict[str, Any],
 ) -> None:
-    """Tables, report and the scenario itself, all swapped in together."""
+    """Write tables, report and the scenario itself, which replace the earlier files together."""
     futures = futures_of(scenario, catalog, cases)
     answers: list[str] = []
     drawn: dict[str, Any] = {}
@@ -114,6 +114,6 @@ def _finish(
 
 
 def futures_told(folder: Path) -> list[str]:
-    """What the finished run in *folder* says of its futures; empty where nothing was uncertain."""
+    """Return the Monte Carlo sentences of the finished run in *folder*; empty where nothing was uncertain."""
     told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
     return told
