@@ -20,12 +20,12 @@ from sim.training.schema import JobFleet
 USD = "USD"
 LIMITS = {"ttft_s": N_("TTFT at most"), "tpot_s": N_("TPOT at most"), "e2e_s": N_("E2E at most")}
 AROUND = 3.0
-"""A slider reaches from the value over this to the value times this."""
+"""Factor by which the range of a slider extends below and above the current value."""
 SPANS = {"discount_rate": (0.0, 0.25), "residual_fraction": (0.0, 1.0), "life_years": (1.0, 10.0)}
-"""Term -> where its slider begins and ends, whatever the value."""
+"""Range of the slider by term, whatever the value."""
 
 Paid = Mapping[str, Collection[str]]
-"""Fleet -> components of its bill."""
+"""Components of the bill by fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class AdjustableInput:
     label: str
     unit: str
     value: float | None
-    """Value of the scenario; None where it states none, as of a limit that it does not have."""
+    """Value in the scenario; None where it has none, as for a missing limit."""
     least: float
     most: float
 
 
 def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
-    """Return the inputs of *scenario* that its sweep does not vary."""
+    """Return the adjustable inputs of *scenario*, without those that its sweep varies."""
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
     limits = _limits(scenario) if isinstance(scenario, Scenario) else ()
@@ -88,17 +88,17 @@ def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> I
 
 
 class _Price(NamedTuple):
-    """Price of one item now."""
+    """Current price of an item."""
 
     value: float
     currency: str
     unit: str
     key: str = ""
-    """What follows the item in the path of the number."""
+    """Rest of the path of the number after the item."""
 
 
 def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Collection[str]) -> list[str]:
-    """What a quote may be about: what is quoted, the GPUs that are paid for one by one, and the servers."""
+    """Return the items that a quote can name: quoted items, GPUs paid for one by one, and servers."""
     pools = [pool for pool in fleet.pools if pool.gpu and not getattr(pool, "mig", None)]
     by_gpu = isinstance(cost, Rent) or "gpu_capital" in paid
     gpus = [str(pool.gpu) for pool in pools if by_gpu]
@@ -111,7 +111,7 @@ def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Co
 
 
 def _is_bare(server: str, catalog: Catalog) -> bool:
-    """Whether the catalogue's price of *server* is one without GPUs, as a quote beside that of a GPU would be."""
+    """Return whether the catalogue's price of *server* excludes GPUs, like a quote beside a GPU's quote."""
     held = catalog.prices(server)
     offer = held.offers.get(held.default_purchase or "") if held else None
     return offer is not None and not offer.includes_gpus
@@ -125,7 +125,7 @@ def _quoted(cost: Buy | Rent, item: str) -> _Price:
 
 
 def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, float]) -> _Price | None:
-    """The catalogue's price of *item* in dollars, by the rates *fx*; None where no quote could stand in place of it."""
+    """Return the catalogue's price of *item* [USD], by the rates *fx*; None where a quote cannot replace it."""
     if isinstance(cost, Rent):
         list_id, _slash, offer = (cost.price or "").partition("/")
         unit = "gpu_hour"

@@ -1,4 +1,4 @@
-"""Properties that make one fleet dearer than another: as `gpufleet sensitivity` leaves it, or for it to compute."""
+"""Causes of the cost gap between two fleets: read from answers of `gpufleet sensitivity`, or queued for it."""
 
 import csv
 import json
@@ -29,11 +29,11 @@ from sim.study.reprice import SCENARIO_FILE
 COMMAND = "sensitivity"
 GAP_FILE = "gap.csv"
 BESIDE = frozenset({COMMAND, SLO})
-"""Parts of a scenario that a gap does not rest on."""
+"""Parts of a scenario that do not change a cost gap."""
 
 
 class CostGapRequest(NamedTuple):
-    """A question about two fleets of a run, under other prices or its own."""
+    """Question about two fleets of a run, at its own or at other prices."""
 
     run: str
     values: dict[str, Any]
@@ -42,26 +42,26 @@ class CostGapRequest(NamedTuple):
 
 
 class CauseRoutes:
-    """Routes of the difference between two fleets."""
+    """Routes of the causes of a cost gap."""
 
     def __init__(self, runs: LoadedRuns, queue: CommandQueue) -> None:
         self.runs, self.queue = runs, queue
 
     def routes(self) -> list[BaseRoute]:
-        """Return the routes of the difference, keyed by URL path."""
+        """Return the routes of the cost gap, keyed by URL path."""
         return [
             Route("/api/causes", self.stored),
             Route("/api/causes", self.start, methods=["POST"]),
         ]
 
     def stored(self, request: Request) -> JSONResponse:
-        """The parts of the gap, in the shown currency; none where nobody has asked `gpufleet sensitivity` for them."""
+        """Return the parts of the gap in the shown currency; empty until `gpufleet sensitivity` has computed them."""
         asked = self._asked(request)
         with showing(asked.found.scenario):
             return JSONResponse({"gaps": self._gaps(asked)})
 
     async def start(self, request: Request) -> JSONResponse:
-        """Has `gpufleet sensitivity` compute them: the address says of what, as it does when they are read."""
+        """Queue `gpufleet sensitivity` to compute the gap; parameters are those of `stored`."""
         return await run_in_threadpool(self._start, request)
 
     def _start(self, request: Request) -> JSONResponse:
@@ -80,7 +80,7 @@ class CauseRoutes:
         return JSONResponse({"job": job.as_data()})
 
     def _cheapest_input(self, asked: CostGapRequest) -> dict[str, Any] | None:
-        """An input that costs no simulation: the gap is what is asked for."""
+        """Return an input that costs no simulation, since only the gap is needed."""
         moved = knobs(asked.found.scenario, self.runs.catalog, {})
         path = next((one.path for one in moved if not one.path.startswith(SLO)), None)
         return {path: {"relative": 0.1}} if path else None
@@ -97,7 +97,7 @@ class CauseRoutes:
         return CostGapRequest(run, values, (between[0], between[1]), found)
 
     def _gaps(self, asked: CostGapRequest) -> list[dict[str, Any]]:
-        """Return the gaps of the newest answer to the same question, about the two fleets in any order."""
+        """Return the gaps of the newest answer to the same question, about the two fleets in either order."""
         wanted = question_of(COMMAND, asked.found.scenario)
         for one in self.runs.workspace.listed().runs:
             if one["finished"] and one["command"] == COMMAND:
@@ -119,7 +119,7 @@ def _is_the_same(stored: StoredQuestion, wanted: StoredQuestion, between: tuple[
 
 
 def _rows(folder: Path, between: tuple[str, str]) -> Iterator[dict[str, Any]]:
-    """Return the rows of gap.csv, with the sign of the first of *between* less the second."""
+    """Yield the rows of gap.csv, with the sign of the difference between first and second of *between*."""
     if not (folder / GAP_FILE).is_file():
         return
     with opened(folder / GAP_FILE, "r", encoding="utf-8", newline="") as file:

@@ -1,6 +1,6 @@
-"""Files of a finished answer to take along, also under prices and limits that the page has changed.
+"""Downloads of a finished answer, also at prices and limits that the page has changed.
 
-They are downloaded, never shown within our pages.
+Files are sent as attachments; the page never displays them.
 """
 
 import tempfile
@@ -53,7 +53,7 @@ LEFT_OUT = "The Monte Carlo draws are left out of this page: gpufleet price writ
 def write_file(
     form: str, file: Path, run: Path, found: RunAnswer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
 ) -> None:
-    """Writes *file*, the answer *found* of *run* under *values* in a form of export. Raises Refused."""
+    """Write *file*, the answer *found* of *run* under *values* in the format *form*. Raises RefusedRequest."""
     if form == "yaml":
         file.write_text(dump(as_data(found.scenario)), encoding="utf-8")
     elif form in ("xlsx", "focus"):
@@ -67,7 +67,7 @@ def write_file(
 def _billed(
     folder: Path, run: Path, found: RunAnswer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
 ) -> Path:
-    """*folder* with the whole answer, as a command leaves it."""
+    """Write the whole answer into *folder*, as a command does, and return it."""
     command = [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
     if isinstance(found, WorkAnswer):
         run_work(found.scenario, catalog, folder, report=False, command=command)
@@ -126,13 +126,13 @@ LOCKED = "sandbox; default-src 'none'"
 
 
 class ExportFormat(NamedTuple):
-    """Form of an export."""
+    """Format of an export."""
 
     name: str
     ending: str
     media: str
     stored: str = ""
-    """File in the folder of the answer; empty where it is written on request."""
+    """Name of the file in the folder of the answer; empty: written on request."""
 
 
 KINDS = {
@@ -158,13 +158,16 @@ class ExportRoutes:
         return [Route("/api/exports", self.listed), Route("/export", self.export)]
 
     def listed(self, request: Request) -> JSONResponse:
-        """The forms that the answer in *run* has."""
+        """Return the formats in which the answer in *run* can be exported."""
         folder = self._answer(request)
         found = [{"format": name, "name": _(kind.name)} for name, kind in KINDS.items() if not _why_not(folder, name)]
         return JSONResponse({"exports": found})
 
     def export(self, request: Request) -> Response:
-        """Return one file under the values `set`. Raises Refused where the answer has no such form; ScenarioErrors."""
+        """Return a file under the values `set`.
+
+        Raises RefusedRequest for a format that the answer lacks; ScenarioErrors.
+        """
         folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
         if form not in KINDS:
             raise RefusedRequest(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
@@ -209,7 +212,7 @@ def _command(folder: Path) -> str:
 
 
 def _stored(folder: Path, form: str) -> str:
-    """The file of *form* in *folder*; empty where it is made when asked for."""
+    """Return the name of the stored file of *form* in *folder*; empty where it is written on request."""
     command = _command(folder)
     return f"{command}.html" if form == "html" and command in QUESTIONS else KINDS[form].stored
 

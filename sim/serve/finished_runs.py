@@ -1,4 +1,4 @@
-"""Finished runs: kept in memory while somebody looks at them, and the routes under which they answer."""
+"""Finished runs in memory, and the routes that answer from them."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -41,16 +41,16 @@ from sim.study.points import sweep_of
 from sim.study.reprice import SCENARIO_FILE
 
 MOST_HELD = 4
-"""Runs at once; the one that nobody has looked at for longest goes."""
+"""Largest number of runs in memory; the least recently used is dropped."""
 MOST_WAITING = 16
-"""Requests that may wait for their answer; further ones are asked to come again."""
+"""Largest number of requests that wait for their answer; further ones are refused with 503."""
 
 LONGEST_WAIT_S = 60
-"""Time that a request waits for its turn [s]."""
+"""Longest time that a request waits for its turn [s]."""
 
 
 class LoadedRuns:
-    """Answers of one workspace."""
+    """Finished runs of a workspace, kept in memory."""
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
@@ -60,14 +60,17 @@ class LoadedRuns:
     def answer(self, run: str, values: Mapping[str, Any]) -> RunAnswer | WorkAnswer:
         """Return the answer of the finished run in the folder *run* under *values*.
 
-        Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
+        Raises RefusedRequest where there is no finished run, or where too many requests wait; ScenarioErrors.
         """
         with self.turn():
             return self._answers(run).under(values)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until nothing else is computed in this process. Raises Refused where too many wait, or for too long."""
+        """Wait until no other request is computed in this process.
+
+        Raises RefusedRequest where too many wait, or for too long.
+        """
         busy = RefusedRequest(503, "too many requests at once; ask again in a second")
         if not self._waiting.acquire(blocking=False):
             raise busy
@@ -82,7 +85,7 @@ class LoadedRuns:
             self._waiting.release()
 
     def stored(self, run: str) -> StoredRun:
-        """The finished run in the folder *run* as it lies on the disk. Raises Refused, ScenarioErrors."""
+        """Read the finished run in the folder *run* from the disk. Raises RefusedRequest, ScenarioErrors."""
         self._finished(run)
         with self.turn():
             return StoredRun.read(self.workspace.folder(run), self.catalog)
@@ -125,7 +128,7 @@ class AnswerRoutes:
         ]
 
     def answer(self, request: Request) -> JSONResponse:
-        """Everything that the page shows of a run."""
+        """Return all data of a run that the page shows."""
         return self._answered(
             request,
             lambda found: answer_data(found, self.runs.catalog),
@@ -133,7 +136,7 @@ class AnswerRoutes:
         )
 
     def verdict(self, request: Request) -> JSONResponse:
-        """The sentence alone, and what qualifies it."""
+        """Return the verdict of a run: headline and findings."""
         return self._answered(request, self._verdict, work_verdict)
 
     def capacity(self, request: Request) -> JSONResponse:
@@ -149,8 +152,9 @@ class AnswerRoutes:
         )
 
     def marks(self, request: Request) -> JSONResponse:
-        """How near each point of a run is to what was measured, by its key. Prices and limits do not change that; where
-        they are those of the page, its answer is not computed twice.
+        """Return the confidence of each point's prediction, by its key.
+
+        Prices and limits do not change it; the answer under the page's values is reused.
         """
         found = self.runs.answer(asked_for(request, "run"), values_of(request))
         if isinstance(found, WorkAnswer):
@@ -164,7 +168,7 @@ class AnswerRoutes:
             return JSONResponse({"marks": marks, "key": ring_key(worths.values())})
 
     def diff(self, request: Request) -> Response:
-        """The runs `a` and `b` beside each other."""
+        """Compare the runs `a` and `b`."""
         runs = [self.runs.stored(asked_for(request, name)) for name in ("a", "b")]
         with showing(runs[1].scenario):
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))

@@ -1,8 +1,8 @@
-"""Access control of the server: only callers that know its token are answered, on its own address alone.
+"""Access control of the server: it answers only on its own address and only callers with its token.
 
-Other users of the machine reach the address, but do not know the token. A page of another site can send requests, with
-the cookie even. It cannot name our host where its name was made to point here (DNS rebinding), cannot leave out its
-Origin, and cannot read the proof of the token that every change needs.
+Other users of the machine reach the address but do not have the token. A page of another site can send requests, even
+with the cookie. It cannot name our host where its name was made to point here (DNS rebinding), cannot omit its Origin,
+and cannot read the proof of the token that every change needs.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ READING = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 2_000_000
 """Largest body of a request [bytes]; a scenario is text."""
 LONGEST_ADDRESS = 16_000
-"""Most characters of path and query."""
+"""Largest length of path and query [characters]."""
 LONGEST_BODY_S = 10
 """Time in which the body of a request has to arrive [s]."""
 MOST_AT_ONCE = 100
-"""Requests that are being answered, pages that watch the queue among them; further ones are to come again."""
+"""Largest number of requests being answered, including pages that watch the queue; further ones get 503."""
 MOST_SENDING = 100
-"""Requests whose bodies are still arriving."""
+"""Largest number of requests whose bodies are still arriving."""
 MOST_FIELDS = 200
-"""Most fields in the query of an address."""
+"""Largest number of fields in the query of an address."""
 BUSY = "too many requests at once, and this one was not looked at; send it again in a second"
 TOO_LARGE = f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent"
 NO_TOKEN = (
@@ -125,8 +125,10 @@ def _with_port(names: Iterable[str], port: int) -> frozenset[str]:
 
 
 class Guard:
-    """Middleware that refuses callers without the token and pages of others, bounds what is sent in size, time
-    and number, and states what browsers may do with the answers.
+    """Middleware for access control, limits on requests, and security headers.
+
+    It refuses callers without the token and pages of other origins, bounds the size, time and number of requests, and
+    states what browsers may do with the answers.
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -249,7 +251,7 @@ def _of_cookie(headers: Headers, name: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether both texts are the same, in a time that does not depend on where they differ."""
+    """Compare two texts in a time that does not depend on where they differ."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
 
 

@@ -1,6 +1,6 @@
-"""The HTTP server of the workspace: every address with what answers there, and how the server starts and stops.
+"""HTTP server of the workspace: its routes, its start and its stop.
 
-The server runs until it is interrupted: its socket, connections that a slow client cannot keep, and a browser.
+It runs until it is interrupted, bounds the connections of slow clients, and opens a browser.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 
 
 class App:
-    """State that the requests of one server share."""
+    """Shared state of the requests of a server."""
 
     def __init__(self, workspace: Workspace, access: Access, limits: JobLimits) -> None:
         self.workspace, self.access = workspace, access
@@ -71,13 +71,13 @@ class App:
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        """From start to end of the server, which goes on with the queue of an earlier one and ends what it runs."""
+        """Resume the queue of an earlier server at the start, and stop the running job at the end."""
         self.queue.resume()
         yield
         self.queue.close()
 
     async def page(self, _request: Request) -> HTMLResponse:
-        """The one page; what it shows stands in its address."""
+        """Return the page; its address contains the state that it shows."""
         text = (STATIC / "index.html").read_text(encoding="utf-8")
         text = text.replace("CHANGE_TOKEN", self.access.change_token)
         return HTMLResponse(text if current() == ENGLISH else _translated(text))
@@ -96,7 +96,7 @@ class App:
 
 
 def _translated(page: str) -> str:
-    """The page with its own texts, and those that its scripts show, in the language that is spoken."""
+    """Translate the page's own texts, and embed the translations of its scripts' texts."""
     content = escape(json.dumps(words_of(STATIC.rglob("*.js")), ensure_ascii=False))
     page = page.replace('<html lang="en">', f'<html lang="{LANGUAGES[current()]}">')
     for text in TEXTS:
@@ -105,12 +105,12 @@ def _translated(page: str) -> str:
 
 
 async def healthy(_request: Request) -> PlainTextResponse:
-    """That the server runs."""
+    """Confirm that the server runs."""
     return PlainTextResponse("ok\n")
 
 
 def application(workspace: Workspace, access: Access, limits: JobLimits | None = None) -> ASGIApp:
-    """Return the server of *workspace* behind its guard; it reads the workspace and what came with the program only."""
+    """Return the server of *workspace* behind its guard; it reads only the workspace and files of the program."""
     handlers = dict.fromkeys((RefusedRequest, FolderBusy, *WRONG_INPUT), refused) | {Exception: broken}
     shared = App(workspace, access, limits or JobLimits())
     within = Middleware(ConfinedApp, (workspace.root, *program_folders()))
@@ -119,7 +119,7 @@ def application(workspace: Workspace, access: Access, limits: JobLimits | None =
 
 
 class ConfinedApp:
-    """Wraps the application: no request reads a file outside of *folders*."""
+    """Wrapper of the application that confines the reading of requests to *folders*."""
 
     def __init__(self, app: ASGIApp, folders: Sequence[Path]) -> None:
         self.app, self.folders = app, folders
@@ -131,17 +131,18 @@ class ConfinedApp:
 
 
 MOST = 500
-"""Connections at once; a further one takes the place of the one that has been silent for longest."""
+"""Largest number of connections; a further one replaces the longest silent one."""
 LONGEST_HEADERS_S = 10
-"""Time in which a connection has to bring the whole headers of its next request [s]."""
+"""Time in which a connection has to send all headers of its next request [s]."""
 LONGEST_UNREAD_S = 30
 """Time that a client may leave an answer unread [s]."""
 MOST_HEADER_BYTES = 32_000
 LOOKS_S = 1.0
+"""Interval at which a connection is checked [s]."""
 
 
 class BoundedConnection(H11Protocol):
-    """HTTP connection that is cut off where its client takes too long to ask, or to read the answer."""
+    """HTTP connection that is closed where its client is too slow to send a request or to read the answer."""
 
     _silent_since: float | None = None
     """Time of the loop at which the connection began to wait for a request [s]; None while a request is answered."""
@@ -150,7 +151,7 @@ class BoundedConnection(H11Protocol):
     _look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch the connection; where there are too many, cut off the one that waits for longest."""
+        """Begin to watch the connection; with too many connections, close the one that has waited longest."""
         super().connection_made(transport)
         self._silent_since = self.loop.time()
         silent = [one for one in self.connections if isinstance(one, BoundedConnection) and one._silent_since]
@@ -159,7 +160,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the watch."""
+        """Stop watching the connection."""
         if self._look is not None:
             self._look.cancel()
         super().connection_lost(exc)
@@ -203,18 +204,18 @@ OPTIONS: dict[str, Any] = {"http": BoundedConnection, "h11_max_incomplete_event_
 
 
 SWITCH_S = 0.001
-"""Time after which a thread that computes lets the pages have their turn [s]."""
+"""Interval after which a computing thread yields to other threads [s]."""
 
 
 class CannotServe(Exception):
-    """Nothing is served; the message says why."""
+    """Error of a server that cannot start; the message states why."""
 
 
 def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict[str, str]]:
-    """The workspace for *target*, a scenario or the folder of a run, and what the page shows of it.
+    """Return the workspace of *target*, a scenario or a run's folder, and the parameters of the page that shows it.
 
-    Without *workspace* it is the current folder, or the one that *target* lies in where that is elsewhere; a scenario
-    that came with the program is opened as a copy. Raises CannotServe.
+    Without *workspace* it is the current folder, or the folder of *target* where that is elsewhere; a scenario that
+    came with the program is opened as a copy. Raises CannotServe.
     """
     folder = workspace or Path.cwd()
     if not folder.is_dir():
@@ -241,14 +242,14 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that waits on *host* and *port* (0: any free one). Raises CannotServe."""
+    """Return a socket that listens on *host* and *port* (0: any free port). Raises CannotServe."""
     found = None
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.socket(kind, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen()  # who reads the address may connect at once
+        found.listen()  # readers of the printed address may connect at once
     except OSError as error:
         if found is not None:
             found.close()
@@ -267,7 +268,7 @@ def serve(
     is_open: bool = False,
     limits: JobLimits | None = None,
 ) -> None:
-    """Serve *workspace* until it is interrupted; without a token where it *is_open*. *say* gets the address."""
+    """Serve *workspace* until interrupted; without a token if *is_open*. *say* receives the address."""
     waiting = listening(host, port)
     access = Access.of(host, waiting.getsockname()[1], is_open)
     query = shown if is_open else shown | {"token": access.token}
@@ -290,14 +291,15 @@ def serve(
     with ExitStack() as opened_page:
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(opened_page.enter_context(_leading_to(address)))
-        with suppress(KeyboardInterrupt):  # how a server is ended
+        with suppress(KeyboardInterrupt):  # the usual end of a server
             uvicorn.Server(config).run(sockets=[waiting])
 
 
 @contextmanager
 def _leading_to(address: str) -> Iterator[str]:
-    """The address of a file that leads to *address*: other users see what a browser is started with, but cannot read
-    the file.
+    """Provide the address of a file that redirects to *address*.
+
+    Other users see the arguments with which a browser is started, but cannot read the file.
     """
     with tempfile.NamedTemporaryFile("w", prefix="gpufleet-", suffix=".html", encoding="utf-8") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">\n')

@@ -1,8 +1,8 @@
-"""Queue of the workspace's runs, and its routes: one job after the other, each a command in a process of its own.
+"""Queue of the workspace's runs, and its routes: jobs run one after the other, each a command in its own process.
 
-A job lies on the disk: the scenario as it was checked, its state, and what its process said. A process holds the lock
-of its job until it ends, so a server that is started after another was killed finds what still runs. Finished
-points stay on the disk, whichever process is killed: the same run goes on from them when it is started again.
+A job is stored on the disk: the checked scenario, its state, and the output of its process. A process holds the lock of
+its job until it ends, so that a new server finds processes that still run after their server was killed. Finished
+points stay on the disk, whichever process is killed: the same run resumes from them when it is started again.
 """
 
 import asyncio
@@ -47,25 +47,25 @@ AGAIN = frozenset({FAILED, CANCELLED, INTERRUPTED})
 """States from which a job can be started again."""
 MOST_WAITING = 20
 MOST_KEPT = 100
-"""Jobs that are remembered; finished ones are forgotten first, their results stay."""
+"""Largest number of stored jobs; finished jobs are removed first, their results stay."""
 LOOKS_S = 0.3
 """Interval at which a running job is checked [s]."""
 GRACE_S = 10.0
 """Time that a process has to end after SIGTERM before it is killed [s]."""
 SIGNALLED = 128
-"""Exit codes of a shell above this say that a signal has ended the command."""
+"""Exit codes of a shell above this mean that a signal has ended the command."""
 LAST_CHARACTERS = 2000
 LONGEST_SHOWN = 1000
-"""Most characters of a value that was set, in the list of jobs."""
+"""Longest value shown in the list of jobs [characters]."""
 OUTPUTS = "outputs"
 KEPT = ".gpufleet/queue"
-"""Folder of the jobs in the workspace, one folder each."""
+"""Folder of the jobs in the workspace, with a subfolder per job."""
 SCENARIO, JOB, SAID, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
 COMMAND = (sys.executable, "-P", "-m", "sim")
-"""Start of the command of a run; -P: a folder called sim in the workspace is not the program."""
+"""Start of a run's command; -P prevents a folder called sim in the workspace from being imported."""
 OPTIONS = ("--quiet",)
 NOTED = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
-"""Wrapper of the command of a run that records its process group and its exit code in files."""
+"""Wrapper of a run's command that records its process group and its exit code in files."""
 STOPPED = "finished points are kept; the same run goes on from them"
 
 
@@ -74,9 +74,9 @@ class JobLimits:
     """Limits of a run's time and memory."""
 
     hours: float = 24.0
-    """Time on the clock [h]."""
+    """Largest wall-clock time [h]."""
     gigabytes: float = field(default_factory=lambda: round(0.75 * _machine_bytes() / 1e9, 1))
-    """Resident memory of all its processes [GB]; 0: any. Left out: three quarters of the machine's."""
+    """Largest resident memory of all processes [GB]; 0: unlimited. Default: three quarters of the machine's memory."""
 
 
 @dataclass(slots=True)
@@ -85,12 +85,12 @@ class QueuedCommand:
 
     id: str
     scenario: str
-    """Name of the file in the workspace."""
+    """Name of the scenario's file in the workspace."""
     sets: list[str]
     folder: str
     """Name of the folder of its results."""
     cases: int
-    """Cases to simulate; 0 where that is not known before."""
+    """Number of cases to simulate; 0 where unknown."""
     command: str = "run"
     """Command of gpufleet: run, size, ..."""
     state: str = WAITING
@@ -106,7 +106,7 @@ class QueuedCommand:
 
 
 class CommandQueue:
-    """The jobs of one workspace. `version` grows with every change."""
+    """Queue of the jobs of a workspace. `version` increases with every change."""
 
     def __init__(self, workspace: Workspace, limits: JobLimits) -> None:
         self.workspace, self.limits = workspace, limits
@@ -118,11 +118,11 @@ class CommandQueue:
         self._changed = threading.Condition(threading.RLock())
         self._ends = False
         self._mine: int | None = None
-        """Descriptor of the lock that makes this server the one that works on the queue."""
+        """Descriptor of the lock of the queue, held by the server that runs it; None: another server may run it."""
         self._worker: threading.Thread | None = None
 
     def resume(self) -> None:
-        """Go on with the jobs that an earlier server has left, unless another server does."""
+        """Resume the jobs of an earlier server, unless another server runs the queue."""
         with suppress(RefusedRequest, OSError):
             if self.kept.is_dir():
                 self._claim()
@@ -137,10 +137,10 @@ class CommandQueue:
         frozen: str,
         command: str = "run",
     ) -> QueuedCommand:
-        """Return the job that gives the text *frozen* to the *command*: a new one, unless it waits or runs already.
+        """Return the job that runs *command* on the scenario text *frozen*: a new one, unless it is in the queue already.
 
-        *name* and *question* name its folder: another question never meets the results of this one. *scenario* and
-        *sets* say where the text comes from. Raises Refused.
+        *name* and *question* determine its folder, so that different questions have different folders. *scenario* and
+        *sets* state the origin of the text. Raises RefusedRequest.
         """
         folder = f"{OUTPUTS}/{_safe(name)}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
         self.workspace.path(folder)
@@ -161,7 +161,7 @@ class CommandQueue:
         return job
 
     def again(self, name: str) -> QueuedCommand:
-        """Put the job *name*, which did not end well, into the queue again. Raises Refused where there is none."""
+        """Queue the failed, cancelled or interrupted job *name* again. Raises RefusedRequest where there is none."""
         with self._changed:
             job = self._job(name)
             if job.state in AGAIN:
@@ -172,7 +172,7 @@ class CommandQueue:
         return job
 
     def cancel(self, name: str) -> QueuedCommand:
-        """Stop the job *name*; what it has finished is kept. Raises Refused where there is none."""
+        """Stop the job *name*; its finished points are kept. Raises RefusedRequest where there is none."""
         with self._changed:
             job = self._job(name)
             if job.state in OPEN:
@@ -190,7 +190,7 @@ class CommandQueue:
         return self._ends
 
     def close(self) -> None:
-        """End the running job; it waits for the next server."""
+        """Stop the running job, which the next server resumes."""
         with self._changed:
             self._ends = True
             self._changed.notify_all()
@@ -211,7 +211,7 @@ class CommandQueue:
             raise RefusedRequest(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
 
     def _claim(self) -> None:
-        """Become the server that works on the queue, and find its jobs. Raises Refused where another one does."""
+        """Take the lock of the queue and read its jobs. Raises RefusedRequest where another server holds it."""
         if self._mine is not None:
             return
         for folder in (self.kept.parent, self.kept):
@@ -229,7 +229,7 @@ class CommandQueue:
         self._worker.start()
 
     def _work(self) -> None:
-        """Follow what an earlier server has started, then start one waiting job after the other."""
+        """Follow the running jobs of an earlier server, then run the waiting jobs one after the other."""
         with self._changed:
             left = [one for one in self._jobs.values() if one.state == RUNNING]
         for running in left:
@@ -247,7 +247,7 @@ class CommandQueue:
             self._guarded(job, True)
 
     def _guarded(self, job: QueuedCommand, starts: bool) -> None:
-        """Follow *job* to its end, started first; whatever fails is said in the job, and the queue goes on."""
+        """Follow *job* to its end, started first if *starts*; a failure is recorded in the job."""
         try:
             with confined(self.root, *program_folders()):
                 process = self._started(job) if starts else None
@@ -316,7 +316,7 @@ class CommandQueue:
                 self._set(job, FAILED, _said(place) or "it ended before it was done")
 
     def _exceeded(self, job: QueuedCommand, pid: int) -> str:
-        """Return the limit that the processes of *job* exceed, as a message; empty where none."""
+        """Return the limit that the processes of *job* exceed, as a message; empty if none."""
         if time.time() - job.began > 3600 * self.limits.hours:
             return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
         if self.limits.gigabytes and _resident_bytes(pid) > 1e9 * self.limits.gigabytes:
@@ -327,7 +327,7 @@ class CommandQueue:
         return self.kept / job.id
 
     def _set(self, job: QueuedCommand, state: str, message: str, began: float | None = None) -> None:
-        """Change the state of *job*, on the disk, too."""
+        """Change the state of *job*, in memory and on the disk."""
         job.state, job.message = state, message
         if began is not None:
             job.began = began
@@ -350,12 +350,12 @@ class CommandQueue:
 
 
 def question_text(data: Any, sets: Sequence[str]) -> str:
-    """Return the text that identifies a run: all that its scenario states."""
+    """Return the text that identifies a run: the whole content of its scenario."""
     return json.dumps([data, sorted(sets)], sort_keys=True, default=str)
 
 
 def _read(folder: Path) -> QueuedCommand | None:
-    """Return the job in *folder*; None where it holds none, as after a crash while it was written."""
+    """Read the job in *folder*; None where it holds none, as after a crash during its writing."""
     try:
         told = json.loads((folder / JOB).read_text(encoding="utf-8"))
         job = QueuedCommand(**{one.name: told[one.name] for one in fields(QueuedCommand)})
@@ -384,7 +384,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in the file *path*; None where there is none yet."""
+    """Read the number in the file *path*; None where there is none yet."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -392,7 +392,7 @@ def _number(path: Path) -> int | None:
 
 
 def _said(place: Path) -> str:
-    """Return the end of what the process has written to its stderr."""
+    """Return the end of the stderr of a job's process."""
     with suppress(OSError), (place / SAID).open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))
         return file.read().decode("utf-8", "replace").strip()
@@ -410,8 +410,9 @@ def _safe(name: str) -> str:
 
 
 def _stop(pid: int, how: signal.Signals) -> None:
-    """Send *how* to the processes of a run. SIGTERM is what a batch system sends when the time is up: the command keeps
-    what it has finished, and ends.
+    """Send the signal *how* to the processes of a run.
+
+    SIGTERM is the signal that a batch system sends at the time limit: the command keeps its finished points and ends.
     """
     with suppress(OSError):
         os.killpg(pid, how)
@@ -435,7 +436,7 @@ def _resident_bytes(group: int) -> int:
 
 
 def _environment(language: str) -> dict[str, str]:
-    """Return the environment in which the same program runs, wherever the server was started, in *language*."""
+    """Return the environment that runs this program in *language*, wherever the server was started."""
     above = str(Path(__file__).resolve().parents[2])
     found = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": found, OWN: language}
@@ -443,9 +444,9 @@ def _environment(language: str) -> dict[str, str]:
 
 MOST_WATCHERS = 20
 WATCHER_LOOKS_S = 0.25
-"""Interval at which a watcher's connection looks for changes [s]; it holds no thread."""
+"""Interval at which a watcher's connection looks for changes [s]; it occupies no thread."""
 BEATS = 60
-"""Looks without a change after which a watcher gets a sign of life."""
+"""Number of checks without a change after which a watcher gets a keep-alive line."""
 
 
 class JobRoutes:
@@ -483,7 +484,7 @@ class JobRoutes:
         return JSONResponse({"job": job.as_data()})
 
     def again(self, request: Request) -> JSONResponse:
-        """Start a job that did not end well once more: as it was checked, from what it has finished."""
+        """Start a failed, cancelled or interrupted job again, from its finished points."""
         return JSONResponse({"job": self.queue.again(request.path_params["name"]).as_data()})
 
     def cancel(self, request: Request) -> JSONResponse:
@@ -491,7 +492,7 @@ class JobRoutes:
         return JSONResponse({"job": self.queue.cancel(request.path_params["name"]).as_data()})
 
     async def events(self, request: Request) -> StreamingResponse:
-        """Return all jobs, now and whenever one of them changes, as server-sent events."""
+        """Send all jobs, now and at each change, as server-sent events."""
         if self._watchers >= MOST_WATCHERS:
             raise RefusedRequest(503, "too many pages watch the queue; close some")
         return StreamingResponse(self._news(request), media_type="text/event-stream")

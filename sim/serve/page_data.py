@@ -1,4 +1,4 @@
-"""Answers as the page gets them: plain data, money in the currency that is shown.
+"""Answers as data for the page, with money in the shown currency.
 
 The answer of a job, or of a queue of jobs, takes a moment and is computed each time.
 """
@@ -41,11 +41,11 @@ READINGS = (
     ("cost_usd_per_h", N_("cost [USD/h]"), USD),
     (COST, N_("USD per million output tokens"), USD),
 )
-"""Column of summary.csv, what the page calls it, unit."""
+"""Figures along the load axis: column of summary.csv, label, unit."""
 
 
 def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
-    """Verdict, charts, table, gap and what can be moved."""
+    """Return the verdict, charts, table, cost gap and adjustable inputs of an answer."""
     scenario, points = answer.scenario, answer.points
     told, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
     along = sweep.numeric and not sweep.single
@@ -76,7 +76,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
 
 
 def chart_data(panel: Panel) -> dict[str, Any]:
-    """A chart as data; None stands for what is not finite."""
+    """Convert a chart to data; numbers that are not finite become None."""
     return {
         "title": panel.title,
         "subtitle": panel.subtitle,
@@ -111,9 +111,9 @@ def chart_data(panel: Panel) -> dict[str, Any]:
 
 
 def _ways(answer: RunAnswer, panels: Sequence[Panel]) -> list[dict[str, Any] | None]:
-    """For every panel what its limit line sets when it is dragged; None where it has none.
+    """Return the input that dragging the limit line of each panel sets; None for a panel without such a line.
 
-    Panels of one kind stand in the order of the percentiles that are shown.
+    Panels of one kind are in the order of the shown percentiles.
     """
     level = answer.scenario.slo
     names = ["ttft_s", "tpot_s", *(["e2e_s"] if level.e2e_s is not None else [])]
@@ -141,7 +141,7 @@ def _ways(answer: RunAnswer, panels: Sequence[Panel]) -> list[dict[str, Any] | N
 
 
 def table_data(answer: RunAnswer) -> dict[str, Any]:
-    """The key figures of every point, as text."""
+    """Return the table of the key figures of every point, as text."""
     columns = columns_for(answer.points, answer.slo, brief=True)
     heads = [
         _("fleet"),
@@ -164,7 +164,7 @@ def table_data(answer: RunAnswer) -> dict[str, Any]:
 def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     """Return the capacity of a fleet: the highest load within the SLO below the first load beyond it, both simulated.
 
-    `about` is where attainment crosses the target on the straight line between the two.
+    `about` is the load at which attainment crosses the target by linear interpolation between the two.
     """
     good = [point.good for point in line.points]
     reach = good.index(False) if False in good else len(good)
@@ -188,7 +188,7 @@ def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
 
 
 def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
-    """In words, with what each figure rests on."""
+    """Describe a capacity, with the origin of each figure."""
     if met is None:
         return _("misses the SLO from {place} on (simulated)", place=place(axis, missed))
     if missed is None:
@@ -200,9 +200,9 @@ def _capacity_text(axis: str, met: float | None, missed: float | None, about: fl
 
 
 def reading_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
-    """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure.
+    """Return the figures of a fleet along the axis, for interpolation between the simulated loads; None for no figure.
 
-    Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet meets it nowhere.
+    Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet never meets it.
     """
     reach = capacity_data(line, sweep, slo)
     return {
@@ -230,7 +230,7 @@ def _in_unit(value: float | None, unit: str) -> float | None:
 
 
 def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
-    """Return the cost of a million output tokens in every point, and its components, which sum to it."""
+    """Return the cost of a million output tokens at every point, and its components, which sum to it."""
     return [
         {
             "fleet": line.fleet,
@@ -250,7 +250,7 @@ def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def _parts(point: Point) -> dict[str, float]:
-    """Component -> its part of a million output tokens' cost [USD]: sums over replications, as the total is."""
+    """Return the components of the cost of a million output tokens [USD], from sums over replications like the total."""
     cases = [case.metrics for case in point.cases]
     millions = sum(one["output_tokens"] for one in cases) / 1e6
     found: dict[str, float] = {}
@@ -261,7 +261,7 @@ def _parts(point: Point) -> dict[str, float]:
 
 
 def knob_data(knob: AdjustableInput) -> dict[str, Any]:
-    """As the page takes it."""
+    """Convert an adjustable input to data for the page."""
     return asdict(knob)
 
 
@@ -271,7 +271,7 @@ def _plain(value: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class WorkAnswer:
-    """One answer."""
+    """Answer of a job or queue under certain prices."""
 
     scenario: AnyScenario
     kind: WorkKind
@@ -279,14 +279,14 @@ class WorkAnswer:
 
 
 class WorkAnswers:
-    """All answers of one finished job or queue."""
+    """Answers of a finished job or queue under different prices; the last is kept."""
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
         self.run, self.catalog = run, catalog
         self._last: tuple[str, WorkAnswer] | None = None
 
     def under(self, values: Mapping[str, Any]) -> WorkAnswer:
-        """The answer with *values*, dotted path -> value: prices and terms. Raises ScenarioErrors."""
+        """Return the answer with *values*, prices and terms by dotted path. Raises ScenarioErrors."""
         key = repr(sorted(values.items()))
         if self._last is None or self._last[0] != key:
             scenario = load_repriced_work(self.run, options(values), self.catalog, load_job)
@@ -296,7 +296,7 @@ class WorkAnswers:
 
 
 def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
-    """Verdict, charts, tables, bills and what can be moved."""
+    """Return the verdict, charts, tables, bills and adjustable inputs of a job or queue."""
     kind, rows, scenario = answer.kind, answer.rows, answer.scenario
     first, *others = kind.page_tables(rows)
     paid = {row.fleet: row.outcome.ledger.by_component() for row in rows if row.outcome.ledger is not None}
@@ -323,13 +323,13 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
 
 
 def work_verdict(answer: WorkAnswer) -> dict[str, Any]:
-    """The sentence, and what qualifies it."""
+    """Return the verdict of a job or queue: headline and findings."""
     told = answer.kind.verdict(answer.rows)
     return {"headline": told.headline, "findings": list(told.findings)}
 
 
 def work_gap(answer: WorkAnswer) -> list[dict[str, Any]]:
-    """What the whole work costs on every fleet at every point, and the components that it consists of."""
+    """Return the cost of the whole work on every fleet at every point, and its components."""
     return [
         {
             "fleet": row.fleet,

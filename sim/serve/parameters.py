@@ -1,4 +1,4 @@
-"""Parameters of a request: read from its query, and refused where they are missing or too many."""
+"""Parameters in the query of a request, refused where they are missing or too many."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from sim.serve.refusals import RefusedRequest
 from sim.yamlio import YamlError, parse
 
 MOST_VALUES = 60
-"""Overrides in one address."""
+"""Largest number of overrides in an address."""
 
 
 def asked_for(request: Request, name: str) -> str:
-    """The value of *name* in the address. Raises Refused without one."""
+    """Return the value of *name* in the address. Raises RefusedRequest unless it is given once."""
     given = request.query_params.getlist(name)
     if len(given) != 1 or not given[0]:
         raise RefusedRequest(400, f"the address needs {name}=..., once")
@@ -21,7 +21,7 @@ def asked_for(request: Request, name: str) -> str:
 
 
 def values_of(request: Request) -> dict[str, Any]:
-    """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
+    """Return the overrides in the address (`set=site.pue=1.2`, repeatable). Raises RefusedRequest, ScenarioErrors."""
     given = request.query_params.getlist("set")
     if len(given) > MOST_VALUES:
         raise RefusedRequest(400, f"at most {MOST_VALUES} values can be set at once")

@@ -1,4 +1,4 @@
-"""Requests that are answered with a sentence instead of a result."""
+"""Refused requests: errors as JSON responses."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
 WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, FolderRefused, OSError)
-"""Mistakes that the caller can mend: status 422."""
+"""Errors that the caller can correct: status 422."""
 
 
 class RefusedRequest(Exception):
-    """An answer other than a result: *status*, and a sentence for each thing that is wrong."""
+    """Error that refuses a request, with the status of the response and a sentence per problem."""
 
     def __init__(self, status: int, *texts: str) -> None:
         self.status, self.texts = status, texts
@@ -27,7 +27,7 @@ class RefusedRequest(Exception):
 
 
 async def refused(_: Request, error: Exception) -> JSONResponse:
-    """What is wrong, as `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
+    """Return the response to an error, `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
     if isinstance(error, RefusedRequest):
         again = {"retry-after": "1"} if error.status == 503 else None
         return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status, again)
@@ -37,13 +37,13 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
 
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
-    """Say that the server itself is at fault; its terminal has the traceback."""
+    """Return the response to a fault of the server, whose terminal has the traceback."""
     text = f"the server could not answer this ({type(error).__name__}); its terminal shows why"
     return JSONResponse({"errors": [{"message": retold(text)}]}, 500)
 
 
 def told(error: Exception) -> list[dict[str, str | int]]:
-    """Every mistake in *error*, with the line and the place that it is about."""
+    """Return every mistake in *error*, with its line and place."""
     if isinstance(error, ScenarioErrors):
         return [_as_data(one) for one in error.errors]
     if isinstance(error, YamlError):
@@ -58,5 +58,5 @@ def _as_data(error: InputError) -> dict[str, str | int]:
 
 
 def sentences(errors: Sequence[InputError]) -> list[str]:
-    """*errors* without the file that the page shows anyway."""
+    """Return *errors* as sentences without the name of the file, which the page shows."""
     return [": ".join(part for part in (one.where, retold(one.message)) if part) for one in errors]

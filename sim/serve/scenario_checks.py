@@ -1,6 +1,6 @@
-"""Checks of the page's scenarios: read, checked and described in a process apart, with the fields of a form.
+"""Checks of the page's scenarios in separate processes, and the fields of a form.
 
-A check that takes too long cannot outlive its process, which reads nothing outside of the workspace.
+A check that takes too long ends with its process, which reads nothing outside of the workspace.
 """
 
 import multiprocessing
@@ -41,28 +41,29 @@ USUAL = (
     ("horizon_s", N_("Simulated time [s]"), ""),
     ("replications", N_("Replications"), ""),
 )
-"""Path, label, and the shelf of the catalogue that has the values."""
+"""Fields of the form: path, label, and the kind of catalogue entries that are its values (empty: any value)."""
 OF_POOLS = (
     ("gpu", N_("GPU"), "gpus"),
     ("replicas", N_("replicas"), ""),
     ("tensor_parallel_size", N_("tensor parallel"), ""),
 )
+"""Fields of each pool in the form: key, label, kind of catalogue entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the form."""
+    """Field of the form."""
 
     path: str
-    """As `--set` calls it."""
+    """Dotted path of the input, as in `--set`."""
     label: str
     value: Any
     choices: list[str] = field(default_factory=list)
-    """Empty: any number or text."""
+    """Possible values; empty: any number or text."""
 
 
 def fields_of(data: dict[str, Any], catalog: Catalog) -> list[Field]:
-    """Those that the scenario *data* has; a load that is swept is the list of its values."""
+    """Return the fields that the scenario *data* has; a swept load is the list of its values."""
     found = [_field(data, path, _(label), shelf, catalog) for path, label, shelf in USUAL]
     for i, fleet in enumerate(data.get("fleets") or []):
         pools = fleet.get("pools") if isinstance(fleet, dict) else None
@@ -92,52 +93,52 @@ def _field(data: dict[str, Any], path: str, label: str, shelf: str, catalog: Cat
 
 
 MOST_AT_ONCE = min(4, os.cpu_count() or 1)
-"""Checks that run beside one another."""
+"""Largest number of concurrent checks."""
 MOST_WAITING = 8
-"""Checks that may wait for their turn; further ones are asked to come again."""
+"""Largest number of waiting checks; further ones are refused with 503."""
 LONGEST_S = 30
-"""Time that a check may take [s]."""
+"""Longest time of a check [s]."""
 MOST_BYTES = 4 << 30
-"""Memory that a check may reserve, beyond that of the program [bytes]. Linux only."""
+"""Memory that a check may reserve beyond that of the program [bytes]; Linux only."""
 TOO_LONG = f"the check took longer than {LONGEST_S} s and was stopped: name a smaller trace or fewer points"
 TOO_LARGE = f"the check needs more than {MOST_BYTES >> 30} GB of memory: name a smaller trace or fewer points"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """A scenario to check."""
+    """Scenario to check."""
 
     root: Path
     """Folder of the workspace."""
     path: Path
     """Path of the scenario's file, which need not exist."""
     text: str | None
-    """Text of the scenario; None: as the file has it."""
+    """Text of the scenario; None: as in the file."""
     sets: Sequence[str]
     language: str = field(default_factory=current)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckAnswer:
-    """Answer of a check."""
+    """Result of a check."""
 
     errors: list[dict[str, str | int]] = field(default_factory=list)
     fields: list[dict[str, Any]] = field(default_factory=list)
-    """The usual fields, for a form."""
+    """Common fields, for a form."""
     cases: int = 0
-    """Cases to simulate; 0 where the kind of scenario does not say."""
+    """Number of cases to simulate; 0 for kinds of scenarios without cases."""
     name: str = ""
     data: Any = None
-    """All that the scenario says, with its bases and values that are set; None where it has errors."""
+    """Whole scenario, with its bases and overrides; None where it has errors."""
 
     @property
     def frozen(self) -> str:
-        """The checked scenario as one file that rests on no other."""
+        """Checked scenario as a single file without bases."""
         return dump(self.data)
 
 
 def document_of(text: str, path: Path) -> Document:
-    """*text* as the file *path* would have it. Raises ScenarioErrors."""
+    """Parse *text* as the content of the file *path*. Raises ScenarioErrors."""
     try:
         document = read_text(text, str(path), patient=True)
     except YamlError as error:
@@ -148,7 +149,7 @@ def document_of(text: str, path: Path) -> Document:
 
 
 def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
-    """The answer to *wanted*, computed in this process."""
+    """Check the scenario of *wanted* in this process."""
     fields: list[dict[str, Any]] = []
     try:
         given: Path | Document = wanted.path
@@ -169,7 +170,7 @@ def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
 
 
 class CheckProcesses:
-    """Processes that check scenarios, started when they are needed and kept for the next check."""
+    """Pool of processes that check scenarios, started on demand and reused."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self.longest_s = longest_s
@@ -178,7 +179,7 @@ class CheckProcesses:
         self._free: list[tuple[Any, Connection]] = []
 
     def ask(self, wanted: CheckRequest) -> CheckAnswer:
-        """The answer to *wanted*. Raises Refused where the check takes too long, or where too many wait."""
+        """Check a scenario in a process. Raises RefusedRequest where it takes too long, or too many wait."""
         if not self._places.acquire(blocking=False):
             raise RefusedRequest(503, "too many requests at once; ask again in a second")
         try:
@@ -218,7 +219,7 @@ class CheckProcesses:
 
 
 CHECKS = CheckProcesses()
-"""The processes of this server."""
+"""Processes of this server."""
 
 
 def _end(process: Any, pipe: Connection) -> None:
@@ -228,7 +229,7 @@ def _end(process: Any, pipe: Connection) -> None:
 
 
 def _work(pipe: Connection, longest_s: float) -> None:
-    """Answer one check after the other until the server closes the pipe. A check that outlives its server ends, too."""
+    """Answer checks until the server closes the pipe; a check that outlives its server ends by an alarm."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the server
     os.nice(5)
     _bound_memory()

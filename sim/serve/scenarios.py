@@ -1,4 +1,4 @@
-"""Scenario files of the workspace: routes that read, check and keep them, and templates to start from."""
+"""Scenario files of the workspace: routes that read, check and save them, and templates."""
 
 import hashlib
 import json
@@ -33,11 +33,11 @@ NAMED = {
     "rent-by-day": N_("Rent by the day or own"),
     "training-4090-vs-a100": N_("A training job"),
 }
-"""Name -> what it is a start for; the other shipped scenarios follow by their names."""
+"""Titles of the common templates by name; the other shipped scenarios follow under their names."""
 
 
 def templates() -> list[dict[str, str]]:
-    """What can be started from, the usual ones first."""
+    """Return the templates, the common ones first."""
     known = [NEW, *_files()]
     others = [name for name in known if name not in NAMED]
     return [{"name": name, "title": _(NAMED[name])} for name in NAMED if name in known] + [
@@ -46,7 +46,7 @@ def templates() -> list[dict[str, str]]:
 
 
 def template_text(name: str) -> str:
-    """The text of a template. Raises Refused for a name that is none."""
+    """Return the text of the template *name*. Raises RefusedRequest for an unknown name."""
     if name == NEW:
         return template("scenario")
     files = _files()
@@ -60,7 +60,7 @@ def _files() -> dict[str, Path]:
 
 
 class SentScenario(NamedTuple):
-    """A scenario as the page sends it."""
+    """Scenario as sent by the page."""
 
     path: str
     text: str
@@ -87,7 +87,7 @@ class ScenarioRoutes:
         ]
 
     def read(self, request: Request) -> JSONResponse:
-        """The text of the file `path`, or of the template `template`."""
+        """Return the text of the file `path`, or of the template `template`."""
         if "template" in request.query_params:
             name = asked_for(request, "template")
             return JSONResponse({"path": "", "text": template_text(name), "digest": "", "name": name})
@@ -96,7 +96,7 @@ class ScenarioRoutes:
         return JSONResponse({"path": name, "text": text, "digest": _digest(text)})
 
     async def save(self, request: Request) -> JSONResponse:
-        """Keeps the text in its file. Refused where somebody else has changed the file since it was read."""
+        """Save the text in its file. Refused where the file has changed since the page read it."""
         sent = await sent_scenario(request)
         return await run_in_threadpool(self._save, sent)
 
@@ -111,7 +111,7 @@ class ScenarioRoutes:
         return JSONResponse({"path": sent.path, "digest": _digest(sent.text)})
 
     async def check(self, request: Request) -> JSONResponse:
-        """Every mistake at its line; without one, the usual fields and how many cases there are to simulate."""
+        """Return every mistake with its line; without any, the common fields and the number of cases to simulate."""
         sent = await sent_scenario(request)
         return await run_in_threadpool(self._check, sent)
 
@@ -121,13 +121,16 @@ class ScenarioRoutes:
         return JSONResponse({"errors": found.errors, "fields": found.fields, "cases": found.cases})
 
     async def json_schema(self, _: Request) -> Response:
-        """What a scenario may say, for completion. It takes a second to write, so that is done once, by one thread."""
+        """Return the JSON schema of scenarios, for completion.
+
+        Generating it takes a second, so that a lock lets only the first request do so.
+        """
         async with self._writing_schema:
             text = await run_in_threadpool(schema_text)
         return Response(text, media_type="application/json")
 
     async def listed(self, _: Request) -> JSONResponse:
-        """The templates to start from."""
+        """Return the templates."""
         return JSONResponse({"templates": templates()})
 
     def _scenario(self, name: str) -> str:
@@ -137,7 +140,7 @@ class ScenarioRoutes:
 
 
 async def sent_scenario(request: Request) -> SentScenario:
-    """Return the scenario that the page has sent. Raises Refused."""
+    """Return the scenario that the page has sent. Raises RefusedRequest."""
     data = await json_body(request)
     texts = {name: data.get(name, "") for name in ("path", "text", "digest")}
     sets = data.get("set", [])
@@ -153,7 +156,7 @@ async def sent_scenario(request: Request) -> SentScenario:
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent. Raises Refused."""
+    """Return the JSON object in the body of *request*. Raises RefusedRequest."""
     try:
         data = json.loads(await request.body())
     except (ValueError, RecursionError):
@@ -164,7 +167,7 @@ async def json_body(request: Request) -> dict[str, Any]:
 
 
 def text_of(path: Path) -> str:
-    """The text of the file *path*. Raises Refused where it is none, or too much."""
+    """Return the text of the file *path*. Raises RefusedRequest where it is too large or not UTF-8."""
     try:
         with opened(path) as file:
             held = file.read(MOST_BODY_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The workspace folder: all that the server reads answers from and writes to. Links in it are not followed."""
+"""Workspace folder: the files that the server reads and writes. Links in it are not followed."""
 
 import os
 import stat
@@ -15,16 +15,16 @@ from sim.serve.refusals import RefusedRequest
 from sim.study.execution.cases import MANIFEST
 
 DEEPEST = 4
-"""Folders below the workspace that are searched."""
+"""Depth of folders below the workspace that are searched."""
 MOST_ENTRIES = 20_000
-"""Files and folders that are looked at for the lists."""
+"""Largest number of files and folders that are searched for the lists."""
 SCENARIOS = (".yaml", ".yml")
 NOT_SEARCHED = frozenset({"points", "node_modules", "__pycache__"})
 LONGEST_PATH = 400
 
 
 def program_folders() -> tuple[Path, ...]:
-    """Folders that came with the program, and that are read beside the workspace."""
+    """Return the folders of the program's own data, which are read besides the workspace."""
     return data_root(), shipped_folder()
 
 
@@ -35,19 +35,19 @@ class WorkspaceFiles:
     scenarios: list[str]
     runs: list[dict[str, Any]]
     complete: bool
-    """False where the folder holds too much to look at all of it."""
+    """Whether the whole folder was searched; False where it holds too many entries."""
 
 
 class Workspace:
-    """Workspace: one folder, with its scenarios and answers."""
+    """Folder with scenarios and answers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve(strict=True)
 
     def path(self, name: str) -> Path:
-        """The file or folder *name*, written with slashes, relative to the workspace. It need not exist.
+        """Return the path of *name*, a file or folder of the workspace, separated by slashes; it need not exist.
 
-        Raises Refused for a name that leaves the workspace, is hidden, or leads through a link.
+        Raises RefusedRequest for a name that leaves the workspace, is hidden, or leads through a link.
         """
         steps = name.split("/")
         if not name or len(name) > LONGEST_PATH or any(_is_odd(step) for step in steps):
@@ -68,7 +68,7 @@ class Workspace:
         return found
 
     def folder(self, name: str) -> Path:
-        """The folder *name*, which has no links inside. Raises Refused where there is none."""
+        """Return the folder *name*, which has no links inside. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_dir():
             raise RefusedRequest(404, f"{name}: there is no such folder any more; reload the page for what there is")
@@ -77,21 +77,21 @@ class Workspace:
         return found
 
     def file(self, name: str) -> Path:
-        """The file *name*. Raises Refused where there is none."""
+        """Return the file *name*. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_file():
             raise RefusedRequest(404, f"{name}: there is no such file any more; reload the page for what there is")
         return found
 
     def name_of(self, path: Path) -> str:
-        """Return the name of *path* in the workspace. Raises Refused where it lies elsewhere."""
+        """Return the name of *path* in the workspace. Raises RefusedRequest where it lies elsewhere."""
         try:
             return path.absolute().relative_to(self.root).as_posix()
         except ValueError:
             raise RefusedRequest(403, f"{path.name} lies outside the workspace {self.root}") from None
 
     def listed(self) -> WorkspaceFiles:
-        """Scenario files and answers, by name; newest answers first."""
+        """Return scenario files by name, and answers, the newest first."""
         scenarios: list[str] = []
         runs: list[dict[str, Any]] = []
         left = MOST_ENTRIES
@@ -126,7 +126,7 @@ class Workspace:
 
 
 def _is_odd(step: str) -> bool:
-    """Whether a part of a path is empty, hidden, upwards, or has characters that no name needs."""
+    """Return whether a part of a path is empty, hidden, upwards, or has unusual characters."""
     odd = not step or step.startswith(".") or "\\" in step
     return odd or any(ord(one) < 32 or "\ud800" <= one <= "\udfff" for one in step)
 
