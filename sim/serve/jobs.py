@@ -137,7 +137,7 @@ class CommandQueue:
         frozen: str,
         command: str = "run",
     ) -> QueuedCommand:
-        """Return the job that runs *command* on the scenario text *frozen*: a new one, unless it is in the queue already.
+        """Return the job that runs *command* on the scenario text *frozen*; it is new unless it is in the queue.
 
         *name* and *question* determine its folder, so that different questions have different folders. *scenario* and
         *sets* state the origin of the text. Raises RefusedRequest.

@@ -250,7 +250,7 @@ def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def _parts(point: Point) -> dict[str, float]:
-    """Return the components of the cost of a million output tokens [USD], from sums over replications like the total."""
+    """Return the components of the cost of a million output tokens [USD], summed over replications."""
     cases = [case.metrics for case in point.cases]
     millions = sum(one["output_tokens"] for one in cases) / 1e6
     found: dict[str, float] = {}

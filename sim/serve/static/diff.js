@@ -1,4 +1,4 @@
-/** Two runs beside each other: what was asked otherwise, and what came of it. */
+/** Comparison of two runs: changed inputs, and differences in the results. */
 
 import { ask, element, plain } from "./dom.js";
 import { _ } from "./words.js";

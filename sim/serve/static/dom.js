@@ -1,4 +1,4 @@
-/** Elements, the address, and requests: what the other files are made of. */
+/** Helpers of the other modules: elements, the page's address, and requests to the server. */
 
 import { _ } from "./words.js";
 
@@ -7,8 +7,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * @param {string} tag
- * @param {Record<string, string | number | boolean | undefined>} [attributes]  false and undefined leave one out
- * @param {...(Node | string)} children  texts are shown as they are, whatever they contain
+ * @param {Record<string, string | number | boolean | undefined>} [attributes]  attributes with the value false or undefined are left out
+ * @param {...(Node | string)} children  texts are never parsed as HTML
  * @returns {HTMLElement}
  */
 export function element(tag, attributes = {}, ...children) {
@@ -30,14 +30,14 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/** @param {HTMLElement | SVGElement} made @param {{color: string, dark: string}} fleet  Gives it the fleet's colour, on a light and on a dark page. */
+/** @param {HTMLElement | SVGElement} made @param {{color: string, dark: string}} fleet  Colours the element as its fleet, on a light and on a dark page. */
 export function tint(made, fleet) {
   made.classList.add("tint");
   made.style.setProperty("--light", fleet.color);
   made.style.setProperty("--dark", fleet.dark);
 }
 
-/** What the server refuses: a sentence for each thing that is wrong. */
+/** Refusal by the server, with a sentence for each problem. */
 export class Refusal extends Error {
   /** @param {number} status @param {{message: string, line?: number, where?: string}[]} errors */
   constructor(status, errors) {
@@ -50,7 +50,7 @@ export class Refusal extends Error {
 /**
  * @param {string} address
  * @param {{method?: string, body?: any}} [options]  a body is sent as JSON
- * @returns {Promise<any>} the answer's JSON; where the server is too busy to look at it, it is asked again. Throws Refusal.
+ * @returns {Promise<any>} the JSON of the response; the request is repeated while the server is too busy. Throws Refusal.
  */
 export async function ask(address, options = {}) {
   const token = document.querySelector('meta[name="change-token"]')?.getAttribute("content") || "";
@@ -79,7 +79,7 @@ export async function ask(address, options = {}) {
   return data;
 }
 
-/** @typedef {{run?: string, scenario?: string, template?: string, set: Record<string, string>}} Shown  What the address says. */
+/** @typedef {{run?: string, scenario?: string, template?: string, set: Record<string, string>}} Shown  State of the page, as in its address. */
 
 /** @returns {Shown} */
 export function shownInAddress() {
@@ -97,7 +97,7 @@ export function shownInAddress() {
   return shown;
 }
 
-/** @param {Shown} shown @returns {string} the query that says so */
+/** @param {Shown} shown @returns {string} the query of an address with that state */
 export function queryOf(shown) {
   const query = new URLSearchParams();
   for (const key of /** @type {const} */ (["run", "scenario", "template"])) {
@@ -107,20 +107,20 @@ export function queryOf(shown) {
   return query.toString().replaceAll("%2F", "/");
 }
 
-/** The cookie has the token now: in the address it would stay in the history and in copied links. */
+/** Remove the token from the address, where it would stay in the history and in copied links; the cookie has it. */
 export function takeTokenOutOfAddress() {
   const query = window.location.search.slice(1).split("&").filter((part) => !part.startsWith("token=")).join("&");
   window.history.replaceState(null, "", `${window.location.pathname}${query && `?${query}`}`);
 }
 
-/** @param {Shown} shown  Puts it into the address without loading the page again. */
+/** @param {Shown} shown  State to write into the address, without loading the page again. */
 export function keepInAddress(shown) {
   window.history.replaceState(null, "", `/?${queryOf(shown)}`);
 }
 
 /**
  * @param {number} value @param {number} [digits]
- * @returns {string} with that many significant digits and thousands separated
+ * @returns {string} the number with *digits* significant digits, thousands separated
  */
 export function plain(value, digits = 3) {
   if (!Number.isFinite(value)) return "inf";
@@ -128,13 +128,13 @@ export function plain(value, digits = 3) {
   return value.toLocaleString("en-US", whole ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: digits });
 }
 
-/** @param {number} value @returns {string} a share of one in percent */
+/** @param {number} value @returns {string} the fraction in percent */
 export const percent = (value) => `${plain(100 * value)}\u00a0%`;
 
 /**
  * @template T
  * @param {(given: T) => Promise<void>} work
- * @returns {(given: T) => void} calls *work* with the latest value as soon as the call before has ended
+ * @returns {(given: T) => void} a function that calls *work* with its latest value once the previous call has ended
  */
 export function latest(work) {
   let busy = false;

@@ -1,4 +1,4 @@
-/** Reads the address and shows what it says: a run, a scenario, two runs beside each other, or the list of what there is. */
+/** Entry point: shows what the address names, which is a run, a scenario, a comparison of two runs, or the workspace. */
 
 import { AnswerView } from "./answer/view.js";
 import { DiffView } from "./diff.js";

@@ -1,4 +1,4 @@
-/** The queue: what waits, runs and has ended, told by the server as it happens. */
+/** Queue of runs: waiting, running and ended jobs, updated by server-sent events. */
 
 import { ask, element, queryOf } from "./dom.js";
 import { _, ngettext } from "./words.js";
@@ -9,7 +9,7 @@ import { _, ngettext } from "./words.js";
 const STATES = { waiting: _("waiting"), running: _("is running"), done: _("done"), failed: _("failed"), cancelled: _("cancelled"), interrupted: _("interrupted") };
 
 export class QueueView {
-  /** @param {(job: Job) => void} onDone  told of every run that has ended well while the page watched */
+  /** @param {(job: Job) => void} onDone  called for every job that ends without failure while the page is open */
   constructor(onDone) {
     this.onDone = onDone;
     /** @type {Map<string, string>} */

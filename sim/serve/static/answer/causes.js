@@ -1,4 +1,4 @@
-/** What makes one fleet dearer than another, by property: Shapley values that `gpufleet sensitivity` has left, or leaves when asked. */
+/** Parts of the cost gap by property: Shapley values of `gpufleet sensitivity`, stored or queued on demand. */
 
 import { ask, element, latest, plain, queryOf } from "../dom.js";
 import { _ } from "../words.js";

@@ -1,4 +1,4 @@
-/** What can be moved: a slider and a number field for each limit, price and term. */
+/** Adjustable inputs: a slider and a number field for each limit, price and term. */
 
 import { element, plain } from "../dom.js";
 import { _ } from "../words.js";
@@ -8,7 +8,7 @@ import { _ } from "../words.js";
 const STEPS = 200;
 
 export class Knobs {
-  /** @param {(path: string, value: string | null) => void} onMove  null: back to what the scenario says */
+  /** @param {(path: string, value: string | null) => void} onMove  called with the new value; null: the scenario's own */
   constructor(onMove) {
     this.onMove = onMove;
     this.box = element("form", { class: "knobs", "aria-label": _("Limits, prices and terms") });

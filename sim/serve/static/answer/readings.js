@@ -1,4 +1,4 @@
-/** Every fleet at one load or at one utilisation, also between the simulated points: how fast it is, and what a token costs. */
+/** Figures of all fleets at one load or utilisation, interpolated between the simulated points. */
 
 import { element, percent, plain } from "../dom.js";
 import { _ } from "../words.js";
@@ -6,8 +6,8 @@ import { _ } from "../words.js";
 /**
  * @typedef {object} Reading
  * @property {string} fleet @property {string} setting @property {string} axis
- * @property {number[]} x @property {boolean[]} good @property {string[]} keys  of the points
- * @property {number | null} capacity  the highest load within the SLO; utilisation is the load over it
+ * @property {number[]} x @property {boolean[]} good @property {string[]} keys  keys of the points
+ * @property {number | null} capacity  highest load within the SLO; utilisation is the load over it
  * @property {{label: string, share: boolean, y: (number | null)[]}[]} figures
  */
 
@@ -41,7 +41,7 @@ export class Readings {
     this.draw();
   }
 
-  /** @returns {number} the load that the slider stands for; equal steps are equal factors where the loads allow it */
+  /** @returns {number} the load at the slider, on a logarithmic scale if all loads are positive */
   load() {
     const every = this.lines.flatMap((line) => line.x);
     const [low, high] = [Math.min(...every), Math.max(...every)];
@@ -51,7 +51,7 @@ export class Readings {
     return near ?? at;
   }
 
-  /** @param {Reading} line @param {Place} place @returns {string} the mark of the neighbour that is farther from what was measured */
+  /** @param {Reading} line @param {Place} place @returns {string} the mark of the neighbour that is farther from measurements */
   marked(line, place) {
     const marks = [place.low, place.high].map((i) => this.marks[line.keys[i]]).filter(Boolean);
     return marks.sort((a, b) => b.far - a.far)[0]?.name ?? "";
@@ -80,9 +80,9 @@ export class Readings {
   }
 }
 
-/** @typedef {{low: number, high: number, share: number}} Place  Indices of the neighbours, and how far it is to the upper one. */
+/** @typedef {{low: number, high: number, share: number}} Place  Indices of the neighbouring points, and the fraction of the way to the upper one. */
 
-/** @param {number[]} x @param {number} at @returns {Place | null} null beyond what was simulated */
+/** @param {number[]} x @param {number} at @returns {Place | null} null beyond the simulated points */
 function placeOf(x, at) {
   const exact = x.indexOf(at);
   if (exact >= 0) return { low: exact, high: exact, share: 0 };
@@ -90,7 +90,7 @@ function placeOf(x, at) {
   return high < 1 ? null : { low: high - 1, high, share: (at - x[high - 1]) / (x[high] - x[high - 1]) };
 }
 
-/** @param {Reading} line @param {Place} place @returns {string} what is known of the SLO there */
+/** @param {Reading} line @param {Place} place @returns {string} whether the SLO is met there */
 function judged(line, place) {
   const [low, high] = [line.good[place.low], line.good[place.high]];
   if (low === high) return low ? _("met") : _("missed");

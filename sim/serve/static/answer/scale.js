@@ -1,13 +1,13 @@
-/** Numbers on an axis: where they stand, and the round ones that are marked. */
+/** Scales of axes: positions of values, and round numbers for ticks. */
 
 /**
  * @typedef {object} Scale
  * @property {number} low
  * @property {number} high
- * @property {boolean} log   whether equal steps are equal factors
- * @property {(value: number) => number} at   place in pixels
- * @property {(pixel: number) => number} from value at a place
- * @property {(value: number, share: number) => number} moved  by a share of the axis
+ * @property {boolean} log   whether the scale is logarithmic
+ * @property {(value: number) => number} at   position of a value in pixels
+ * @property {(pixel: number) => number} from value at a position
+ * @property {(value: number, share: number) => number} moved  value moved by a fraction of the axis
  */
 
 const DECADE = 10;
@@ -27,7 +27,7 @@ export function scale({ low, high, log }, start, end) {
   };
 }
 
-/** @param {Scale} axis @param {number} most @returns {number[]} round numbers on it */
+/** @param {Scale} axis @param {number} most @returns {number[]} round numbers within the range */
 export function roundMarks(axis, most) {
   const { low, high } = axis;
   if (axis.log) return decadeMarks(low, high, most);
@@ -39,7 +39,7 @@ export function roundMarks(axis, most) {
   return marks;
 }
 
-/** @param {number} low @param {number} high @param {number} most @returns {number[]} 1, 2 and 5 of every decade, or where these are too many its 1 */
+/** @param {number} low @param {number} high @param {number} most @returns {number[]} 1, 2 and 5 of every decade; only 1 if these are too many */
 function decadeMarks(low, high, most) {
   const decades = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) decades.push(10 ** power);
@@ -50,9 +50,9 @@ function decadeMarks(low, high, most) {
 }
 
 /**
- * @param {number[]} values  those that set the range
- * @param {{anchored: boolean, share: boolean}} how  anchored: a linear one begins at zero; share: from 0 to 1
- * @returns {{low: number, high: number, log: boolean}} logarithmic where they span more than a decade, as in pictures
+ * @param {number[]} values  values that set the range
+ * @param {{anchored: boolean, share: boolean}} how  anchored: a linear range begins at zero; share: from 0 to 1
+ * @returns {{low: number, high: number, log: boolean}} range, logarithmic where values span more than a decade
  */
 export function rangeOf(values, how) {
   if (how.share) return { low: 0, high: 1.02, log: false };

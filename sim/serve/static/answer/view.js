@@ -1,4 +1,4 @@
-/** A finished run: verdict, charts, what can be moved, and why one fleet costs more than another. */
+/** View of a finished run: verdict, charts, adjustable inputs, and the cost gap between fleets. */
 
 import { Causes } from "./causes.js";
 import { Chart } from "./chart.js";
@@ -55,7 +55,7 @@ export class AnswerView {
     this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
   }
 
-  /** @param {string} path @param {string | null} value  null takes the override away */
+  /** @param {string} path @param {string | null} value  null removes the override */
   set(path, value) {
     if (value === null) delete this.shown.set[path];
     else this.shown.set[path] = value;
@@ -116,7 +116,7 @@ export class AnswerView {
     this.legend.replaceChildren(...buttons, " ", data.judged ? _("Filled points meet the SLO, hollow ones miss it; every point is simulated. Drag the line of a limit, or move it with the arrow keys.") : "");
   }
 
-  /** @param {string} fleet  Shows it alone, or all again. */
+  /** @param {string} fleet  Fleet to highlight; all are shown again if it is highlighted already. */
   pick(fleet) {
     this.picked = this.picked === fleet ? "" : fleet;
     for (const chart of this.drawn) {
@@ -128,7 +128,7 @@ export class AnswerView {
     }
   }
 
-  /** How near the points are to what was measured, which neither prices nor limits change. */
+  /** Load the marks of the points (distance to measurements), which prices and limits do not change. */
   async mark() {
     const found = await ask(`/api/marks?${queryOf({ run: this.shown.run, set: this.shown.set })}`).catch(() => null);
     if (!found) return;
@@ -156,7 +156,7 @@ export class AnswerView {
     this.linkExports();
   }
 
-  /** Links to the answer as it is shown: at the prices and limits of the address. */
+  /** Link the exports of the answer at the prices and limits of the address. */
   linkExports() {
     const query = queryOf({ run: this.shown.run, set: this.shown.set });
     const links = this.forms.map((one) => element("li", {}, element("a", { href: `/export?${query}&format=${one.format}`, download: "" }, one.name)));
@@ -167,7 +167,7 @@ export class AnswerView {
 /** @param {{fleet: string, setting: string, text: string}} one @returns {HTMLElement} */
 const capacityLine = (one) => element("li", {}, `${one.setting ? `${one.fleet}, ${one.setting}` : one.fleet}: ${one.text}`);
 
-/** @param {{title: string, note: string, heads: string[], rows: string[][]}} data @returns {HTMLElement[]} shown on demand */
+/** @param {{title: string, note: string, heads: string[], rows: string[][]}} data @returns {HTMLElement[]} a table that is shown on demand */
 function folded(data) {
   const table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": data.title }, tableOf(data));
   const note = data.note ? [element("p", { class: "sub" }, data.note)] : [];

@@ -1,4 +1,4 @@
-/** Why one fleet costs more than another: the components of a token's cost, which sum to the gap. */
+/** Cost gap between two fleets by component of the cost; the components sum to the gap. */
 
 import { element, plain } from "../dom.js";
 import { _ } from "../words.js";
@@ -6,7 +6,7 @@ import { _ } from "../words.js";
 /** @typedef {{fleet: string, setting: string, at: string, good: boolean, total: number, perHour: number, tokensPerHour: number | null, parts: Record<string, number>, text: string}} Cost */
 
 export class Why {
-  /** @param {import("./causes.js").Causes} causes  asks what makes the gap, by property */
+  /** @param {import("./causes.js").Causes} causes  parts of the gap by property */
   constructor(causes) {
     this.causes = causes;
     /** @type {Cost[]} */
@@ -25,8 +25,8 @@ export class Why {
   }
 
   /**
-   * @param {Cost[]} costs @param {string} of  what they are the cost of: per million output tokens
-   * @param {string} symbol  of the currency @param {Record<string, string>} names  of components, as people read them
+   * @param {Cost[]} costs @param {string} of  unit of the costs: per million output tokens
+   * @param {string} symbol  symbol of the currency @param {Record<string, string>} names  readable names of the components
    */
   update(costs, of, symbol, names) {
     this.costs = costs;
@@ -65,7 +65,7 @@ export class Why {
     this.table.append(element("table", { class: "gap" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)));
   }
 
-  /** @param {Cost} first @param {Cost} second @returns {string} which of them costs more */
+  /** @param {Cost} first @param {Cost} second @returns {string} a sentence on which fleet costs more */
   told(first, second) {
     const gap = first.total - second.total;
     const places = { first: nameOf(first), second: nameOf(second), of: this.of, gap: `${this.symbol}${plain(Math.abs(gap))}`, mine: first.text, theirs: second.text };
@@ -108,7 +108,7 @@ function chooser(label, onChange) {
   return {
     box: element("label", {}, `${label} `, select),
     value: () => select.value,
-    /** @param {string[]} names @param {string} usual  chosen where what was chosen is no longer there */
+    /** @param {string[]} names @param {string} usual  chosen if the previous choice is no longer offered */
     fill(names, usual) {
       const before = select.value;
       select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));

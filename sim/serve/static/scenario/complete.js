@@ -1,11 +1,11 @@
-/** What may stand at a place of a scenario, read off its JSON schema and the indentation above the cursor. */
+/** Completion of keys and values in a scenario, from its JSON schema and the indentation above the cursor. */
 
 /** @typedef {{text: string, insert: string, about: string}} Option */
 
 /**
- * @param {string} before  the text up to the cursor
- * @param {any} schema  of the whole scenario
- * @returns {{typed: string, options: Option[]}} what has been typed of the key or value, and what it may become
+ * @param {string} before  text up to the cursor
+ * @param {any} schema  schema of the whole scenario
+ * @returns {{typed: string, options: Option[]}} typed beginning of the key or value, and its completions
  */
 export function completions(before, schema) {
   const lines = before.split("\n");
@@ -28,7 +28,7 @@ export function completions(before, schema) {
   return { typed: "", options: [] };
 }
 
-/** @param {string[]} lines @param {number} indent @returns {string[]} the keys that hold what stands at that indentation; "*" for an item of a list */
+/** @param {string[]} lines @param {number} indent @returns {string[]} the keys above a line with that indentation; "*" for an item of a list */
 function above(lines, indent) {
   const path = [];
   let deep = indent;
@@ -48,7 +48,7 @@ function above(lines, indent) {
   return path;
 }
 
-/** @param {any} part @param {string[]} path @param {any} schema @returns {any[]} every form that may stand at *path* */
+/** @param {any} part @param {string[]} path @param {any} schema @returns {any[]} every schema allowed at *path* */
 function at(part, path, schema) {
   const forms = formsOf(part, schema);
   if (!path.length) return forms;
@@ -60,7 +60,7 @@ function at(part, path, schema) {
   });
 }
 
-/** @param {any} part @param {any} schema @returns {any[]} with references and alternatives resolved */
+/** @param {any} part @param {any} schema @returns {any[]} schemas, with references and alternatives resolved */
 function formsOf(part, schema) {
   if (!part || typeof part !== "object") return [];
   if (part.$ref) return formsOf(schema.$defs?.[part.$ref.replace("#/$defs/", "")], schema);

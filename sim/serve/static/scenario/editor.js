@@ -1,4 +1,4 @@
-/** A scenario: its text with the mistakes at their lines, the usual fields as a form, and a button that runs it. */
+/** Editor of a scenario: text with mistakes marked by line, a form of common fields, and a button that runs it. */
 
 import { completions } from "./complete.js";
 import { ask, element, keepInAddress, latest } from "../dom.js";
@@ -95,7 +95,7 @@ export class EditorView {
     this.mistakes.replaceChildren(element("li", {}, error instanceof Error ? error.message : String(error)));
   }
 
-  /** @param {number[]} wrong  Writes the numbers of the lines, those with mistakes marked. */
+  /** @param {number[]} wrong  Numbers of the lines with mistakes, which are marked beside the text. */
   number(wrong) {
     const count = this.text.value.split("\n").length;
     this.gutter.replaceChildren(...Array.from({ length: count }, (_, i) => element("span", wrong.includes(i + 1) ? { class: "wrong" } : {}, String(i + 1))));
