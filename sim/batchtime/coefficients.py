@@ -1,4 +1,4 @@
-"""How much of the datasheet services reach: data/batchtime.yaml."""
+"""Coefficients of the batch time of services relative to the datasheet: data/batchtime.yaml."""
 
 from pathlib import Path
 
@@ -10,46 +10,46 @@ from sim.yamlio import read
 
 
 class ServiceFit(Spec):
-    """Fitted figures of one service, or of a family of them."""
+    """Fitted coefficients of one service, or of a family of services."""
 
     compute: Value
-    """Share of the datasheet rate that large batches reach on a card of factor 1."""
+    """Fraction of the datasheet rate reached by large batches on a card of factor 1."""
     traffic: Value
-    """Bytes moved against the count layer by layer."""
+    """Bytes moved relative to the count layer by layer."""
     kernels: Value
-    """Kernel time against launches as counted."""
+    """Kernel time relative to the counted launches."""
 
 
 class BatchTimeCoefficients(Spec):
-    """The constants of the batch time, all of them fitted to MLPerf results."""
+    """Coefficients of the batch time, all fitted to MLPerf results."""
 
     services: dict[str, ServiceFit]
-    """By model id."""
+    """Coefficients by model id."""
     families: dict[str, str]
-    """Family of a model -> the service whose figures stand for those without their own."""
+    """Model family -> id of the service whose coefficients apply to models without their own."""
     other: str
-    """The service that stands for all other families."""
+    """Id of the service whose coefficients apply to all other families."""
     architectures: dict[str, Value]
-    """By `Gpu.architecture`: speed against the datasheet rate; absent: 1."""
+    """Speed relative to the datasheet rate, by `Gpu.architecture`; default: 1."""
     gpus: dict[str, Value]
-    """By GPU id: speed against the rest of its architecture; absent: 1."""
+    """Speed relative to other cards of the architecture, by GPU id; default: 1."""
     memory: Value
-    """Share of the datasheet bandwidth."""
+    """Fraction of the datasheet bandwidth reached."""
     launch_s: Value
     wave: Value
     power_exponent: Value
     slice_speed: Value
 
     def of(self, model: OtherModel) -> ServiceFit:
-        """The nearest statement about *model*: its own, its family's, or everybody's."""
+        """Return the coefficients of *model*: its own, its family's, or the general ones."""
         return self.services[self.stands_for(model)]
 
     def stands_for(self, model: OtherModel) -> str:
-        """Id of the service whose figures are taken for *model*."""
+        """Return the id of the service whose coefficients apply to *model*."""
         return model.id if model.id in self.services else self.families.get(model.family, self.other)
 
     def factors(self, model: OtherModel, device: Device) -> ServiceFactors:
-        """All numbers of *model* on *device*."""
+        """Return all factors of *model* on *device*."""
         service = self.of(model)
         card = _value(self.architectures.get(device.architecture)) * _value(self.gpus.get(device.gpu))
         return ServiceFactors(
@@ -65,9 +65,9 @@ class BatchTimeCoefficients(Spec):
 
 
 def load_coefficients(path: Path) -> BatchTimeCoefficients:
-    """Read data/batchtime.yaml.
+    """Return the coefficients in data/batchtime.yaml, at *path*.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is invalid.
     """
     return BatchTimeCoefficients.model_validate(read(path).data)
 

@@ -1,7 +1,7 @@
-"""The memory that a batch needs at least: weights, tables, and what its widest layer reads and writes.
+"""Minimum memory of a batch: weights, tables, and the inputs and outputs of the widest layer.
 
-It is a lower bound: other activations, workspaces and the CUDA context come on top. What it refuses cannot run; what it
-lets pass may still not fit.
+The result is a lower bound: other activations, workspaces and the CUDA context come in addition. A batch that exceeds
+it cannot run; a batch within it may still not fit.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from sim.catalogue.model import OtherModel
 
 @dataclass(frozen=True, slots=True)
 class BatchMemory:
-    """Bytes of one service on one GPU."""
+    """Minimum memory of one service on one GPU."""
 
     fixed_bytes: float
-    """Tables, and the weights of every instance."""
+    """Size of the tables, and of the weights of every instance [bytes]."""
     request_bytes: float
-    """Of each request that is at work."""
+    """Size of each request in progress [bytes]."""
     instances: int
 
     @classmethod
@@ -31,10 +31,23 @@ class BatchMemory:
         resolution: int | None = None,
         table_bytes: float | None = None,
     ) -> Self:
-        """Of *instances* copies of *model*, all with numbers of *precision*; what its file lacks counts as nothing.
+        """Return the memory of *instances* copies of *model*, with numbers of *precision*.
 
-        *resolution* [pixels of one side] is that of an image generator. *table_bytes* takes the place of the model's
-        embedding tables, which all instances share.
+        Parameters
+        ----------
+        model
+            The service; sizes missing in its file count as 0.
+        precision
+            Storage type of weights, tables and activations.
+        instances
+            Number of copies of the model on the GPU.
+        samples_per_request
+            Samples in each request.
+        resolution
+            Side of an image generator's images [pixels].
+        table_bytes
+            Size of embedding tables that all instances share, in place of the model's own [bytes].
+
         """
         width = NUMBER_BYTES[precision]
         weights = 0.0 if model.params is None else model.params.value * width
@@ -47,11 +60,11 @@ class BatchMemory:
         return cls(held + instances * weights, samples_per_request * area * widest * width, instances)
 
     def needed_bytes(self, batch: int) -> float:
-        """With *batch* requests at work on every instance."""
+        """Return the memory with *batch* requests in progress on every instance [bytes]."""
         return self.fixed_bytes + self.instances * batch * self.request_bytes
 
     def largest_batch(self, memory_bytes: float) -> int:
-        """Most requests of a batch in *memory_bytes*; 0 where not even one fits."""
+        """Return the maximum number of requests per batch in *memory_bytes*; 0 if not even one fits."""
         left = memory_bytes - self.fixed_bytes
         if self.request_bytes == 0:
             return 1 if left >= 0 else 0

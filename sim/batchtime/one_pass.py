@@ -1,4 +1,4 @@
-"""The batch time of a service as an engine asks for it: from the roofline, or given as two coefficients."""
+"""Step-time models of one-pass services: from the roofline, or from two given coefficients."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -12,21 +12,21 @@ from sim.spec import Count, NonNegative, Spec
 
 
 class OnePass(Spec):
-    """A batch's arithmetic, traffic and launches on the pool's GPU, with the efficiencies of data/batchtime.yaml."""
+    """Batch time from arithmetic, traffic and launches on the pool's GPU, with data/batchtime.yaml's efficiencies."""
 
     model: Literal["one_pass"] = "one_pass"
     steps: Count | None = None
-    """Denoiser steps of an image generator; left out: the model's usual number."""
+    """Denoiser steps of an image generator; default: the model's usual number."""
     resolution: Count | None = None
-    """Side of the images of an image generator [pixels]; left out: the model's own."""
+    """Side of an image generator's images [pixels]; default: the model's own."""
     samples_per_request: Count = 1
-    """Samples that every request brings: the candidates that a recommender scores for one query."""
+    """Samples in each request, for example the candidates that a recommender scores for one query."""
     table_bytes: NonNegative | None = None
-    """Embedding tables of a recommender in the GPU's memory; left out: the model's own."""
+    """Size of a recommender's embedding tables in the GPU's memory [bytes]; default: the model's own."""
 
 
 def unit_of(steptime: object, service: OtherModel | None) -> str:
-    """Noun for what one request asks for: a sample of *service*, or a query where it brings several."""
+    """Return the noun for the content of one request: a sample of *service*, or a query with several samples."""
     if isinstance(steptime, OnePass) and steptime.samples_per_request > 1:
         return "query"
     return "unit" if service is None else service.sample_unit
@@ -34,33 +34,36 @@ def unit_of(steptime: object, service: OtherModel | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OnePassStepTime:
-    """One service on one kind of device."""
+    """Step-time model of one service on one type of device."""
 
     spec: OnePass
     model: OtherModel
     device: Device
     speed: DeviceSpeed
     rate: float = 1.0
-    """Rate of work under a power cap over that without one."""
+    """Rate of work under a power cap, relative to no cap."""
 
     @property
     def window(self) -> int | None:
-        """No sliding window."""
+        """Sliding window of the model; always None."""
         return None
 
     def work(self, items: int) -> BatchWork:
-        """The work of a batch of this number of requests."""
+        """Return the work of a batch of *items* requests."""
         samples = items * self.spec.samples_per_request
         return work_of(self.model, self.device.precision, samples, self.spec.resolution, self.spec.steps)
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of *batch*, whose sequences are the items; the GPU's load is the part of it that is no launch."""
+        """Return the duration of *batch*, whose sequences are the items; its load is the fraction without launches."""
         work = self.work(batch.decode_seqs)
         whole_s = batch_time_s(work, self.speed)
         return Leap(whole_s / self.rate, load=1 - work.kernels * self.speed.kernel_s / whole_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The seconds of *batch* by cause: launches are overhead, the rest goes to the larger of compute and memory."""
+        """Return the duration of *batch* by cause [s].
+
+        Launches count as overhead, the rest is divided between compute and memory in proportion to their times.
+        """
         work = self.work(batch.decode_seqs)
         whole_s = batch_time_s(work, self.speed) / self.rate
         overhead_s = work.kernels * self.speed.kernel_s / self.rate
@@ -75,13 +78,21 @@ class OnePassStepTime:
 
 
 class AffineBatch(Spec):
-    """batch = base + per_item * items [s]. It needs no model and no GPU; a GPU at work draws its power limit."""
+    """Affine batch-time model with two coefficients.
+
+    Notes
+    -----
+    batch = base_s + per_item_s * items [s].
+
+    The model needs neither a service model nor a GPU; a busy GPU draws its power limit.
+
+    """
 
     model: Literal["affine_batch"]
     base_s: NonNegative
-    """Time of a batch however small."""
+    """Constant time of a batch [s]."""
     per_item_s: NonNegative
-    """Per request in the batch."""
+    """Time per request in the batch [s]."""
 
     @model_validator(mode="after")
     def _time_passes(self) -> Self:
@@ -91,14 +102,14 @@ class AffineBatch(Spec):
 
     @property
     def window(self) -> int | None:
-        """No sliding window."""
+        """Sliding window of the model; always None."""
         return None
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of *batch*, whose sequences are the items."""
+        """Return the duration of *batch*, whose sequences are the items."""
         return Leap(self.base_s + self.per_item_s * batch.decode_seqs)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The seconds of *batch* by cause: the base is overhead, items are compute."""
+        """Return the duration of *batch* by cause [s]: the base is overhead, items are compute."""
         items_s = self.per_item_s * batch.decode_seqs
         return {"compute": items_s, "memory": 0.0, "attention": 0.0, "link": 0.0, "overhead": self.base_s}

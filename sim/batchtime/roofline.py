@@ -1,12 +1,7 @@
-"""Batch time by a roofline: launches, and arithmetic and memory traffic that overlap in part.
+"""Roofline of one-pass services: kernel launches, and arithmetic and memory traffic that overlap in part.
 
-    t(b) = kernels x kernel_s + (C^p + M^p)^(1/p),   C = FLOPs / rate,   M = bytes / bandwidth
-
-`BatchWork` is what a batch asks of the hardware, `Device` what a GPU or a MIG slice of one has for it.
-
-Every kernel costs its launch and a part of a wave: on the last wave of thread blocks most SMs wait. That is what
-makes small batches inefficient, and more so on large cards. A card whose datasheet rate is high for its power limit
-runs below its boost clock when it is full, by a power of rate over watts.
+`BatchWork` is the work of a batch, `Device` the datasheet figures of a GPU or a MIG slice, `DeviceSpeed` the rates that
+a service reaches on it. `batch_time_s` has the equation.
 """
 
 from collections.abc import Callable
@@ -21,16 +16,16 @@ Precision = Literal["fp16", "fp8", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 NUMBER_BYTES: dict[Precision, int] = {"fp16": 2, "fp8": 1, "int8": 1}
 USUAL_SMS = 100.0
-"""Streaming multiprocessors where nobody has written them down."""
+"""Default number of streaming multiprocessors, for GPUs where it is unknown."""
 USUAL_TDP_W = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Datasheet figures that a batch time needs."""
+    """Datasheet figures of a GPU or MIG slice that determine a batch time."""
 
     gpu: str
-    """Id in data/gpus."""
+    """Id of the GPU, in data/gpus."""
     architecture: str
     precision: Precision
     flops: float
@@ -39,11 +34,11 @@ class Device:
     sms: float
     tdp_w: float
     alone: bool = False
-    """One MIG slice, which runs at the clock of a card that is not full."""
+    """True for a single busy MIG slice, which runs at the clock of a card that is not fully loaded."""
 
 
 def device_of(gpu: Gpu, precision: Precision) -> Device | None:
-    """*gpu* computing in *precision*; None where its tensor cores have no such type."""
+    """Return *gpu* computing in *precision*; None if its tensor cores do not support it."""
     rate = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s}[precision]
     if rate is None:
         return None
@@ -59,7 +54,7 @@ def device_of(gpu: Gpu, precision: Precision) -> Device | None:
 
 
 def slice_of(gpu: Gpu, profile: str, precision: Precision) -> Device | None:
-    """A lone MIG slice of *gpu* computing in *precision*; None where its tensor cores have no such type.
+    """Return a single busy MIG slice of *gpu* computing in *precision*; None if the tensor cores do not support it.
 
     Raises KeyError for a profile that *gpu* does not have.
     """
@@ -69,15 +64,15 @@ def slice_of(gpu: Gpu, profile: str, precision: Precision) -> Device | None:
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """One batch, from its first kernel to its last."""
+    """Work of one batch, from its first kernel to its last."""
 
     flops: float
     weight_bytes: float
-    """Weights read, once a pass."""
+    """Weights read, once per pass [bytes]."""
     traffic_bytes: float
-    """Activations and table rows read and written."""
+    """Activations and table rows read and written [bytes]."""
     kernels: float
-    """Launches one after the other, whatever the batch."""
+    """Number of sequential kernel launches, independent of the batch size."""
 
 
 def work_of(
@@ -87,11 +82,28 @@ def work_of(
     resolution: int | None = None,
     steps: int | None = None,
 ) -> BatchWork:
-    """The work of *samples* samples of *model* in one batch.
+    """Return the work of a batch of *samples* samples of *model*.
 
-    *resolution* [pixels of one side] and *steps* count for image generators alone; left out, those of the model's file.
-    Convolutions and cross attention grow with the pixels, self-attention with their square. Raises KeyError with the
-    field that the model's file lacks.
+    Convolutions and cross attention grow with the number of pixels, self-attention with its square.
+
+    Parameters
+    ----------
+    model
+        The service.
+    precision
+        Storage type of weights and activations.
+    samples
+        Samples in the batch.
+    resolution
+        Side of an image generator's images [pixels]; default: the model's own.
+    steps
+        Denoiser steps of an image generator; default: the model's own.
+
+    Raises
+    ------
+    KeyError
+        The model's file lacks a field; the key is its name.
+
     """
     flops, traffic, kernels = (_known(model, name) for name in NEEDED)
     weights = 0.0 if model.params is None else model.params.value
@@ -117,11 +129,11 @@ def work_of(
 
 
 NEEDED = ("flops_per_sample", "traffic_elements_per_sample", "kernels")
-"""Fields of a model's file without which its batch time cannot be computed."""
+"""Fields of a model's file that the batch time requires."""
 
 
 def missing_work(model: OtherModel) -> tuple[str, ...]:
-    """Those of NEEDED that *model* lacks."""
+    """Return the names in NEEDED that *model* lacks."""
     return tuple(name for name in NEEDED if getattr(model, name) is None)
 
 
@@ -138,47 +150,58 @@ def _call_flops(flops: float, generator: ImageGenerator, area: float) -> float:
 
 
 EXPONENT = 2.5
-"""p of the overlap, as for the matrix products of sim/steptime."""
+"""Exponent p of the overlap, as for the matrix products of sim/steptime."""
 WAVE_FLOP = 16e6
-"""Arithmetic of one usual thread block, a tile of 128 x 128 over 512 [FLOP]; its weight is fitted."""
+"""Arithmetic of a typical thread block, a tile of 128 x 128 over 512 [FLOP]; its weight is fitted."""
 USUAL_FLOPS_PER_W = 3e12
-"""Of the H100 SXM in int8; a unit, not a constraint."""
+"""Rate per watt of the H100 SXM in int8 [FLOP/s/W]; a reference unit, not a constraint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFactors:
-    """Fitted numbers of one service on one card."""
+    """Fitted factors of one service on one card."""
 
     compute: float
-    """Share of the datasheet rate at large batches, all factors of service and card together."""
+    """Fraction of the datasheet rate reached by large batches; the product of the service's and the card's factors."""
     memory: float
-    """Share of the datasheet bandwidth."""
+    """Fraction of the datasheet bandwidth reached."""
     traffic: float
-    """Traffic against every layer reading and writing memory by itself: fusion and caches lower it."""
+    """Traffic relative to every layer reading and writing memory by itself; fusion and caches lower it."""
     kernels: float
-    """Kernel time against the counted launches of a usual convolution."""
+    """Kernel time relative to the counted launches of a typical convolution."""
     launch_s: float
     wave: float
     """Waves lost per kernel, in units of WAVE_FLOP."""
     power_exponent: float
     slice_speed: float
-    """Rate of a lone MIG slice against its share of a full card."""
+    """Rate of a single busy MIG slice relative to its share of a fully loaded card."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpeed:
-    """What a service reaches on a device."""
+    """Rates that a service reaches on a device."""
 
     flops: float
-    """FLOP per second of a large batch."""
+    """Arithmetic rate of a large batch [FLOP/s]."""
     bytes_per_s: float
-    """Of the traffic as counted, weights included."""
+    """Rate of the counted traffic of activations and table rows [B/s]."""
     weight_bytes_per_s: float
     kernel_s: float
 
 
 def speed_of(device: Device, factors: ServiceFactors) -> DeviceSpeed:
-    """How fast *device* works on a service with these *factors*."""
+    """Return the rates that a service with *factors* reaches on *device*.
+
+    Notes
+    -----
+        kernel_s = factors.kernels * (launch_s + wave * WAVE_FLOP * SMs / datasheet rate)
+        rate     = datasheet rate * factors.compute * (datasheet rate / TDP / USUAL_FLOPS_PER_W)^-power_exponent
+
+    Every kernel costs its launch and part of a wave: during the last wave of thread blocks, most streaming
+    multiprocessors are idle. This makes small batches inefficient, and more so on large cards. A card with a high
+    datasheet rate for its power limit runs below its boost clock under full load, by a power of rate over watts.
+
+    """
     crowded = (device.flops / device.tdp_w) / USUAL_FLOPS_PER_W
     compute = factors.compute * exp(-factors.power_exponent * log(crowded))
     if device.alone:
@@ -194,7 +217,13 @@ def speed_of(device: Device, factors: ServiceFactors) -> DeviceSpeed:
 
 
 def batch_time_s(work: BatchWork, speed: DeviceSpeed) -> float:
-    """Seconds from the first kernel of a batch to its last."""
+    """Return the time from the first kernel of a batch to its last [s].
+
+    Notes
+    -----
+    t = kernels * kernel_s + (C^p + M^p)^(1/p), with C = FLOP / rate, M = bytes / bandwidth and p = EXPONENT.
+
+    """
     compute = work.flops / speed.flops
     memory = work.weight_bytes / speed.weight_bytes_per_s + work.traffic_bytes / speed.bytes_per_s
     return work.kernels * speed.kernel_s + float((compute**EXPONENT + memory**EXPONENT) ** (1 / EXPONENT))
@@ -204,9 +233,10 @@ HALVINGS = 20
 
 
 def largest_batch_within(time_s: Callable[[float], float], limit_s: float, largest: float) -> float:
-    """Samples of the largest batch whose queries meet *limit_s*, at least 1 and at most *largest*.
+    """Return the samples of the largest batch whose queries meet *limit_s*, at least 1 and at most *largest*.
 
-    A query that just misses a batch waits for that one and then for its own: two batch times, growing with the batch.
+    A query that just misses a batch waits for that batch and then for its own: two batch times, which grow with the
+    batch.
     """
     if 2 * time_s(largest) <= limit_s or largest <= 1:
         return largest

@@ -1,18 +1,18 @@
-"""Money: what a scenario may say about cost, and the bill of what was metered. No physics.
+"""Costs: the cost sections of a scenario, and the bill of metered quantities.
 
 Modules in reading order:
 
     clock           local time at a site
     metering        meter readings of a window, split into phases
-    charge          a component of a bill: quantity, unit price, when it is paid
+    charge          a component of a bill: quantity, unit price, time of payment
     prices          amounts in currencies, quotes and price lists
     time_value, finance
-                    present values; what a purchase costs per hour of its life
+                    present values; cost per hour of life of a purchase
     hardware        servers that the pools of a fleet fill
     buying, rental, token_api
                     the three ways to pay: own hardware, rented hours, tokens of an API
     site, electricity, hosting, carbon
-                    where machines stand: tariffs, rent of space, greenhouse gases
+                    the site of the machines: tariffs, rent of space, greenhouse gases
     operations      further components of the bill (`component` is their interface): `acquisition`, `replacement`,
                     `upkeep`, `egress`
     cost_plan       all charges of a fleet, with prices in USD

@@ -1,15 +1,15 @@
-"""What acquiring servers costs beyond their own price: network and storage, sales tax, deployment, removal.
+"""Costs of acquiring servers besides their price: network and storage, sales tax, deployment, decommissioning.
 
-Network and storage are a share of what servers and GPUs cost, bought and written off with them. Tax and duties are
-charged where they are not refunded. Deployment puts servers into service; decommissioning takes them out at the end
-of their life.
+Network and storage are a fraction of the price of servers and GPUs, and are bought and depreciated with them. Tax and
+duties are charged where they are not refunded. Deployment puts servers into service; decommissioning removes them at
+the end of their life.
 """
 
 from dataclasses import replace
 from typing import ClassVar
 
 from sim.cost.charge import FlatCharge, PaymentTime, StatedFigure
-from sim.cost.component import Owned, OwnerComponent, for_each
+from sim.cost.component import OwnedFleet, OwnerComponent, for_each
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
@@ -17,15 +17,15 @@ from sim.spec import Fraction
 
 
 class NetworkStorage(OwnerComponent):
-    """Network and storage as a share of the hardware's price, where no parts list is at hand."""
+    """Network and storage as a fraction of the hardware's price, for use without a parts list."""
 
     fraction_of_hardware: Fraction
-    """Price of network and storage over the price of servers and GPUs."""
+    """Price of network and storage divided by the price of servers and GPUs."""
 
     buys: ClassVar[bool] = True
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """Network and storage of every server and GPU bought; they lose value as the hardware does."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the charge of network and storage for each purchase; they lose value as the hardware does."""
         return [_share(charge, self.fraction_of_hardware, owned.finance) for charge in owned.purchases]
 
 
@@ -41,15 +41,15 @@ class SalesTax(OwnerComponent):
     """Sales tax, VAT or import duty that the buyer pays."""
 
     fraction_of_purchases: Fraction
-    """Tax over the purchase prices, those of replaced GPUs included; a resale does not bring it back."""
+    """Tax divided by the purchase prices, including those of replaced GPUs; a resale does not refund it."""
 
     @property
     def stated(self) -> StatedFigure:
-        """The rate as the scenario has it."""
+        """Tax rate as stated in the scenario."""
         return StatedFigure("operations.sales_tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The tax on every purchase, spread over the life; `failures` carries that on replacements."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the tax on every purchase, spread over the life; tax on replacements is part of `failures`."""
         return [self._tax(charge, owned.finance) for charge in owned.purchases]
 
     def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
@@ -60,12 +60,15 @@ class SalesTax(OwnerComponent):
 
 
 class Deployment(OwnerComponent):
-    """Paid once, when the servers come."""
+    """Deployment cost, paid once at delivery of the servers."""
 
     usd_per_server: Price
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The work, spread over the life of the servers, a charge per pool. Raises CostError without a server."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the deployment cost spread over the life of the servers, a charge per pool.
+
+        Raises CostError if the pools name no server.
+        """
         return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
 
     def _work(self, hardware: FleetHardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
@@ -79,19 +82,22 @@ class Deployment(OwnerComponent):
 
 
 def countable_servers(hardware: FleetHardware, key: str) -> float:
-    """How many servers a price per server applies to. Raises CostError where the pools name none."""
+    """Return the number of servers that a price per server applies to. Raises CostError if the pools name none."""
     if hardware.server is None:
         raise CostError(Problem(key, f"pool {hardware.pool_names} names no server to count"))
     return hardware.servers
 
 
 class Decommissioning(OwnerComponent):
-    """Paid once, at the end of the life."""
+    """Decommissioning cost, paid once at the end of the servers' life."""
 
     usd_per_server: Price
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The work, saved up over the life of the servers, a charge per pool. Raises CostError without a server."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the decommissioning cost, accumulated over the life of the servers, a charge per pool.
+
+        Raises CostError if the pools name no server.
+        """
         return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
 
     def _work(self, hardware: FleetHardware, finance: StraightLine | Annuity) -> list[FlatCharge]:

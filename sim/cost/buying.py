@@ -1,7 +1,7 @@
-"""Buying the hardware and running it at a site: GPUs bought one by one, and servers with the GPUs in their price.
+"""Purchase of hardware: GPUs bought singly, and servers with GPUs included in their price.
 
-GPUs in use that no server's price includes are bought singly, and empty slots stay empty. Of the GPUs that a
-server's price includes, the share that no replica uses stands apart in the bill.
+GPUs in use that are not included in a server's price are bought singly, and empty slots stay empty. The share of
+included GPUs that no replica uses is a separate row of the bill.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from sim.spec import Spec
 
 
 def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
-    """The GPUs that *hardware* needs beyond those in its servers' price, a charge per pool. Raises CostError."""
+    """Return the cost of GPUs beyond those included in the servers' price, a charge per pool. Raises CostError."""
     included = 0
     if hardware.server is not None:
         included = book.server_purchase(hardware.server.id, hardware.gpu)[1]
@@ -36,7 +36,7 @@ def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine 
 
 
 def server_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
-    """The servers of *hardware*, a charge per pool; none where the pools name no server. Raises CostError."""
+    """Return the cost of the servers, a charge per pool; none if the pools name no server. Raises CostError."""
     if hardware.server is None:
         return []
     price, included = book.server_purchase(hardware.server.id, hardware.gpu)
@@ -53,14 +53,14 @@ class Buy(Spec):
 
     acquisition: Literal["buy"]
     quotes: Quotes = Field(default_factory=dict)
-    """The planner's own prices by GPU or server id, dollars each; they override data/prices."""
+    """The planner's own prices by GPU or server id, in dollars each; they override data/prices."""
     share: bool = False
-    """Pay only for the slots that are used: somebody else fills the rest of the server."""
+    """Pay only for the slots that are used; other users pay for the rest of the server."""
 
     def charges(
         self, fleet: Sequence[FleetHardware], book: PriceBook, finance: StraightLine | Annuity
     ) -> list[FlatCharge]:
-        """Capital of *fleet*, a charge per pool and component. Raises CostError with every price that is missing."""
+        """Return the capital cost of *fleet*, a charge per pool and component. Raises CostError for missing prices."""
         result: list[FlatCharge] = []
         problems: dict[Problem, None] = {}
         for hardware in fleet:

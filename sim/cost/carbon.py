@@ -1,9 +1,4 @@
-"""Greenhouse gases of a fleet: of the electricity it draws and of making the machines.
-
-operational = energy at the servers x PUE x the grid's intensity (as CodeCarbon and the ML CO2 calculator count)
-embodied    = gases of making the hardware x hours of use / hours of its life (the Green Software Foundation's SCI, time
-              share; EcoLogits counts the same way). A machine that stands idle ages too.
-"""
+"""Greenhouse gas emissions of a fleet: operational (electricity) and embodied (manufacture of the machines)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,25 +32,25 @@ FlatOrHourly = Annotated[
 
 
 class Embodied(Spec):
-    """Making, moving and scrapping the machines."""
+    """Embodied emissions of manufacture, transport and disposal of the machines."""
 
     gpu_kg: NonNegative | dict[str, NonNegative]
-    """kg CO2e of one GPU; a number for all, or by GPU id."""
+    """Embodied emissions of one GPU [kg CO2e]: one number, or numbers by GPU id."""
     server_kg: NonNegative
-    """kg CO2e of one server without its GPUs."""
+    """Embodied emissions of one server without its GPUs [kg CO2e]."""
     life_years: Positive
-    """Years over which they are spread."""
+    """Lifetime over which embodied emissions are spread [years]."""
 
 
 class Carbon(Spec):
-    """Intensity of the grid, and the machines' own share."""
+    """Carbon section of a scenario: grid intensity, and embodied emissions of the machines."""
 
     grid: str | None = None
-    """Id in data/grids, whose mean over a year counts."""
+    """Id in data/grids, whose annual mean intensity is used."""
     grid_g_per_kwh: FlatOrHourly | None = None
-    """In its place, g CO2e per kWh of electricity: an average, or 24 values from midnight on."""
+    """Grid intensity, in place of `grid` [g CO2e/kWh]: an average, or 24 values from midnight on."""
     embodied: Embodied | None = None
-    """Left out: only the electricity is counted, and the report says so."""
+    """Embodied emissions of the machines; default: only electricity is counted, as the report states."""
 
     @model_validator(mode="after")
     def _one_grid(self) -> Self:
@@ -66,9 +61,26 @@ class Carbon(Spec):
     def plan(
         self, gpus: Mapping[str, float], servers: float, pue: float, clock: SiteClock, grid: Grid | None = None
     ) -> "CarbonPlan":
-        """For *gpus* by id in *servers*, at a site with *pue*; *clock* shows its local time. Raises CostError.
+        """Return the emission factors of *gpus* (by id) in *servers*, at a site with *pue*.
 
-        *grid* is the one that is named, where one is.
+        Parameters
+        ----------
+        gpus
+            Number of GPUs by catalogue id.
+        servers
+            Number of servers; 0 if the fleet names none.
+        pue
+            Power usage effectiveness of the site.
+        clock
+            Local time at the site.
+        grid
+            Catalogue entry of `grid`; None if the scenario names none.
+
+        Raises
+        ------
+        CostError
+            A GPU has no embodied emissions in `embodied.gpu_kg`.
+
         """
         by_hour = self.grid_g_per_kwh or ((grid.g_per_kwh.value,) if grid is not None else ())
         kg_per_h = 0.0
@@ -105,23 +117,37 @@ def _gpu_kg(embodied: Embodied, gpu: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CarbonPlan:
-    """What a fleet emits per kWh and per hour."""
+    """Emission factors of a fleet, per kWh and per hour.
+
+    Notes
+    -----
+        operational = energy at the servers * PUE * grid intensity
+        embodied    = emissions of manufacture * hours of use / hours of life
+
+    Idle machines count, too: they age as busy ones do.
+
+    References
+    ----------
+    CodeCarbon and the ML CO2 calculator (operational); the Green Software Foundation's SCI, time share, and EcoLogits
+    (embodied).
+
+    """
 
     grid_g_per_kwh: tuple[float, ...]
     pue: float
-    """Energy of the site over that of the servers."""
+    """Energy of the site divided by that of the servers."""
     embodied_kg_per_h: float
     clock: SiteClock = MIDNIGHT
-    """Whose hours the 24 values of the grid follow."""
+    """Local time at the site, which selects among 24 intensities."""
     stated: tuple[StatedFigure, ...] = ()
-    """The scenario's figures."""
+    """Figures stated in the scenario."""
     notes: tuple[str, ...] = ()
-    """What a reader must know: sentences for the report."""
+    """Sentences for the report."""
     grid: Grid | None = None
-    """The catalogue's, where one is named."""
+    """Catalogue entry of the grid; None if the scenario names none."""
 
     def operational_kg(self, intervals: Iterable[Interval]) -> float:
-        """kg CO2e of the electricity that *intervals* metered at the servers' plugs."""
+        """Return the operational emissions of the energy that *intervals* metered at the servers' plugs [kg CO2e]."""
         grams = sum(
             interval.server_energy_j / JOULES_PER_KWH * self._intensity(interval.start_s, interval.end_s)
             for interval in intervals
@@ -129,7 +155,7 @@ class CarbonPlan:
         return self.pue * grams / GRAMS_PER_KG
 
     def _intensity(self, start_s: float, end_s: float) -> float:
-        """Mean of the grid's intensity over [start_s, end_s) [g/kWh]."""
+        """Return the mean grid intensity over [start_s, end_s) [g/kWh]."""
         if len(self.grid_g_per_kwh) == 1 or end_s <= start_s:
             return self.grid_g_per_kwh[floor(self._hour(start_s)) % len(self.grid_g_per_kwh)]
         total = 0.0
@@ -140,10 +166,10 @@ class CarbonPlan:
         return total / (end_h - start_h)
 
     def _at(self, hours: float) -> float:
-        """The grid's intensity *hours* after simulated time 0, by the clock on the wall [g/kWh]."""
+        """Return the grid intensity *hours* after simulated time 0, by the site's local time [g/kWh]."""
         return self.grid_g_per_kwh[self.clock.at(SECONDS_PER_HOUR * hours).hour % len(self.grid_g_per_kwh)]
 
     def _hour(self, at_s: float) -> float:
-        """Hours since midnight of the day on which the simulation begins."""
+        """Return the hours at *at_s* since midnight of the day on which the simulation starts."""
         at = self.clock.starts_at
         return at.hour + at.minute / 60 + at.second / 3600 + at_s / SECONDS_PER_HOUR

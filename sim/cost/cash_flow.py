@@ -1,4 +1,4 @@
-"""A bill as cash: what is paid when machines come, month by month, and when they go: docs/money.md."""
+"""Cash flows of a bill: payments at delivery, month by month, and at the end (docs/money.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,87 +11,101 @@ from sim.cost.metering import MeteredWindow
 from sim.cost.time_value import Horizon
 
 Lines = Mapping[str, float]
-"""Component -> amount."""
+"""Map from component to amount."""
 
 
 @dataclass(frozen=True, slots=True)
 class CashFlows:
-    """Cash flows of a fleet at constant load, at the prices of today."""
+    """Cash flows of a fleet at constant load, at the prices of the first month."""
 
     booked_usd_per_h: Lines = field(default_factory=dict)
-    """Every component, what is paid once spread over the life as the ledger does."""
+    """Cost per component, with one-time payments spread over the life as in the ledger [USD/h]."""
     delivery_usd: Lines = field(default_factory=dict)
-    """Paid when the machines come."""
+    """Payments at delivery, by component [USD]."""
     monthly_usd_per_h: Lines = field(default_factory=dict)
-    """Paid at the end of every month: operating cost, rent included."""
+    """Operating cost paid at the end of every month, including rent, by component [USD/h]."""
     end_usd: Lines = field(default_factory=dict)
-    """Paid when the machines go."""
-    held_months: Lines = field(default_factory=dict)
-    """Of the monthly ones, how long their price is agreed for: a commitment's term; 0: every month has its own."""
+    """Payments at the end of the machines' life, by component [USD]."""
+    agreed_months: Lines = field(default_factory=dict)
+    """Months for which the price of each monthly component is agreed (a commitment's term); 0: each month has its own
+    price."""
     resold_usd: float = 0.0
-    """The part of the purchase that is sold again, when new."""
+    """Part of the purchases that is resold at the end, at its price when new [USD]."""
     rent_usd_per_h: float = 0.0
-    """The part of the operating cost that is rent, in the first month."""
+    """Rent within the operating cost, in the first month [USD/h]."""
     rent_monthly_usd_per_h: Lines = field(default_factory=dict)
-    """The part of each monthly line that is proportional to the rent."""
+    """Part of each monthly component that is proportional to the rent [USD/h]."""
     hardware_usd_per_h: float = 0.0
-    """The part of everything booked that is proportional to the price of hardware, in the first month."""
+    """Part of all costs that is proportional to the price of hardware, in the first month [USD/h]."""
     hardware_monthly_usd_per_h: Lines = field(default_factory=dict)
-    """The part of each monthly line that is proportional to the price of hardware."""
+    """Part of each monthly component that is proportional to the price of hardware [USD/h]."""
 
     @property
     def usd_per_h(self) -> float:
-        """Everything, as the ledger books it."""
+        """Total cost, as booked in the ledger [USD/h]."""
         return fsum(self.booked_usd_per_h.values())
 
     @property
     def capex_usd(self) -> float:
-        """Paid when the machines come."""
+        """Total of the payments at delivery [USD]."""
         return fsum(self.delivery_usd.values())
 
     @property
     def opex_usd_per_h(self) -> float:
-        """Paid month by month, in the first month."""
+        """Operating cost in the first month [USD/h]."""
         return fsum(self.monthly_usd_per_h.values())
 
     @property
     def removal_usd(self) -> float:
-        """Paid when the machines go."""
+        """Total of the payments at the end of the machines' life [USD]."""
         return fsum(self.end_usd.values())
 
     def levelised_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
-        """Return the equal payment over *horizon* that is worth as much as everything [USD/h]."""
-        return _levelised(self.usd_per_h, self.monthly_usd_per_h, self.held_months, finance, horizon)
+        """Return the levelised cost: the equal payment over *horizon* with the present value of all costs [USD/h]."""
+        return _levelised(self.usd_per_h, self.monthly_usd_per_h, self.agreed_months, finance, horizon)
 
     def levelised_rent_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
         """Return the part of the levelised cost that is proportional to the rent [USD/h]."""
-        return _levelised(self.rent_usd_per_h, self.rent_monthly_usd_per_h, self.held_months, finance, horizon)
+        return _levelised(self.rent_usd_per_h, self.rent_monthly_usd_per_h, self.agreed_months, finance, horizon)
 
     def levelised_hardware_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
         """Return the part of the levelised cost that is proportional to the price of hardware [USD/h]."""
         monthly = self.hardware_monthly_usd_per_h
-        return _levelised(self.hardware_usd_per_h, monthly, self.held_months, finance, horizon)
+        return _levelised(self.hardware_usd_per_h, monthly, self.agreed_months, finance, horizon)
 
     def levelised_lines(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> Lines:
         """Return the levelised cost of each component [USD/h]."""
         return {
-            name: _levelised(usd, {name: self.monthly_usd_per_h.get(name, 0.0)}, self.held_months, finance, horizon)
+            name: _levelised(usd, {name: self.monthly_usd_per_h.get(name, 0.0)}, self.agreed_months, finance, horizon)
             for name, usd in self.booked_usd_per_h.items()
         }
 
 
 def _levelised(
-    usd_per_h: float, monthly: Lines, held_months: Lines, finance: StraightLine | Annuity | None, horizon: Horizon
+    usd_per_h: float,
+    monthly: Lines,
+    agreed_months: Lines,
+    finance: StraightLine | Annuity | None,
+    horizon: Horizon,
 ) -> float:
-    """Return *usd_per_h* with its *monthly* part at the equal payment over *horizon* that is worth the same."""
+    """Return *usd_per_h* with its *monthly* part levelised over *horizon* [USD/h].
+
+    Notes
+    -----
+    usd_per_h + sum over components of monthly * (level_factor - 1), see `Horizon.level_factor`.
+
+    """
     if finance is None or not finance.inflation:
         return usd_per_h
-    factors = {name: horizon.level_factor(finance.growth_of(name), held_months.get(name, 0.0)) for name in monthly}
+    factors = {name: horizon.level_factor(finance.growth_of(name), agreed_months.get(name, 0.0)) for name in monthly}
     return usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in monthly.items())
 
 
 def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlows:
-    """The bill *costs* of *copies* of a fleet, each of which did what *window* metered. *costs* are of all copies."""
+    """Return the cash flows of the bill *costs*.
+
+    *costs* covers *copies* copies of a fleet, each of which metered *window*.
+    """
     booked = [(charge, _usd_per_h(charge, window, copies)) for charge in costs.charges]
     rent = _following(booked, MarketPrice.RENT)
     hardware = _following(booked, MarketPrice.HARDWARE, MarketPrice.MACHINES)
@@ -100,7 +114,7 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_DELIVERY),
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
-        held_months={charge.component: charge.held_months for charge in costs.charges if charge.paid.monthly},
+        agreed_months={charge.component: charge.agreed_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
         rent_usd_per_h=fsum(usd for _, usd in rent),
         rent_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in rent if charge.paid.monthly),
@@ -115,7 +129,7 @@ def _following(booked: Iterable[tuple[Charge, float]], *prices: MarketPrice) -> 
 
 
 def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
-    """The mean of flows with their weights, line by line."""
+    """Return the weighted mean of cash flows, component by component."""
     total = fsum(weight for _, weight in weighted)
     found: dict[str, float | dict[str, float]] = {}
     for one in fields(CashFlows):
@@ -129,7 +143,10 @@ def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
 
 
 def with_peak(mean: CashFlows, peak: CashFlows, costs: CostPlan) -> CashFlows:
-    """*mean* of the hours of a year with the charges for a month's peak as they are in its busiest hours, *peak*."""
+    """Return *mean*, an average over the hours of a year, with the charges for monthly peaks taken from *peak*.
+
+    *peak* is the cash flow in the busiest hours.
+    """
     names = {charge.component for charge in costs.charges if charge.by_peak}
     booked, monthly = (
         {name: (busiest if name in names else usual)[name] for name in usual}
@@ -142,7 +159,7 @@ def with_peak(mean: CashFlows, peak: CashFlows, costs: CostPlan) -> CashFlows:
 
 
 def _usd_per_h(charge: Charge, window: MeteredWindow, copies: int) -> float:
-    """Charges by the clock are those of all copies already."""
+    """Return the amount of *charge* per hour for all copies; charges by the clock already cover all copies [USD/h]."""
     return amount_usd(charge, window) / window.hours * (1 if charge.paid.by_the_clock else copies)
 
 

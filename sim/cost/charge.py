@@ -1,7 +1,7 @@
-"""A charge: one component of one pool's bill, a quantity times a unit price, with when it is paid and what it follows.
+"""Charges: one component of one pool's bill, with quantity, unit price, time of payment and market price.
 
-Every reader of a bill (ledger, price, breakeven, plan, size, futures) asks the charge; none of them knows a component
-by its name. A new component therefore reaches every command.
+All readers of a bill (ledger, prices, break-even, plan, size, Monte Carlo draws) use the `Charge` interface; none
+depends on component names. A new component therefore reaches every command.
 """
 
 from collections.abc import Sequence
@@ -19,41 +19,41 @@ class PaymentTime(Enum):
     """Time of payment of a charge. The ledger books every charge by the hour; a cash flow does not."""
 
     AT_DELIVERY = "at delivery"
-    """Once, when the machines come."""
+    """Single payment at delivery of the machines."""
     IN_SERVICE = "in service"
-    """Month by month in arrears, for the time that machines are owned or reserved."""
+    """Monthly payments in arrears, for the time that machines are owned or reserved."""
     SWITCHED_ON = "switched on"
-    """Month by month in arrears, for the time that replicas are switched on."""
+    """Monthly payments in arrears, for the time that replicas are switched on."""
     METERED = "metered"
-    """Month by month in arrears, for what a meter counts."""
+    """Monthly payments in arrears, for metered quantities."""
     AT_END = "at the end"
-    """Once, when the machines leave service."""
+    """Single payment when the machines leave service."""
 
     @property
     def by_the_clock(self) -> bool:
-        """Whether the amount per hour is the same whatever is served."""
+        """True if the amount per hour does not depend on the load."""
         return self not in (PaymentTime.SWITCHED_ON, PaymentTime.METERED)
 
     @property
     def monthly(self) -> bool:
-        """Whether the charge is paid month by month, as operating cost."""
+        """True if the charge is paid month by month, as operating cost."""
         return self not in (PaymentTime.AT_DELIVERY, PaymentTime.AT_END)
 
 
 class MarketPrice(Enum):
-    """The market price that a charge follows."""
+    """Market price that a charge follows."""
 
     NOTHING = "nothing"
     HARDWARE = "hardware"
-    """The price of new hardware when it is ordered."""
+    """Price of new hardware at the time of the order."""
     MACHINES = "machines"
-    """The price that was paid for the machines in service."""
+    """Price paid for the machines in service."""
     RENT = "rent"
-    """The rent when the contract was signed."""
+    """Rent at the time when the contract was signed."""
 
 
 class StatedFigure(NamedTuple):
-    """Figure of the scenario that a price is computed from."""
+    """Figure of the scenario from which a price is computed."""
 
     path: str
     value: float
@@ -67,17 +67,17 @@ class UnitPrice:
     usd: float
     unit: str
     source: str
-    """A key of data/sources.yaml, or `scenario:` and the key in the scenario that states it."""
+    """Key of data/sources.yaml, or `scenario:` and the scenario key that states the price."""
     currency: str = "USD"
     """Currency of the price as stated (ISO 4217)."""
     fx_rate: float = 1.0
     """Exchange rate of `currency` [USD per unit]."""
     offer: str = ""
-    """`item/offer` where the price is the catalogue's."""
+    """Name `item/offer` of a catalogue price; empty otherwise."""
     value: Value | None = None
-    """The catalogue's value, None where the scenario states the price."""
+    """Value in the catalogue; None if the scenario states the price."""
     stated: tuple["StatedFigure", ...] = ()
-    """The scenario's figures that it was computed from."""
+    """Figures of the scenario from which the price was computed."""
 
     def derived(self, usd: float, unit: str, *stated: "StatedFigure") -> "UnitPrice":
         """Return a price computed from this one and the scenario's figures *stated*; the first is its source."""
@@ -125,7 +125,7 @@ class Charge(Protocol):
 
     @property
     def resold(self) -> bool:
-        """Whether the payment at delivery buys hardware that is sold again at the end of its life."""
+        """True if the payment at delivery buys hardware that is resold at the end of its life."""
 
     @property
     def follows(self) -> MarketPrice:
@@ -136,16 +136,16 @@ class Charge(Protocol):
         """Fraction of the charge that follows that market price [1]."""
 
     @property
-    def held_months(self) -> float:
-        """Months for which the price is agreed: the term of a commitment; 0 where every month has its own price."""
+    def agreed_months(self) -> float:
+        """Months for which the price is agreed (the term of a commitment); 0 if every month has its own price."""
 
     @property
     def unused(self) -> IdleShare:
-        """Share of the charge that pays for hardware no replica can use."""
+        """Share of the charge that pays for hardware no replica can use, and its phase."""
 
     @property
     def by_peak(self) -> bool:
-        """Whether the charge depends on when energy is drawn within an hour; its meter readings must not be summed."""
+        """True if the charge depends on when energy is used within an hour; its readings must not be summed."""
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """Return the metered quantity of one interval of the pool; None where the charge does not apply to it."""
@@ -202,7 +202,7 @@ class FlatCharge:
     resold: bool = False
     follows: MarketPrice = MarketPrice.NOTHING
     follows_share: float = 1.0
-    held_months: float = 0.0
+    agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
 
     by_peak: ClassVar[bool] = False
@@ -238,7 +238,7 @@ class Metered:
     resold: ClassVar[bool] = False
     follows: ClassVar[MarketPrice] = MarketPrice.NOTHING
     follows_share: ClassVar[float] = 1.0
-    held_months: ClassVar[float] = 0.0
+    agreed_months: ClassVar[float] = 0.0
     unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False
 

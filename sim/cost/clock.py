@@ -1,7 +1,7 @@
-"""Local time at a site while a simulation runs: one clock for tariffs, the grid's intensity, schedules and meters.
+"""Local time at a site during a simulation: one clock for tariffs, grid intensity, schedules and meters.
 
-Simulated seconds are real seconds: where the site has a time zone, the day on which summer time begins has 23 hours,
-the one on which it ends 25, as on the clocks there.
+Simulated seconds are real seconds. In a time zone with summer time, the day on which it begins has 23 hours, the day on
+which it ends 25.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator
 from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 YEARS = range(1900, 2201)
-"""In which a simulation may begin."""
+"""Years in which a simulation may start."""
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 
@@ -47,33 +47,35 @@ def _within_reach(value: datetime) -> datetime:
 
 
 TimeZone = Annotated[str, BeforeValidator(_known_zone)]
-"""A name in the IANA database."""
+"""Name of a time zone in the IANA database."""
 Moment = Annotated[datetime, BeforeValidator(_written_out), AfterValidator(_within_reach)]
-"""Local time, or with its offset from UTC."""
+"""Local time, optionally with its offset from UTC."""
 
 
 class ClockError(ValueError):
-    """A local time that does not exist, or exists twice."""
+    """Local time that does not exist or is ambiguous because of summer time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteClock:
-    """What a clock at the site shows.
+    """Clock that shows local time at the site.
 
     >>> SiteClock.of(datetime(2026, 3, 29, 1, 30), "Europe/Berlin").at(3600.0).isoformat()
     '2026-03-29T03:30:00+02:00'
     """
 
     starts_at: datetime
-    """Local time at simulated time 0, with its zone; without one, every day has 24 hours."""
+    """Local time at simulated time 0, with its time zone; without one, every day has 24 hours."""
     timezone: str | None = None
-    """Name of the zone: the same moment on the clocks of two zones is not the same clock."""
+    """Name of the time zone; clocks of two zones differ even if they show the same moment."""
 
     @classmethod
     def of(cls, starts_at: datetime, timezone: str | None) -> "SiteClock":
-        """*starts_at* on a clock in *timezone*; an offset in it says which moment is meant, without one it is local.
+        """Return the clock that shows *starts_at* in *timezone* at simulated time 0.
 
-        Without a *timezone* its offset is kept all year. Raises ClockError where summer time skips or repeats it.
+        An offset in *starts_at* determines the moment; without an offset it is local time. Without *timezone* the
+        offset is dropped and every day has 24 hours. Raises ClockError for a local time that summer time skips or
+        repeats.
         """
         if timezone is None:
             return cls(starts_at.replace(tzinfo=None))
@@ -89,19 +91,19 @@ class SiteClock:
         return cls(first, timezone)
 
     def at(self, at_s: float) -> datetime:
-        """Local time at simulated time *at_s* [s]."""
+        """Return the local time at simulated time *at_s* [s]."""
         zone = self.starts_at.tzinfo
         if zone is None:
             return self.starts_at + timedelta(seconds=at_s)
         return (self.starts_at.astimezone(UTC) + timedelta(seconds=at_s)).astimezone(zone)
 
     def hour_at(self, at_s: float) -> tuple[date, int, int]:
-        """Name of the hour that the clock shows at *at_s*: its day, its number, 1 if it comes a second time."""
+        """Return the hour that the clock shows at *at_s*, as (day, hour, fold); fold is 1 for a repeated hour."""
         at = self.at(at_s)
         return at.date(), at.hour, at.fold
 
     def next_hour_s(self, after_s: float) -> float:
-        """Simulated time at which the clock shows a full hour next after *after_s* [s]."""
+        """Return the simulated time of the first full hour on the clock after *after_s* [s]."""
         # summer time may shift the full hours themselves (by half an hour on Lord Howe Island)
         into_hour_s = _into_hour(self.starts_at).total_seconds()
         shifted_s = (_offset(self.at(after_s)) - _offset(self.starts_at)).total_seconds()
@@ -111,17 +113,17 @@ class SiteClock:
         return first_s + max(0.0, (after_s - first_s) // SECONDS_PER_HOUR + 1) * SECONDS_PER_HOUR
 
     def crosses_the_hour(self, start_s: float, end_s: float) -> bool:
-        """Whether [*start_s*, *end_s*] reaches from one hour of the clock into the next: no one price holds for it."""
+        """Return whether [*start_s*, *end_s*] crosses a full hour on the clock, so that its price may change within."""
         real_s = timedelta(seconds=end_s) - timedelta(seconds=start_s)
         return real_s > _HOUR - _into_hour(self.at(start_s))
 
     def second_of_day(self, at_s: float) -> float:
-        """Seconds that the clock shows after midnight."""
+        """Return the seconds since midnight that the clock shows at *at_s* [s]."""
         at = self.at(at_s)
         return 3600.0 * at.hour + 60.0 * at.minute + at.second + at.microsecond / 1e6
 
-    def shows_s(self, minutes: Iterable[int], until_s: float) -> list[float]:
-        """Simulated times in [0, *until_s*) at which the clock shows one of *minutes* after midnight, or skips it."""
+    def times_shown_s(self, minutes: Iterable[int], until_s: float) -> list[float]:
+        """Return the times in [0, *until_s*) at which the clock shows or skips one of *minutes* after midnight [s]."""
         zone, count = self.starts_at.tzinfo, (self.at(until_s).date() - self.starts_at.date()).days + 1
         midnight = datetime.combine(self.starts_at.date(), time())
         found = set()
@@ -136,7 +138,7 @@ class SiteClock:
 
     @property
     def days(self) -> tuple[tuple[date, tuple[float, ...]], ...]:
-        """Every day of the year in which the simulation begins, and how long each of its 24 hours lasts [h]."""
+        """Days of the year in which the simulation starts, each with the duration of its 24 clock hours [h]."""
         return _days(self.starts_at.year, self.starts_at.tzinfo)
 
 
@@ -159,7 +161,7 @@ def _days(year: int, zone: tzinfo | None) -> tuple[tuple[date, tuple[float, ...]
 
 
 def _lengths(midnight: datetime, after: datetime, zone: tzinfo | None) -> tuple[float, ...]:
-    """How long each hour between two midnights lasts [h]: 0 where it is skipped, 2 where it comes twice."""
+    """Return the duration of each clock hour between two midnights [h]: 0 if skipped, 2 if repeated."""
     start, end = (at.replace(tzinfo=zone) for at in (midnight, after))
     if start.utcoffset() == end.utcoffset():
         return (1.0,) * HOURS_PER_DAY
@@ -172,4 +174,4 @@ def _lengths(midnight: datetime, after: datetime, zone: tzinfo | None) -> tuple[
 
 
 MIDNIGHT = SiteClock(datetime(2001, 1, 1))
-"""Of a simulation that does not say when it begins."""
+"""Clock of a simulation without a start time."""

@@ -1,6 +1,6 @@
-"""What every component of `operations` is: a section of the scenario, and the charges that follow from it.
+"""Base classes of the components of `operations`: a section of the scenario, and its charges.
 
-A new component is a file with such a class, and its field in `operations.py`; the bill, its notes and whoever reads
+A new component is a module with such a class, and its field in `operations.py`; the bill, its notes and all readers of
 charges find it there.
 """
 
@@ -16,43 +16,43 @@ from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.spec import Spec
 
-Priced = TypeVar("Priced", bound=Charge)
+ChargeT = TypeVar("ChargeT", bound=Charge)
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """A bought fleet, as far as its bill has come."""
+class OwnedFleet:
+    """Bought fleet with its purchases so far, as input of further components."""
 
     fleet: Sequence[FleetHardware]
     purchases: list[FlatCharge]
-    """Servers, GPUs, and what components before the present one have bought."""
+    """Purchases of servers, GPUs and preceding components."""
     book: PriceBook
     finance: StraightLine | Annuity
     sales_tax: StatedFigure | None = None
-    """Rate of the sales tax on what is bought; None: there is none."""
+    """Sales tax rate on purchases; None: no sales tax."""
 
 
 class OwnerComponent(Spec):
-    """A component that the owner of the hardware pays: of rented hardware it is the landlord's."""
+    """Component that the owner of the hardware pays; for rented hardware, the landlord."""
 
     buys: ClassVar[bool] = False
-    """Whether its charges are purchases, to which tax and maintenance apply."""
+    """True if the charges are purchases, to which tax and maintenance apply."""
 
     @abstractmethod
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The component's charges for a bought fleet. Raises CostError with every price or term that is missing."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the charges for a bought fleet. Raises CostError listing all missing prices and terms."""
 
 
 class UserComponent(Spec):
-    """A component that whoever uses the hardware pays, an owner or a tenant."""
+    """Component that the user of the hardware pays, whether owner or tenant."""
 
     @abstractmethod
     def charges(self, fleet: Sequence[FleetHardware]) -> Sequence[Charge]:
-        """The component's charges for *fleet*. Raises CostError with every price or term that is missing."""
+        """Return the charges for *fleet*. Raises CostError listing all missing prices and terms."""
 
 
-def for_each(fleet: Sequence[FleetHardware], price: Callable[[FleetHardware], Sequence[Priced]]) -> list[Priced]:
-    """The charges that *price* gives for each hardware of *fleet*. Raises CostError with the problems of all."""
+def for_each(fleet: Sequence[FleetHardware], price: Callable[[FleetHardware], Sequence[ChargeT]]) -> list[ChargeT]:
+    """Return the charges that *price* gives for each hardware of *fleet*. Raises CostError with all problems."""
     problems: list[Problem] = []
     found = [charge for hardware in fleet for charge in collect(problems, partial(price, hardware))]
     if problems:

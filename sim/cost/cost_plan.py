@@ -1,7 +1,7 @@
-"""Everything that a fleet is charged for, with prices in USD: what the ledger multiplies metered quantities by.
+"""Cost plans: all charges of a fleet with prices in USD, by which the ledger multiplies metered quantities.
 
-`resolve_costs` draws up one plan for pools that are paid for alike. `costs_by_pool` does so for the pools of a fleet
-that are paid for in different ways, some bought and some rented: a plan for each way, put together.
+`resolve_costs` returns the plan of pools with the same cost terms. `costs_by_pool` combines the plans of pools with
+different terms, for example some bought and some rented.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,16 @@ from sim.cost.clock import SiteClock
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware, PoolFacts, group_hardware
 from sim.cost.operations import Operations, in_words, left_out
-from sim.cost.prices import CostError, PriceBook, Problem, collect, foreign, no_rate, quote_source, rated
+from sim.cost.prices import (
+    CostError,
+    PriceBook,
+    Problem,
+    collect,
+    foreign_prices,
+    missing_rate_text,
+    quote_source,
+    with_rates,
+)
 from sim.cost.rental import Billing, Rent
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff
@@ -28,42 +37,44 @@ Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
 
 @dataclass(frozen=True, slots=True)
 class CostPlan:
-    """A fleet's charges."""
+    """Charges of a fleet."""
 
     charges: tuple[Charge, ...]
     notes: tuple[str, ...] = ()
-    """What a reader of the bill must know: sentences for the report."""
+    """Sentences for the report that readers of the bill need."""
     api: ApiTariff | None = None
-    """What the same tokens cost elsewhere, where the scenario asks."""
+    """Tariff of the API to compare with; None if the scenario names none."""
     usd_per_kwh_by_hour: tuple[float, ...] | None = None
-    """Mean price of each hour of the day over a year, where electricity is metered and priced by the hour."""
+    """Annual mean price of each hour of the day, if electricity is metered and priced by the hour [USD/kWh]."""
     usd_per_kwh_by_hour_of_week: tuple[float, ...] | None = None
-    """Mean price of each hour of the week from Monday on, where days have prices of their own."""
+    """Annual mean price of each hour of the week from Monday on, if days have different prices [USD/kWh]."""
     currency: str = "USD"
-    """In which the report shows the main figures, too."""
+    """Currency in which the report also shows the main figures."""
     usd_per_currency: float = 1.0
     finance: StraightLine | Annuity | None = None
-    """Discount rate; None where it is not stated."""
+    """Financing terms; None if the scenario states none."""
 
     @property
     def capex_usd(self) -> float:
-        """Purchase money up front; 0 when renting."""
+        """Total of the payments at delivery [USD]; 0 when renting."""
         return sum(charge.once_usd for charge in self.charges if charge.paid is PaymentTime.AT_DELIVERY)
 
     @property
     def by_peak(self) -> bool:
-        """Whether a charge depends on when energy is drawn within an hour."""
+        """True if a charge depends on the time of energy use within an hour."""
         return any(charge.by_peak for charge in self.charges)
 
     def averaged(self, month: int | None = None, by_hour: Sequence[float] | None = None) -> "CostPlan":
-        """The plan at mean prices over the calendar, those of the year or of *month* (1 to 12), in place of the hours
-        of the simulated window; the hours of the day are weighted by the 24 numbers *by_hour*, or alike.
+        """Return the plan at mean prices over the year or over *month* (1 to 12).
+
+        The mean prices replace those of the simulated hours. Hours of the day are weighted by the 24 numbers *by_hour*;
+        default: equally.
         """
         return replace(self, charges=tuple(charge.averaged(month, by_hour) for charge in self.charges))
 
     @property
     def values(self) -> dict[str, Value]:
-        """The catalogue's prices that the plan rests on, by `item/offer`."""
+        """Catalogue prices used by the plan, by `item/offer`."""
         prices = [charge.price for charge in self.charges]
         prices += [self.api.input, self.api.output] if self.api is not None else []
         return {price.offer: price.value for price in prices if price.value is not None}
@@ -81,19 +92,44 @@ def resolve_costs(
     beside: Sequence[FleetHardware] = (),
     copies: int = 1,
 ) -> CostPlan:
-    """Price the hardware of *copies* times *pools*; *prices* gives the catalogue's price list of an item;
-    *clock* shows the site's local time, for tariffs that depend on it; *beside* are the fleet's other machines at the
-    site, which other bills pay for.
+    """Return the cost plan of *copies* copies of *pools*.
 
-    What is agreed once for all of them, such as a commitment, is not multiplied.
+    Terms agreed once for all copies, such as a commitment, are not multiplied. A missing price is never taken as zero.
 
-    Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
+    Parameters
+    ----------
+    cost
+        Terms of purchase or rental.
+    site
+        Site of bought hardware.
+    finance
+        Financing of bought hardware, and exchange rates.
+    pools
+        Pools with these terms.
+    prices
+        Function that returns the catalogue's price list of an item.
+    clock
+        Local time at the site, for tariffs that depend on it.
+    operations
+        Further components of the bill.
+    api
+        API to compare with.
+    beside
+        Other machines of the fleet at the site, which other plans pay for.
+    copies
+        Number of equal fleets.
+
+    Raises
+    ------
+    CostError
+        Prices or terms are missing; the error lists all of them.
+
     """
     fleet = group_hardware(pools, cost.share, copies)
     fx = finance.rates if finance else {}
     book = PriceBook(cost.quotes, fx, prices)
     problems, known = _without_rate(cost, site, operations, api, finance)
-    site, operations = rated(site, known), rated(operations, known)
+    site, operations = with_rates(site, known), with_rates(operations, known)
     elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
     if isinstance(cost, Rent):
         charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
@@ -117,8 +153,8 @@ def resolve_costs(
     paid = site if not isinstance(cost, Rent) else None
     by_hour = paid.usd_per_kwh_by_hour(clock) if paid is not None else None
     of_week = paid.usd_per_kwh_by_hour_of_week(clock) if paid is not None else None
-    told = (tuple(notes), next(iter(elsewhere), None), by_hour, of_week)
-    return CostPlan(tuple(charges), *told, *_currency(finance), finance)
+    tariff = next(iter(elsewhere), None)
+    return CostPlan(tuple(charges), tuple(notes), tariff, by_hour, of_week, *_currency(finance), finance)
 
 
 def _without_rate(
@@ -128,22 +164,22 @@ def _without_rate(
     api: Api | None,
     finance: StraightLine | Annuity | None,
 ) -> tuple[list[Problem], dict[str, float]]:
-    """Every price of the scenario, and the report, whose currency has no rate; and rates to go on with.
+    """Return problems for all currencies without a rate, and rates in which a missing one is 1.
 
-    Those that are missing are 1 there, so that whatever else is wrong is reported with them.
+    The placeholder rates let the caller find and report all other problems at the same time.
     """
     fx = finance.rates if finance else {}
     bought = not isinstance(cost, Rent)
     sections = {"cost": cost, "operations": operations, "api": api, "site": site if bought else None}
-    named = [one for name, section in sections.items() for one in foreign(section, name)]
+    named = [one for name, section in sections.items() for one in foreign_prices(section, name)]
     named += [("finance.currency", finance.currency)] if finance and finance.currency != USD else []
     missing = [(path, currency) for path, currency in named if currency not in fx]
-    problems = [Problem(path, no_rate(currency, fx)) for path, currency in missing]
+    problems = [Problem(path, missing_rate_text(currency, fx)) for path, currency in missing]
     return problems, {**dict.fromkeys((currency for _, currency in missing), 1.0), **fx}
 
 
 def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
-    """The report's currency, and what one unit is worth in USD."""
+    """Return the report's currency, and the value of one unit in USD."""
     if finance is None or finance.currency == USD:
         return USD, 1.0
     return finance.currency, finance.rates[finance.currency]
@@ -156,7 +192,7 @@ def _capital(
     finance: StraightLine | Annuity,
     operations: Operations | None,
 ) -> list[Charge]:
-    """The hardware, and all that depends on what it cost."""
+    """Return the charges of the hardware, and of components that depend on its price."""
     bought = cost.charges(fleet, book, finance)
     return [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
 
@@ -225,15 +261,15 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
         yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."
 
 
-Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[FleetHardware]], CostPlan]
-"""(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""
+Pricer = Callable[[Cost | None, Sequence[PoolFacts], Sequence[FleetHardware]], CostPlan]
+"""Function (cost terms, pools, other machines of the fleet at the site) -> cost plan."""
 
 
-def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Priced, copies: int = 1) -> CostPlan:
-    """The bill of *pools*, each paid for in its own of the *ways*; *priced* bills *copies* of pools that share one.
+def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Pricer, copies: int = 1) -> CostPlan:
+    """Return the cost plan of *pools*, each with its own terms in *ways*.
 
-    Only such pools fill servers together; all that are bought share racks. Raises CostError with all that is missing,
-    each at its first pool's `pools.<i>.cost`.
+    *priced* returns the plan of *copies* copies of pools with equal terms. Only such pools share servers; all bought
+    pools share racks. Raises CostError with all problems, each at `pools.<i>.cost` of the first pool with the terms.
     """
     groups: list[tuple[Cost | None, list[int]]] = []
     for position, way in enumerate(ways):
@@ -260,7 +296,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
             continue
         names = ", ".join(pools[i].name for i in members)
         notes = tuple(f"{names}: {note}" for note in plan.notes)
-        plans.append(replace(plan, charges=tuple(_held(one, holder) for one in plan.charges), notes=notes))
+        plans.append(replace(plan, charges=tuple(_within_pool(one, holder) for one in plan.charges), notes=notes))
     if problems:
         raise CostError(*problems)
     metered = next((plan for plan in plans if plan.usd_per_kwh_by_hour is not None), plans[0])
@@ -274,12 +310,12 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
 
 
 def _moved(path: str, holder: str) -> str:
-    """*path* within the pool that says how it is paid for; sections of the fleet stay where they are."""
+    """Return *path* within the pool that states the terms; paths of fleet-wide sections are unchanged."""
     return f"{holder}{path}" if path.split(".")[0] == "cost" else path
 
 
-def _held(charge: Charge, holder: str) -> Charge:
-    """*charge* with the places of its figures within their pool."""
+def _within_pool(charge: Charge, holder: str) -> Charge:
+    """Return *charge* with the scenario paths of its figures placed within their pool."""
     changed: Any = charge
     found: Charge = replace(changed, price=_price(charge.price, holder))
     return found

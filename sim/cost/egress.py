@@ -1,4 +1,4 @@
-"""Data that leaves the site with the answers."""
+"""Cost of data that leaves the site with the responses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,16 @@ from sim.units import GB
 
 
 class Egress(UserComponent):
-    """Traffic that the provider bills by the gigabyte."""
+    """Outgoing traffic, billed per gigabyte."""
 
     usd_per_gb: Price
-    """Per 10^9 bytes."""
+    """Price per 10^9 bytes."""
     bytes_per_output_token: NonNegative
-    """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
+    """Bytes on the wire per output token: 4 to 5 for plain English, about 200 if every token is streamed in its own
+    JSON event."""
 
     def charges(self, fleet: Sequence[FleetHardware]) -> "list[EgressCharge]":
-        """What the answers of each pool of *fleet* cost to send."""
+        """Return the cost of sending the responses, a charge per pool."""
         return [self._charge(pool) for hardware in fleet for pool in hardware.pools]
 
     def _charge(self, pool: PoolFacts) -> "EgressCharge":
@@ -33,7 +34,7 @@ class Egress(UserComponent):
 
 @dataclass(frozen=True, slots=True)
 class EgressCharge(Metered):
-    """Answers of one pool, booked to the decoding that made them."""
+    """Traffic charge of one pool, booked to the decoding phase."""
 
     pool: str
     server: str
@@ -42,9 +43,9 @@ class EgressCharge(Metered):
     component: str = "egress"
 
     def by_phase(self, interval: Interval) -> ByPhase:
-        """Data sent [GB]."""
+        """Return the data sent in *interval*, all in the decoding phase [GB]."""
         return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """What was sent [GB]."""
+        """Return the data sent [GB]."""
         return followed

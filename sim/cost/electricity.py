@@ -1,12 +1,6 @@
-"""Electricity at a site: tariffs, energy and demand charges, and a cooling plant with its own supply.
+"""Electricity at a site: tariffs, energy and demand charges, and a separately metered cooling plant.
 
-A tariff's price depends on the hour, the day of the week and the season. The energy charge is what the servers draw
-at the wall, times PUE, times the tariff. Chillers count separately only where the PUE does not include them.
-
-The demand charge is a price per kW of the highest draw in a month. Utilities take the highest mean over a demand
-interval, usually 15 minutes (McLaren, Gagnon and Mullendore, Identifying Potential Markets for Behind-the-Meter
-Battery Energy Storage: A Survey of U.S. Demand Charges, NREL/BR-6A20-68963, 2017). The simulated window stands for
-the month: its highest interval is the month's peak, and each pool pays for what it draws then.
+A tariff's price depends on the hour, the day of the week and the season.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,15 +29,15 @@ Month = Annotated[Count, Field(le=12)]
 
 
 class Week(Spec):
-    """24 prices for each day of a week, the first from midnight to 1 o'clock."""
+    """24 prices for each day of a week; the first applies from midnight to 1 o'clock."""
 
     hourly_usd_per_kwh: HourlyPrices
-    """Of every day that has no prices of its own."""
+    """Prices of all days without their own."""
     saturday_usd_per_kwh: HourlyPrices | None = None
     sunday_usd_per_kwh: HourlyPrices | None = None
 
     def of_day(self, weekday: int) -> tuple[tuple[StatedPrice, ...], str]:
-        """Prices of a day, 0 is Monday, and the key that states them."""
+        """Return the prices of *weekday* (0 is Monday), and the key that states them."""
         if weekday == SATURDAY and self.saturday_usd_per_kwh is not None:
             return self.saturday_usd_per_kwh, "saturday_usd_per_kwh"
         if weekday == SUNDAY and self.sunday_usd_per_kwh is not None:
@@ -52,19 +46,19 @@ class Week(Spec):
 
 
 class Season(Week):
-    """Months with prices of their own, for the whole week."""
+    """Months with a separate week of prices."""
 
     months: Annotated[tuple[Month, ...], Field(min_length=1)]
-    """1 is January."""
+    """Month numbers; 1 is January."""
 
 
 class Tariff(Week):
-    """A price of energy for each hour, at the site's meter and on its clock: local time with the site's `timezone`."""
+    """Energy price by hour at the site's meter, in local time (the site's `timezone`)."""
 
     seasons: tuple[Season, ...] = ()
-    """Months in which other prices hold."""
+    """Months with different prices."""
     holidays: tuple[date, ...] = ()
-    """Days with the prices of a Sunday: [2026-12-25, 2027-01-01]."""
+    """Days with Sunday prices, for example [2026-12-25, 2027-01-01]."""
 
     @model_validator(mode="after")
     def _no_month_twice(self) -> Self:
@@ -82,38 +76,38 @@ class Tariff(Week):
         return self
 
     def usd_per_kwh(self, at: datetime) -> float:
-        """Price at the local time *at*."""
+        """Return the price at local time *at* [USD/kWh]."""
         return self._week(at.month)[0].of_day(self._weekday(at.date()))[0][at.hour].usd
 
     def mean_usd_per_kwh(
         self, clock: SiteClock, month: int | None = None, weights: Sequence[float] | None = None
     ) -> float:
-        """Mean price over the year in which *clock* starts, or over one *month* of it [USD/kWh].
+        """Return the mean price over the year in which *clock* starts, or over one *month* of it [USD/kWh].
 
-        *weights* are a load by the hour of the day (24) or of the week (168, from Monday's midnight), in any unit and
-        not 0 throughout; None: an even load. Hours that summer time skips or repeats count as often as they come.
+        *weights* are a load by hour of the day (24) or of the week (168, from Monday's midnight), in any unit and not
+        all 0; None: an even load. Hours that summer time skips or repeats are weighted by their real duration.
         """
         parts = self.parts(clock, month, weights)
         return fsum(weight * usd for (_, usd), weight in parts.items()) / fsum(parts.values())
 
     def by_hour(self, clock: SiteClock, count: int = 24) -> tuple[float, ...]:
-        """Mean price of each hour of the day over the year in which *clock* starts; *count* 168: of the week."""
+        """Return the annual mean price of each hour of the day [USD/kWh]; *count* 168: of each hour of the week."""
         return _by_hour(self, clock, count)
 
     @property
-    def knows_weekdays(self) -> bool:
-        """Whether some days of the week have prices of their own."""
+    def varies_by_weekday(self) -> bool:
+        """True if some days of the week have their own prices."""
         weeks: tuple[Week, ...] = (self, *self.seasons)
         return any(week.saturday_usd_per_kwh or week.sunday_usd_per_kwh for week in weeks)
 
     def parts(
         self, clock: SiteClock, month: int | None = None, weights: Sequence[float] | None = None
     ) -> Mapping[tuple[int, float], float]:
-        """(month, price) -> its hours in the year in which *clock* starts, times the load in them."""
+        """Return the hours by (month, price) in the year in which *clock* starts, weighted by the load."""
         return _parts(self, clock, month, None if weights is None else tuple(weights))
 
     def bands(self) -> Iterator[tuple[StatedPrice, str]]:
-        """Each price with the key in `site.electricity` that states it first."""
+        """Return each distinct price with the first key in `site.electricity` that states it."""
         days: dict[str, tuple[StatedPrice, ...]] = {}
         for month in MONTHS:
             week, holder = self._week(month)
@@ -127,7 +121,7 @@ class Tariff(Week):
         return iter(stated.values())
 
     def cells(self, clock: SiteClock) -> Iterator[tuple[int, int, int, float, float]]:
-        """(month, weekday, hour, hours that it lasts in the year in which *clock* starts, its price)."""
+        """Return (month, weekday, hour, duration in the year in which *clock* starts [h], price) for each cell."""
         for (month, weekday, priced_as), lengths in _calendar(clock, frozenset(self.holidays)).items():
             prices = self._week(month)[0].of_day(priced_as)[0]
             for hour, length_h in enumerate(lengths):
@@ -145,7 +139,7 @@ class Tariff(Week):
 
 @lru_cache(maxsize=64)
 def _calendar(clock: SiteClock, holidays: frozenset[date]) -> dict[tuple[int, int, int], tuple[float, ...]]:
-    """(month, weekday, weekday whose prices hold) -> how long each hour of the day lasts on all such days [h]."""
+    """Return the total duration of each hour of the day [h], by (month, weekday, weekday whose prices apply)."""
     sums: dict[tuple[int, int, int], list[float]] = {}
     for day, lengths in clock.days:
         weekday = day.weekday()
@@ -178,18 +172,18 @@ def _by_hour(tariff: Tariff, clock: SiteClock, count: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """When one price of a tariff holds, on the clock of a simulation."""
+    """Hours in which one price of a tariff applies, by the site's clock."""
 
     clock: SiteClock
     tariff: Tariff
     usd_per_kwh: float
 
     def holds(self, interval: Interval) -> bool:
-        """Whether *interval*, which lies within one hour of the clock, is charged at this price."""
+        """Return whether *interval*, which lies within one clock hour, is charged at this price."""
         return self.tariff.usd_per_kwh(self.clock.at(interval.middle_s)) == self.usd_per_kwh
 
     def share(self, month: int | None = None, weights: Sequence[float] | None = None) -> float:
-        """Part of the energy of a year, or of one *month*, that is charged at this price.
+        """Return the fraction of the energy of a year, or of one *month*, that is charged at this price.
 
         *weights* are the load, as in `Tariff.mean_usd_per_kwh`. The shares of a tariff's bands sum to 1.
         """
@@ -198,14 +192,14 @@ class Band:
 
 
 class Cooling(Spec):
-    """Chillers that are billed beside a PUE for power distribution alone."""
+    """Cooling plant billed separately, for a PUE that covers power distribution only."""
 
     cop: Positive
     """Coefficient of performance: heat removed per unit of electricity, about 3 to 6 for chillers."""
 
     @property
     def per_server_energy(self) -> float:
-        """Electricity of the plant per unit that the servers draw, all of which becomes heat.
+        """Electricity of the cooling plant per unit of the servers' energy, all of which becomes heat.
 
         >>> Cooling(cop=4).per_server_energy
         0.25
@@ -215,33 +209,43 @@ class Cooling(Spec):
 
 @dataclass(frozen=True, slots=True)
 class EnergyCharge(Metered):
-    """Energy of one pool at the site's meter, booked to the phases that used it."""
+    """Energy charge of one pool at the site's meter, booked to the phases that used the energy.
+
+    Notes
+    -----
+    amount = energy at the servers' plugs * PUE * price of the tariff. A cooling plant is a separate charge, only where
+    the PUE does not include it.
+
+    """
 
     pool: str
     server: str
     pue: float
-    """Energy at the site's meter / energy at the servers' plugs: power usage effectiveness, or cooling's own part."""
+    """Energy at the site's meter divided by energy at the servers' plugs: the PUE, or the cooling plant's part."""
     price: UnitPrice
     band: Band | None = None
-    """When the price holds; None: always."""
+    """Hours in which the price applies; None: always."""
     component: str = "energy"
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
-        """Energy at the site's meter [kWh]; None while another price holds."""
+        """Return the energy at the site's meter in *interval* [kWh]; None while another price applies."""
         if self.band is not None and not self.band.holds(interval):
             return None
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """What was metered [kWh]."""
+        """Return the metered energy [kWh]."""
         return followed
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """The power that is always drawn; nothing for a price of some hours, which others replace."""
+        """Return the cost of the minimum power; 0 for a price that applies to some hours only [USD/h]."""
         return 0.0 if self.band is not None else self.pue * least_kw * self.price.usd
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
-        """All energy at its part of the mean price: the charges of all bands together are energy at that price."""
+        """Return the charge for all energy at this price's share of the mean price.
+
+        The charges of all bands together then are the energy at the mean price.
+        """
         if self.band is None:
             return self
         usd = self.price.usd * self.band.share(month, by_hour)
@@ -250,33 +254,47 @@ class EnergyCharge(Metered):
 
 @dataclass(frozen=True, slots=True)
 class DemandCharge(Metered):
-    """One pool's part of the site's peak, booked to the phases that used energy."""
+    """Demand charge: one pool's part of the site's peak power, booked to the phases that used energy.
+
+    Notes
+    -----
+    amount = power of the pool in the site's peak interval [kW] * months * price per kW-month.
+
+    Utilities take the highest mean over a demand interval, usually 15 minutes. The simulated window represents the
+    month: its highest interval is the month's peak, and each pool pays for its power in that interval.
+
+    References
+    ----------
+    McLaren, Gagnon and Mullendore, Identifying Potential Markets for Behind-the-Meter Battery Energy Storage: A Survey
+    of U.S. Demand Charges, NREL/BR-6A20-68963, 2017.
+
+    """
 
     pool: str
     server: str
     pools: tuple[str, ...]
-    """All of the fleet behind the same meter."""
+    """All pools of the fleet behind the same meter."""
     facility_factor: float
-    """Power at the site's meter / power at the servers' plugs."""
+    """Power at the site's meter divided by power at the servers' plugs."""
     price: UnitPrice
     component: str = "demand"
 
     by_peak: ClassVar[bool] = True
 
     def by_phase(self, interval: Interval) -> ByPhase:
-        """Energy at the site's meter [kWh]."""
+        """Return the energy at the site's meter in *interval* [kWh]."""
         return wall_j_by_phase(interval).scaled(self.facility_factor / JOULES_PER_KWH)
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """What the pool draws at the site's peak, times the months that the window is part of [kW-months]."""
+        """Return the pool's power at the site's peak, times the months in the window [kW-months]."""
         parts = window.parts or (window,)
         kw_h = sum(part.peak_kw(self.pools)[self.pool] * part.hours for part in parts)
         return self.facility_factor * kw_h / HOURS_PER_MONTH
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """Of the power that is always drawn."""
+        """Return the demand charge of the minimum power [USD/h]."""
         return self.facility_factor * least_kw * self.price.usd / HOURS_PER_MONTH
 
     def scaled(self, part: float, pool: str) -> Self:
-        """Itself: the price does not change, more hardware draws more."""
+        """Return this charge in *pool*, unchanged: more hardware draws more power."""
         return replace(self, pool=pool, pools=tuple(pool if name == self.pool else name for name in self.pools))

@@ -1,14 +1,7 @@
-"""What a purchase costs per hour of its life: its price as equal payments at the end of every month.
+"""Financing of purchases: cost per hour of life, resale value and inflation.
 
-C price, R resale value at the end, n life in months, r discount rate per year, i = (1 + r)^(1/12) - 1 per month.
-
-    straight line   (C - R) / n
-    annuity         (C - R / (1 + i)^n) * i / (1 - (1 + i)^-n)
-
-The second is the "capital recovery with salvage value" of engineering economics: the equal payment whose present
-value is the price less the present value of the resale. The first is the second without interest. The method says
-how the books spread a purchase; net present values are taken at `discount_rate`, whatever the method. The resale
-value falls with the hardware's age, fastest at first. docs/money.md has the convention that all commands share.
+The method determines how the books spread a purchase; net present values are taken at `discount_rate` with either
+method. docs/money.md has the convention that all commands share.
 """
 
 from abc import abstractmethod
@@ -23,16 +16,16 @@ from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 Age = Annotated[float, Field(gt=0)]
-"""Years; as the key of a mapping it may come back from JSON as text."""
+"""Age [years]; as the key of a mapping it may be read from JSON as text."""
 
 
 class Resale(Spec):
-    """Resale value by age, either as a rate of loss or as a table."""
+    """Resale value by age, as a rate of loss or as a table."""
 
     loss_per_year: Fraction | None = None
-    """Share of the remaining value that every year takes (declining balance)."""
+    """Fraction of the remaining value lost per year (declining balance)."""
     by_age: Annotated[dict[Age, Fraction], Field(min_length=1)] | None = None
-    """Age in years -> share of the price; between two ages, and from 1 when new, along straight lines."""
+    """Age [years] -> fraction of the price; linear between ages, starting from 1 at age 0."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -42,16 +35,21 @@ class Resale(Spec):
 
     @property
     def last_age(self) -> float:
-        """Oldest age that has a value [years]."""
+        """Maximum age with a known value [years]."""
         return max(self.by_age) if self.by_age else float("inf")
 
     def fraction(self, age_years: float) -> float:
-        """Share of the price that is left at *age_years*, at most `last_age`.
+        """Return the fraction of the price that remains at *age_years*, at most `last_age`.
 
-        Declining balance is (1 - loss)^age, the book value of accounting textbooks.
+        Notes
+        -----
+        Declining balance: (1 - loss_per_year)^age, the book value of accounting textbooks.
 
+        Examples
+        --------
         >>> round(6000 * Resale(loss_per_year=0.4).fraction(3))
         1296
+
         """
         if self.by_age is None:
             return float((1 - (self.loss_per_year or 0.0)) ** age_years)
@@ -62,7 +60,7 @@ class Resale(Spec):
         raise ValueError(f"no resale value is known beyond {known[-1][0]:g} years")
 
 
-RunningLine = Literal[
+OperatingCostLine = Literal[
     "energy",
     "cooling",
     "demand",
@@ -79,31 +77,44 @@ RunningLine = Literal[
     "spot_interruptions",
     "api",
 ]
-"""Lines of the bill that are paid month by month, as costs.csv names them, and the API."""
+"""Components of the bill that are paid month by month, as named in costs.csv, and the API."""
 Growth = Annotated[float, Field(gt=-1, le=1)]
 
 
 class _Purchase(Spec):
-    """What both methods need to know of a purchase."""
+    """Purchase terms of both methods.
+
+    Notes
+    -----
+    With price C, resale value R at the end, life n in months, discount rate r per year and i = (1 + r)^(1/12) - 1 per
+    month, the equal payment at the end of every month is
+
+        straight line   (C - R) / n
+        annuity         (C - R / (1 + i)^n) * i / (1 - (1 + i)^-n)
+
+    The annuity is the "capital recovery with salvage value" of engineering economics: the equal payment whose present
+    value is the price less the present value of the resale. The straight line is the annuity without interest.
+
+    """
 
     life_years: Annotated[Positive, Field(le=100)]
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
-    """Resale value at the end of its life, as a share of the price; null leaves it out, over a base and without one."""
+    """Resale value at the end of the life, as a fraction of the price; null removes it, with or without a base file."""
     resale: Resale | None = None
-    """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
+    """Resale value by age, in place of residual_fraction; evaluated at the end of the life."""
     fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
-    """US dollars per unit of another currency in which a price is stated, for example {RMB: 0.138}."""
+    """US dollars per unit of each other currency in which a price is stated, for example {RMB: 0.138}."""
     currency: CurrencyCode = USD
-    """Currency in which reports show money, beside US dollars in tables; `fx` has its rate."""
-    inflation: dict[RunningLine, Growth] = Field(default_factory=dict)
-    """Line of the bill -> how much dearer it gets per year, a fraction: {energy: 0.03, staff: 0.02}. It counts where
-    years are looked at (breakeven, plan); `run` shows the prices of the first month."""
+    """Currency in which reports show amounts, in addition to US dollars in tables; `fx` has its rate."""
+    inflation: dict[OperatingCostLine, Growth] = Field(default_factory=dict)
+    """Component of the bill -> price increase per year, as a fraction: {energy: 0.03, staff: 0.02}. Used where several
+    years are compared (breakeven, plan); `run` shows the prices of the first month."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_residual(cls, data: Any) -> Any:
-        """Read `residual_fraction: null`, which a file states beside `resale`, alike with a base and without one."""
+        """Remove a null `residual_fraction`, which a file may state next to `resale`, with or without a base file."""
         if isinstance(data, dict) and data.get("residual_fraction", 0) is None:
             return {name: value for name, value in data.items() if name != "residual_fraction"}
         return data
@@ -131,7 +142,7 @@ class _Purchase(Spec):
 
     @property
     def rates(self) -> dict[str, float]:
-        """US dollars per unit of each currency of `fx`, under all names of it: RMB and CNY."""
+        """Exchange rates by currency of `fx`, under all of its codes such as RMB and CNY [USD per unit]."""
         found = {iso_code(code): usd for code, usd in self.fx.items()}
         return {**found, **{code: found[iso] for code, iso in SYNONYMS.items() if iso in found}}
 
@@ -143,61 +154,64 @@ class _Purchase(Spec):
     @property
     @abstractmethod
     def spread_rate_per_year(self) -> float:
-        """Interest at which the books spread a purchase over its life, per year."""
+        """Interest rate at which the books spread a purchase over its life, per year."""
 
     @abstractmethod
     def levelised(self, rate_per_year: float) -> "StraightLine | Annuity":
-        """Return these terms with purchases spread as the equal payments that are worth the same at *rate_per_year*."""
+        """Return these terms with the books' method replaced by the annuity at *rate_per_year*."""
 
     @property
     def life_months(self) -> float:
-        """The life in months."""
+        """Life of the hardware [months]."""
         return self.life_years * MONTHS_PER_YEAR
 
     @property
     def whole_life_months(self) -> int:
-        """The life in whole months, one at least: how long hardware stays in a plan by months."""
+        """Life of the hardware in whole months, at least 1, as used by monthly plans."""
         return max(1, round(self.life_months))
 
     @property
     def resale_fraction(self) -> float:
-        """Resale value at the end of the life, as a share of the price."""
+        """Resale value at the end of the life, as a fraction of the price."""
         return self.residual_fraction if self.resale is None else self.resale.fraction(self.life_years)
 
     def value_fraction(self, age_years: float) -> float:
-        """Share of its price that hardware of *age_years* fetches; after its life that at its end.
+        """Return the resale value of hardware of *age_years*, as a fraction of its price.
 
-        The resale by age where it is stated; else a straight line from the price when new to `residual_fraction` at the
-        end of the life, the book value of straight-line depreciation.
+        The value follows `resale` if stated, else a straight line from the price when new to `residual_fraction` at the
+        end of the life (the book value of straight-line depreciation). After the end of the life it stays constant.
         """
         if self.resale is not None:
             return self.resale.fraction(min(age_years, self.life_years))
         return 1 - (1 - self.residual_fraction) * min(1.0, age_years / self.life_years)
 
     def usd_per_h(self, price_usd: float) -> float:
-        """Cost of owning something bought for *price_usd* and sold at the end of its life [USD/h]."""
+        """Return the cost of hardware bought for *price_usd* and resold at the end of its life [USD/h].
+
+        See the class for the equation.
+        """
         return self.sunk_usd_per_h(price_usd) - self.end_usd_per_h(price_usd * self.resale_fraction)
 
     def sunk_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
+        """Return the cost of a payment of *paid_usd* at the start, without resale [USD/h]."""
         return paid_usd / annuity_factor(self.spread_rate_per_year, self.life_months) / HOURS_PER_MONTH
 
     def end_usd_per_h(self, paid_usd: float) -> float:
-        """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
+        """Return the cost of a payment of *paid_usd* at the end of the life, as sinking fund [USD/h]."""
         return self.sunk_usd_per_h(paid_usd * discount_factor(self.spread_rate_per_year, self.life_months))
 
     def growth_of(self, line: str) -> float:
-        """Return the growth of the price of *line* per year, a fraction."""
+        """Return the price increase of *line* per year, as a fraction."""
         return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
 
 
 class StraightLine(_Purchase):
-    """The loss of value in equal parts over the life, without interest on the capital that is still bound."""
+    """Straight-line depreciation: equal parts of the loss of value, without interest on capital."""
 
     method: Literal["straight_line"]
     discount_rate: Fraction = 0.0
-    """Discount rate of net present values per year, as a fraction: `breakeven`, `plan` and `size` compare by it. The
-    books of `run` leave it out. Left out: 0, which these answers say."""
+    """Discount rate of net present values per year, as a fraction, used by `breakeven`, `plan` and `size`; the books of
+    `run` exclude it. Default: 0, as these answers state."""
 
     @property
     def rate_per_year(self) -> float:
@@ -206,16 +220,16 @@ class StraightLine(_Purchase):
 
     @property
     def spread_rate_per_year(self) -> float:
-        """Interest in the books: none."""
+        """Interest rate in the books; always 0."""
         return 0.0
 
     @property
     def states_rate(self) -> bool:
-        """Whether the scenario states the discount rate."""
+        """True if the scenario states the discount rate."""
         return "discount_rate" in self.model_fields_set
 
     def levelised(self, rate_per_year: float) -> "StraightLine | Annuity":
-        """Return these terms with the method `annuity` at *rate_per_year*; without interest they are the same."""
+        """Return these terms with the method `annuity` at *rate_per_year*; unchanged at 0."""
         if rate_per_year == 0:
             return self
         kept = {name: getattr(self, name) for name in self.model_fields_set - {"method", "discount_rate"}}
@@ -223,11 +237,11 @@ class StraightLine(_Purchase):
 
 
 class Annuity(_Purchase):
-    """Equal payments that also earn the discount rate on the capital that is still bound."""
+    """Annuity: equal payments that include interest on the capital at the discount rate."""
 
     method: Literal["annuity"]
     discount_rate: Fraction
-    """Cost of capital per year, as a fraction: interest in the books, and the discount rate of net present values."""
+    """Cost of capital per year, as a fraction: interest rate in the books, and discount rate of net present values."""
 
     @property
     def rate_per_year(self) -> float:
@@ -236,12 +250,12 @@ class Annuity(_Purchase):
 
     @property
     def spread_rate_per_year(self) -> float:
-        """Interest in the books: the discount rate."""
+        """Interest rate in the books, equal to the discount rate."""
         return self.discount_rate
 
     @property
     def states_rate(self) -> bool:
-        """Whether the scenario states the discount rate: this method needs it."""
+        """True: this method requires a discount rate."""
         return True
 
     def levelised(self, rate_per_year: float) -> "Annuity":

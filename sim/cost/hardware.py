@@ -1,4 +1,4 @@
-"""What the bill has to know of a fleet's pools, and which servers they fill."""
+"""Hardware of a fleet as input of the bill: pools, and the servers that they fill."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,41 +10,41 @@ from sim.catalogue.server import Server
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """One pool as the hardware that it occupies."""
+    """Hardware that one pool occupies."""
 
     name: str
     gpu: str
-    """Catalogue id, empty where the step time is given and no GPU is named."""
+    """Catalogue id of the GPU; empty if the step time is given and no GPU is named."""
     gpus_per_replica: int | Fraction
-    """A part of one where replicas are MIG slices."""
+    """GPUs per replica; a fraction of one if replicas are MIG slices."""
     replicas: int
     server: Server | None = None
     nameplate_w: float | None = None
-    """Most that one server draws at the wall, all slots filled; None without a server."""
+    """Maximum power of one fully equipped server at the wall [W]; None without a server."""
     gpu_tdp_w: float | None = None
-    """None where it is not known; no energy is metered then."""
+    """Power limit of a GPU [W]; None if unknown, in which case no energy is metered."""
     scheduled: bool = False
-    """Its replicas are switched on and off: rent then runs from a start to its stop."""
+    """True if a schedule switches replicas on and off; rent is then paid from start to stop."""
     fails: bool = False
-    """Its replicas break down; rent beyond a commitment is then paid while they are there."""
+    """True if replicas fail; rent beyond a commitment is then paid for the time they exist."""
     gpu_mtbf_h: float | None = None
-    """Mean time between failures of one of its GPUs, where they fail."""
+    """Mean time between failures of one GPU, if GPUs fail [h]."""
 
     @property
     def gpus(self) -> int | Fraction:
-        """GPUs in use; a part of one where pools share a GPU that is cut into slices."""
+        """GPUs in use; fractional if pools share a GPU that is divided into slices."""
         return self.gpus_per_replica * self.replicas
 
     @property
     def server_id(self) -> str:
-        """Catalogue id, empty without a server."""
+        """Catalogue id of the server; empty without a server."""
         return self.server.id if self.server else ""
 
 
-def boxes_needed(gpus: int, slots: int, share: bool) -> float:
-    """Servers (or rented instances) for *gpus*: whole ones, or the part in use where the rest is shared with others.
+def servers_needed(gpus: int, slots: int, share: bool) -> float:
+    """Return the servers (or rented instances) for *gpus*: whole ones, or the part in use if the rest is shared.
 
-    >>> boxes_needed(6, 4, share=False), boxes_needed(6, 4, share=True)
+    >>> servers_needed(6, 4, share=False), servers_needed(6, 4, share=True)
     (2.0, 1.5)
     """
     return gpus / slots if share else float(ceil(gpus / slots))
@@ -52,24 +52,24 @@ def boxes_needed(gpus: int, slots: int, share: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FleetHardware:
-    """Servers of one kind with one kind of GPU, and the pools that run in them; without a server, the GPUs alone."""
+    """Servers of one kind with one kind of GPU, and the pools in them; without a server, the GPUs only."""
 
     server: Server | None
     gpu: str
     pools: tuple[PoolFacts, ...]
     servers: float
-    """How many are paid for; 0 without a server."""
+    """Number of servers paid for; 0 without a server."""
     copies: int = 1
-    """How many times the pools stand side by side; `servers` and `gpus` count all."""
+    """Number of equal sets of the pools; `servers` and `gpus` count all of them."""
 
     @property
     def gpus(self) -> int:
-        """GPUs in use."""
+        """GPUs in use in all copies."""
         return self.copies * self.gpus_each
 
     @property
     def gpus_each(self) -> int:
-        """GPUs in use in each copy."""
+        """GPUs in use per copy."""
         return int(sum(pool.gpus for pool in self.pools))
 
     @property
@@ -79,31 +79,32 @@ class FleetHardware:
 
     @property
     def server_w(self) -> float | None:
-        """Nameplate of one server at the wall [W]."""
+        """Rated power of one server at the wall [W]; None if unknown."""
         return self.pools[0].nameplate_w
 
     @property
     def peak_w(self) -> float | None:
-        """Nameplate of everything that is paid for [W]; without a server, of the GPUs alone."""
+        """Rated power of all hardware paid for, of the GPUs only without a server [W]; None if unknown."""
         if self.server is None:
             tdp_w = self.pools[0].gpu_tdp_w
             return None if tdp_w is None else tdp_w * self.gpus
         return None if self.server_w is None else self.server_w * self.servers
 
     def shared(self, quantity: float) -> list[tuple[PoolFacts, float]]:
-        """*quantity* spread over the pools by their GPUs."""
+        """Return *quantity* divided among the pools in proportion to their GPUs."""
         return [(pool, float(quantity * pool.gpus / self.gpus_each)) for pool in self.pools]
 
     @property
     def pool_names(self) -> str:
-        """For messages."""
+        """Names of the pools, for messages."""
         return ", ".join(pool.name for pool in self.pools)
 
 
 def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> tuple[FleetHardware, ...]:
-    """Pools that name the same server and the same GPU fill its slots together; servers bought = ceil(GPUs / slots).
+    """Return *pools* grouped by server and GPU; pools of a group share servers.
 
-    *copies* of the pools stand side by side, each in servers of its own.
+    The number of servers is ceil(GPUs / slots), or the exact quotient with *share*. *copies* of the pools have separate
+    servers.
     """
     groups: dict[tuple[str, str], list[PoolFacts]] = {}
     for pool in pools:
@@ -111,6 +112,6 @@ def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> 
     result = []
     for members in groups.values():
         server, gpus = members[0].server, int(sum(pool.gpus for pool in members))
-        servers = boxes_needed(gpus, int(server.gpu_slots.value), share) if server else 0.0
+        servers = servers_needed(gpus, int(server.gpu_slots.value), share) if server else 0.0
         result.append(FleetHardware(server, members[0].gpu, tuple(members), copies * servers, copies))
     return tuple(result)

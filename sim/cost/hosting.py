@@ -1,9 +1,6 @@
-"""Hosting servers in somebody's data centre: by the rack, or by contracted power.
+"""Hosting of servers in a data centre: price per rack, or per contracted kW.
 
-By the rack, servers share racks as far as height and power go. The fewest racks that hold servers of several kinds
-are found by vector bin packing: first-fit decreasing (Johnson 1974) packs them; where that takes more than total
-height and power do, an integer program over the ways to fill one rack decides (the cutting-stock formulation of
-Gilmore and Gomory 1961). By contracted power, what is reserved is paid, drawn or not.
+A price per kW is paid for reserved power, whether drawn or not. `racks_needed` packs servers into racks.
 """
 
 from collections import Counter
@@ -22,25 +19,28 @@ from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import HOURS_PER_MONTH
 
-MOST_FILLINGS = 20_000
-"""Of one rack; fleets of a dozen kinds of small servers have more, and keep what first-fit decreasing found."""
+MAX_FILLINGS = 20_000
+"""Maximum number of fillings of one rack for which the integer program runs.
+
+Fleets of a dozen kinds of small servers exceed it and keep the result of first-fit decreasing.
+"""
 EMPTY = (1.0, 1.0)
-"""Space and power of an empty rack."""
+"""Space and power of an empty rack, as fractions."""
 _ROUNDING = 1e-9  # 30.6 kW hold three servers of 10.2 kW, whatever floats make of the quotient
 
 
 class ServerKind(NamedTuple):
-    """Servers of one kind."""
+    """Number and size of the servers of one kind."""
 
     number: int
     space: float
-    """What one takes of a rack's height, 0 to 1."""
+    """Fraction of a rack's height that one server occupies, 0 to 1."""
     power: float
-    """What one takes of a rack's power, 0 to 1."""
+    """Fraction of a rack's power that one server uses, 0 to 1."""
 
 
 def whole(number: float) -> float:
-    """*number* rounded down, but for the rounding of floats.
+    """Return *number* rounded down, with a tolerance for floating-point errors.
 
     >>> whole(30.6 / 10.2)
     3
@@ -50,22 +50,34 @@ def whole(number: float) -> float:
 
 @lru_cache(maxsize=1024)
 def racks_needed(kinds: tuple[ServerKind, ...]) -> int:
-    """Fewest racks for *kinds*, each of which fits into an empty one.
+    """Return the minimum number of racks for *kinds*, each of which fits into an empty rack.
 
+    Notes
+    -----
+    Vector bin packing in height and power. First-fit decreasing packs the servers; if it needs more racks than the
+    total height and power require, an integer program over the fillings of one rack decides (cutting stock).
+
+    References
+    ----------
+    Johnson 1974 (first-fit decreasing); Gilmore and Gomory 1961 (cutting stock).
+
+    Examples
+    --------
     >>> racks_needed((ServerKind(2, 0.6, 0.2), ServerKind(2, 0.3, 0.7)))
     2
+
     """
     found = _first_fit(kinds)
     space, power = (sum(kind.number * kind[axis] for kind in kinds) for axis in (1, 2))
     least = ceil(max(space, power) - _ROUNDING)
     if found <= least or len(kinds) == 1:
         return found
-    fillings = list(islice(_fillings(kinds, 1.0, 1.0), MOST_FILLINGS + 1))
-    return found if len(fillings) > MOST_FILLINGS else _fewest(kinds, fillings)
+    fillings = list(islice(_fillings(kinds, 1.0, 1.0), MAX_FILLINGS + 1))
+    return found if len(fillings) > MAX_FILLINGS else _fewest(kinds, fillings)
 
 
 def _first_fit(kinds: Sequence[ServerKind]) -> int:
-    """Racks of first-fit decreasing; those that are filled alike are kept together, so thousands cost nothing."""
+    """Return the number of racks of first-fit decreasing; equally filled racks are grouped for speed."""
     racks: Counter[tuple[float, float]] = Counter()
     for servers, space, power in sorted(kinds, key=lambda kind: -max(kind.space, kind.power)):
         left, after = servers, Counter[tuple[float, float]]()
@@ -83,7 +95,7 @@ def _first_fit(kinds: Sequence[ServerKind]) -> int:
 
 
 def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterator[tuple[int, ...]]:
-    """Ways to fill one rack to which no server of the last kind can be added."""
+    """Return the fillings of one rack to which no server of the last kind can be added."""
     first, *others = kinds
     most = int(
         min(first.number, whole(space / first.space), whole(power / first.power) if first.power else first.number)
@@ -109,28 +121,28 @@ def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) ->
 
 
 class RackFit(NamedTuple):
-    """How many servers of one kind one rack holds, with parts of a server."""
+    """Number of servers of one kind that a rack holds, including fractions of a server."""
 
     by_space: float
     by_power: float
 
 
 class PerRack(Spec):
-    """A price per rack and month. All servers of a fleet at the site share racks."""
+    """Hosting at a price per rack and month; all servers of a fleet at the site share racks."""
 
     per: Literal["rack"]
     usd_per_month: Price
     power_limit_kw: Positive
-    """What one rack supplies and cools; servers count with their nameplate."""
+    """Power that one rack supplies and cools [kW]; servers count with their rated power."""
     units: Count = 42
     """Height of a rack [rack units]; servers count with their `rack_units`."""
     reserved_units: WholeNumber = 0
-    """Of these for switches, patch panels and power strips."""
+    """Rack units reserved for switches, patch panels and power strips."""
     servers_per_rack: Count | None = None
-    """In place of heights: places in one rack, one for any server."""
+    """Servers per rack, in place of heights; every server counts as one."""
     count: Literal["fraction", "whole"]
-    """whole: the fewest racks that hold all servers are rented. fraction: the larger of their parts of a rack's height
-    and power is paid, somebody else fills the rest."""
+    """Billing of partly filled racks. whole: the minimum number of racks that holds all servers; fraction: the larger
+    of the servers' fractions of a rack's height and power, with other users paying for the rest."""
     electricity: Literal["metered", "included"] = "metered"
 
     @model_validator(mode="after")
@@ -143,13 +155,13 @@ class PerRack(Spec):
 
     @property
     def by_height(self) -> bool:
-        """Whether the servers' `rack_units` count."""
+        """True if the servers' `rack_units` determine the number of racks."""
         return self.servers_per_rack is None
 
     def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
-        """Racks for *fleet*, a charge per pool; *beside* are servers in the same racks that another bill pays for.
+        """Return the rack charges of *fleet*, one per pool; another bill pays for *beside*, servers in the same racks.
 
-        Raises CostError with every kind of server that no rack holds.
+        Raises CostError listing every kind of server that does not fit into a rack.
         """
         every = (*fleet, *beside)
         problems: list[Problem] = []
@@ -170,7 +182,7 @@ class PerRack(Spec):
         ]
 
     def _racks(self, servers: Sequence[float], fits: Sequence[RackFit]) -> list[float]:
-        """Racks that each kind of server pays for."""
+        """Return the number of racks that each kind of server pays for."""
         if self.count == "fraction" and not self.by_height:  # so many of the kind fit into a rack, whole ones
             return [n / min(fit.by_space, whole(fit.by_power)) for n, fit in zip(servers, fits, strict=True)]
         by_space = [count / fit.by_space for count, fit in zip(servers, fits, strict=True)]
@@ -188,7 +200,7 @@ class PerRack(Spec):
         return [racks * part / sum(parts) for part in parts]
 
     def _fit(self, hardware: FleetHardware) -> RackFit:
-        """How many servers like those of *hardware* a rack holds. Raises CostError if not even one."""
+        """Return the number of servers like those of *hardware* per rack. Raises CostError if none fits."""
         server = hardware.server
         if server is None or hardware.server_w is None:
             text = f"racks hold servers: name a server with a known power for pool {hardware.pool_names}"
@@ -220,20 +232,20 @@ def _contracted(value: Any) -> Any:
 
 
 class PerKwMonth(Spec):
-    """A price per contracted kW and month."""
+    """Hosting at a price per contracted kW and month."""
 
     per: Literal["kw_month"]
     usd: Price
     kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
-    """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs; each
-    unit of a fleet that several are planned of has it."""
+    """Contracted power [kW]: the rated power of all servers, or a number per fleet, which pools share in proportion to
+    their GPUs; in a plan, a number per unit of a fleet."""
     electricity: Literal["metered", "included"] = "metered"
-    """Whether the energy is paid on top."""
+    """Payment of energy: metered and paid in addition, or included in the price."""
 
     def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
-        """Contracted power of *fleet*, a charge per pool; *beside* is what another bill pays its part for.
+        """Return the charges of contracted power of *fleet*, one per pool; another bill pays for *beside*.
 
-        Raises CostError where the nameplate is not known.
+        Raises CostError if the rated power is unknown.
         """
         price = self.usd.unit_price("kW-month", "site.hosting.usd")
         gpus = sum(hardware.gpus for hardware in (*fleet, *beside))

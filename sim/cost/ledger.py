@@ -1,8 +1,7 @@
-"""The bill of a window: metered quantities times sourced prices, booked to pools, components and phases.
+"""Ledger of a window: metered quantities times sourced prices, booked to pools, components and phases.
 
-A row of the ledger is one amount of money, traceable to its quantity, price and source. `request_costs` passes the
-rows on to requests: each pays its part of its pool's cost, phase by phase. Amounts are split to the last nano-USD,
-so that none is lost or invented.
+A row of the ledger is one amount, traceable to its quantity, price and source. `request_costs` allocates the rows to
+requests: each pays its part of its pool's cost, phase by phase. Amounts are split exactly, to the nano-USD.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +18,7 @@ from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 @dataclass(slots=True)
 class LedgerRow:
-    """One amount of money, traceable to its quantity, price and source."""
+    """Row of the ledger: one amount, traceable to its quantity, price and source."""
 
     start_s: float
     end_s: float
@@ -41,15 +40,22 @@ _WEIGHT_BITS = 62
 
 
 def split(amount_nano_usd: int, weights: Sequence[float]) -> list[int]:
-    """Split *amount_nano_usd* in proportion to *weights* by the largest remainder (Hamilton's method).
+    """Return *amount_nano_usd* split in proportion to *weights* by the largest remainder (Hamilton's method).
 
     The parts sum to the amount exactly, and each differs from its exact share by less than one nano-USD. Equal
-    remainders go to the earlier part, so the same input always gives the same parts. Weights are taken to 62 bits of
-    the largest one and the arithmetic is in integers: float rounding cannot lose a unit. Raises ValueError for a
-    negative amount or weight, and where there is an amount but no positive weight to carry it.
+    remainders go to the earlier part, so the result is deterministic. Weights are taken to 62 bits of the largest one
+    and the arithmetic is in integers, so that rounding cannot lose a unit.
 
+    Raises
+    ------
+    ValueError
+        The amount or a weight is negative, or there is an amount but no positive weight.
+
+    Examples
+    --------
     >>> split(100, [1.0, 1.0, 1.0])
     [34, 33, 33]
+
     """
     largest = max(weights, default=0.0)
     if amount_nano_usd < 0 or min(weights, default=0.0) < 0:
@@ -70,25 +76,33 @@ def split(amount_nano_usd: int, weights: Sequence[float]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Rows that sum to the total to the last nano-USD.
+    """Rows of a window's bill, which sum exactly to the total.
 
-    For each component there is one row per meter interval, pool and phase; the intervals tile the window. A component's
-    amount is rounded once for the window and then split, so a row's amount differs from quantity x unit price by less
-    than two nano-USD (and float rounding).
+    Each component has one row per meter interval, pool and phase; the intervals tile the window. A component's amount
+    is rounded once for the window and then split, so a row's amount differs from quantity * unit price by less than two
+    nano-USD (and float rounding)::
+
+        start_s                                                     end_s
+        |  interval 1: prefill, decode, ...  |  interval 2: prefill, ...  |     per pool and component
     """
 
     rows: tuple[LedgerRow, ...]
     start_s: float
     end_s: float
     capex_usd: float
-    """Purchase price of the hardware, paid up front [USD]; 0 when renting."""
+    """Purchase price of the hardware, paid at delivery [USD]; 0 when renting."""
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], plan: CostPlan, start_s: float, end_s: float) -> "Ledger":
-        """Price what was metered in [start_s, end_s) [s]; other intervals are ignored, none may straddle an edge.
+        """Return the bill of the readings in [start_s, end_s) [s]; other intervals are ignored.
 
-        The same intervals under another plan are priced anew without a simulation. Raises ValueError where a pool
-        that is charged by the clock has no reading in the window.
+        The same intervals can be priced under another plan without a new simulation.
+
+        Raises
+        ------
+        ValueError
+            An interval straddles an edge of the window, or a pool that is charged by the clock has no reading in it.
+
         """
         window = MeteredWindow.of(intervals, start_s, end_s)
         entries: dict[str, list[_Entry]] = {}
@@ -113,22 +127,25 @@ class Ledger:
         return self.total_nano_usd / NANO_PER_USD / self.window_h
 
     def by_component(self) -> dict[str, int]:
-        """Amount of each component in the window [nano-USD]."""
+        """Return the amount of each component in the window [nano-USD]."""
         return _totals((row.component, row.amount_nano_usd) for row in self.rows)
 
     def by_phase(self, components: Collection[str] | None = None) -> dict[str, int]:
-        """Amount of each phase in the window, of all *components* or of these [nano-USD]."""
+        """Return the amount of each phase in the window, for all *components* or the given ones [nano-USD]."""
         return _totals(
             (row.phase, row.amount_nano_usd) for row in self.rows if components is None or row.component in components
         )
 
     def component_usd_per_h(self) -> dict[str, float]:
-        """Cost of each component per hour [USD/h]."""
+        """Return the cost of each component [USD/h]."""
         return {name: amount / NANO_PER_USD / self.window_h for name, amount in self.by_component().items()}
 
 
-RARE = ("booting", "held", "failed", "reserve", "unused", "unused commitment")
-"""Phases without empty rows: few fleets start replicas, fail, share a cluster with jobs or reserve too many GPUs."""
+OPTIONAL_PHASES = ("booting", "held", "failed", "reserve", "unused", "unused commitment")
+"""Phases for which no empty rows are written.
+
+Few fleets start replicas, have failures, share a cluster with jobs or reserve too many GPUs.
+"""
 
 
 class _Entry(NamedTuple):
@@ -146,7 +163,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
-    """Spread the quantity of *window* over meter intervals and phases, replicas taken together."""
+    """Return the quantity of *window* divided among meter intervals and phases, summed over replicas."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in window.intervals.get(charge.pool, ()):
         parts = charge.by_phase(interval)
@@ -165,7 +182,7 @@ def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())
         for phase, part in zip(PHASES, sums, strict=True)
-        if part or (phase not in RARE and charge.unused.share < 1)
+        if part or (phase not in OPTIONAL_PHASES and charge.unused.share < 1)
     ]
 
 
@@ -215,9 +232,9 @@ class RequestUse(NamedTuple):
 def request_costs(rows: Iterable[LedgerRow], uses: Sequence[RequestUse]) -> list[int]:
     """Return the amount of each use [nano-USD], in the order of *uses*.
 
-    A pool's money for prefill is split by the time that prompts took, that for decode and for recompute in the same
-    way, each to the last nano-USD; prices are means over the window. What no use caused (idle time above all)
-    stays with the fleet: the amounts and what is left sum to the total exactly.
+    A pool's cost of prefill is divided by the time of the requests' prompts, and likewise for decode and recompute,
+    each exactly; prices are means over the window. Costs without a causing request (mainly idle time) stay with the
+    fleet: the requests' amounts and this remainder sum to the total exactly.
     """
     totals: dict[tuple[str, str], int] = {}
     for row in rows:

@@ -1,7 +1,7 @@
-"""Meter readings of a fleet in a window, and their split into phases: what every charge is computed from.
+"""Meter readings of a fleet in a window, split into phases: the input of every charge.
 
-A phase is what a replica's time and energy went into: prefill, decode, recompute, idle, booting and the others of
-`PHASES`. Money follows the same split.
+A phase is the use of a replica's time and energy: prefill, decode, recompute, idle, booting and the others of
+`PHASES`. Costs are split in the same way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,24 +26,24 @@ OF_STATE: dict[str, Phase] = {
     "repairing": "failed",
     "reserve": "reserve",
 }
-"""State of a replica that does no work -> the phase of all its time; a replica that is off is idle."""
+"""State of a replica that does no work -> phase of all its time; a replica that is off is idle."""
 
 
 class ByPhase(NamedTuple):
-    """Quantity split by phase; the fields stand in the order of PHASES."""
+    """Quantity split by phase; fields are in the order of PHASES."""
 
     prefill: float
     decode: float
     recompute: float
     idle: float
     booting: float = 0.0
-    """Part of replicas that have been switched on and do not serve yet."""
+    """Part of replicas that are switched on but do not serve yet."""
     held: float = 0.0
-    """Part of GPUs that an inference service holds in a cluster of jobs."""
+    """Part of GPUs that an inference service occupies in a cluster of jobs."""
     failed: float = 0.0
     """Part of replicas that have failed or are under repair."""
     reserve: float = 0.0
-    """Part of spares and of replicas that are asleep."""
+    """Part of spare replicas and of sleeping replicas."""
     unused: float = 0.0
     """Part of GPUs that no replica uses in rented instances and in servers bought with their GPUs."""
     unused_commitment: float = 0.0
@@ -59,7 +59,7 @@ class ByPhase(NamedTuple):
         return ByPhase(*(part * factor for part in self))
 
     def without_use(self, unused: "IdleShare") -> "ByPhase":
-        """Return these parts with the share of *unused* taken off each and booked to its phase."""
+        """Return these parts with the unused share moved to its phase."""
         if not unused.share:
             return self
         apart = ByPhase.only(unused.phase, unused.share * sum(self))
@@ -72,14 +72,14 @@ class ByPhase(NamedTuple):
 
 
 class IdleShare(NamedTuple):
-    """Share of what is paid for that no replica can use, and the phase that its money is booked to."""
+    """Share of the paid hardware that no replica can use, and the phase that its cost is booked to."""
 
     share: float
     phase: Phase = "unused"
 
     @classmethod
     def of(cls, used: float, paid: float) -> "IdleShare":
-        """Return the share of *paid* GPUs beyond those *used*."""
+        """Return the share of *paid* GPUs that exceeds *used*."""
         share = 1 - used / paid if paid else 0.0
         return cls(share) if share > ROUNDING else ALL_USED
 
@@ -115,9 +115,9 @@ def gpu_s_by_phase(interval: Interval) -> ByPhase:
 
 
 def wall_j_by_phase(interval: Interval) -> ByPhase:
-    """Return the energy at the wall of *interval*, by phase as its meters record it [J].
+    """Return the energy at the wall of *interval* by phase, as metered [J].
 
-    A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
+    Each phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
     """
     if (phase := "held" if interval.state == "held" else OF_STATE.get(interval.state)) is not None:
         return ByPhase.only(phase, interval.server_energy_j)
@@ -127,7 +127,7 @@ def wall_j_by_phase(interval: Interval) -> ByPhase:
 
 
 NOT_RENTED = frozenset({"off", "provisioning", "repairing"})
-"""States of a replica that a landlord who bills by the time switched on does not count."""
+"""States of a replica that a landlord who bills by switched-on time does not count."""
 DEMAND_INTERVAL_S = 900.0
 """Interval over which utilities average power to find a peak [s]."""
 
@@ -142,21 +142,23 @@ class ReplicaStop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MeteredWindow:
-    """Meter readings of one interval of simulated time, or of several of one fleet taken together."""
+    """Meter readings of one interval of simulated time, or of several intervals of one fleet combined."""
 
     hours: float
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
-    """Pool -> its meter intervals inside."""
+    """Meter intervals in the window, by pool."""
     stops: Mapping[str, Sequence[ReplicaStop]] = field(default_factory=dict)
-    """Pool -> ends of replicas' runs that fall due inside."""
+    """Ends of replicas' runs in the window, by pool."""
     parts: "tuple[MeteredWindow, ...]" = ()
-    """The stretches that it was put together from; none for a single one."""
+    """Windows that this one combines; empty for a single window."""
     _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "MeteredWindow":
-        """Return the readings in [start, end) [s]. Intervals outside show only how long a replica had run before it
-        stopped inside; none may straddle an edge.
+        """Return the readings in [start, end) [s].
+
+        Intervals outside the window only show how long a replica had run before a stop inside it; none may straddle an
+        edge.
         """
         every: dict[str, list[Interval]] = {}
         inside: dict[str, list[Interval]] = {}
@@ -170,8 +172,8 @@ class MeteredWindow:
     def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
         """Return the power of each of *pools* at the servers' plugs in the demand interval with the highest total [kW].
 
-        The window is divided into as many equal intervals as have 15 minutes or more; a shorter one is a single one.
-        Within a meter interval power is taken as even.
+        The window is divided into the largest number of equal intervals of at least 15 minutes; a shorter window is one
+        interval. Power is taken as constant within a meter interval.
         """
         if pools not in self._peaks:
             self._peaks[pools] = self._peak_kw(pools)
@@ -197,8 +199,8 @@ ONE_HOUR = MeteredWindow(1.0)
 """Window of an hour without meter readings, in which only charges per hour have an amount."""
 
 
-def together(windows: Sequence[MeteredWindow]) -> MeteredWindow:
-    """Return several windows of one fleet as one."""
+def combined_window(windows: Sequence[MeteredWindow]) -> MeteredWindow:
+    """Return several windows of one fleet combined into one."""
     intervals: dict[str, list[Interval]] = {}
     ends: dict[str, list[ReplicaStop]] = {}
     for window in windows:
@@ -211,7 +213,7 @@ def together(windows: Sequence[MeteredWindow]) -> MeteredWindow:
 
 
 def stops(intervals: Sequence[Interval]) -> list[ReplicaStop]:
-    """Return the stops of one pool's replicas. A run that began before the first interval counts from there."""
+    """Return the stops of one pool's replicas; a run that began before the first interval counts from its start."""
     if all(interval.state not in NOT_RENTED for interval in intervals):
         return []
     found = []

@@ -1,4 +1,4 @@
-"""What a plan over several years assumes: how demand grows, how prices fall, how long an order takes."""
+"""Assumptions of a plan over several years: growth of demand, decline of prices, lead times, existing units."""
 
 from typing import Annotated, Any, Self
 
@@ -25,19 +25,19 @@ Decline = Annotated[float, Field(gt=-1, lt=1, strict=True)]
 
 
 class Demand(Spec):
-    """Mean load of every month, in the scenario's own unit: requests per second, clients, or the trace's speed.
+    """Mean load of every month, in the scenario's unit: requests per second, clients, or the trace's speed.
 
-    It grows at a constant rate, or it is listed.
+    The load grows at a constant rate, or is listed.
     """
 
     now: Positive | None = None
-    """Mean load in the first month. Default: the mean of `load_profile`, without one the scenario's load."""
+    """Mean load in the first month. Default: the mean of `load_profile`, or the scenario's load without one."""
     growth_per_year: Rate = 0.0
-    """0.5: half as much again after a year; it compounds month by month."""
+    """Growth per year, as a fraction, compounded monthly: 0.5 is half as much again after a year."""
     monthly: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
-    """One value a month, in place of growth."""
+    """Load of each month, in place of growth."""
     quarterly: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
-    """One value for every three months, in place of growth."""
+    """Load of each quarter, in place of growth."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -48,7 +48,7 @@ class Demand(Spec):
         return self
 
     def by_month(self, months: int, usual: float) -> tuple[float, ...]:
-        """Mean load in each of *months*; *usual* is the scenario's own."""
+        """Return the mean load of each of *months*; *usual* is the scenario's own load."""
         if self.monthly is not None:
             return self.monthly
         if self.quarterly is not None:
@@ -58,49 +58,51 @@ class Demand(Spec):
 
 
 class ExistingUnits(Spec):
-    """Units of a fleet that are in service when the plan starts: every plan starts with them, and sells them in the
-    month that costs least, at the end of their life at the latest.
+    """Units of a fleet in service at the start of the plan.
+
+    Every plan starts with them, and sells them in the month with the lowest cost, at the end of their life at the
+    latest.
     """
 
     fleet: str
-    """A fleet of the scenario that buys: it says what a unit is, serves and costs to run."""
+    """Fleet of the scenario that buys; it determines a unit's hardware, capacity and running cost."""
     units: Count
-    """Sold together; units that may go one by one are entries of their own."""
+    """Number of units, which are sold together; units that may be sold separately are separate entries."""
     bought: CalendarMonth
-    """First month in service, for example 2025-03; the life of finance counts from here."""
+    """First month in service, for example 2025-03; the life in finance counts from here."""
     book_value_usd: NonNegative | None = None
-    """What all of these units together stand for in the books at the start of the plan, in US dollars. It is sunk: it
-    decides nothing, and gives the gain or loss on disposal. Left out: none is reported."""
+    """Book value of all of these units together at the start of the plan [USD]. As a sunk cost it does not affect
+    decisions, but determines the gain or loss on disposal. Default: no gain or loss is reported."""
 
 
 class MultiYear(Spec):
-    """A plan month by month. Each fleet is a building block: as many whole units of it as the demand needs."""
+    """Plan by month. Each fleet is a building block, of which the plan uses as many whole units as the demand needs."""
 
     years: Positive
-    """How far the plan looks ahead, in whole months."""
+    """Length of the plan, in whole months [years]."""
     starts: CalendarMonth
-    """The first month, for example 2027-01."""
+    """First month of the plan, for example 2027-01."""
     demand: Demand = Demand()
-    """Default: the mean of `load_profile`, without one the scenario's load; no growth."""
+    """Load over time. Default: the mean of `load_profile`, or the scenario's load without one, without growth."""
     peak_to_mean: Annotated[Positive, Field(ge=1)] = 1.0
-    """Load of the busiest hours over the mean of the month: capacity must cover the former. A higher ratio in
-    `load_profile` counts instead."""
+    """Load of the busiest hours divided by the month's mean; capacity must cover the busiest hours. A higher ratio in
+    `load_profile` applies instead."""
     reserve_units: WholeNumber = 0
     """Units in service beyond those that the peak needs (N + k)."""
     lead_time_months: WholeNumber = 0
-    """From an order to its service."""
+    """Months from an order to service."""
     price_decline_per_year: Decline = 0.0
-    """How much less the same hardware costs a year later, as a fraction; below 0 it gets dearer."""
+    """Price decline of the same hardware per year, as a fraction; negative if it becomes more expensive."""
     rental_decline_per_year: Decline = 0.0
-    """How much less rents cost a year later, as a fraction; a contract keeps the price at which it was signed."""
+    """Decline of rents per year, as a fraction; a contract keeps the price at which it was signed."""
     rental_term_months: Count = 1
-    """Shortest time for which a unit is rented; a commitment has its own."""
+    """Minimum rental period of a unit [months]; a commitment has its own."""
     discount_rate: Fraction | None = None
-    """Per year; left out: the one in finance."""
+    """Discount rate per year; default: the one in finance."""
     bridge: dict[str, Rent] = Field(default_factory=dict)
-    """Fleet that buys -> terms on which the same hardware is rented while its first orders are on the way."""
+    """Fleet that buys -> terms for renting the same hardware until its first orders arrive."""
     existing: tuple[ExistingUnits, ...] = ()
-    """What is in service when the plan starts."""
+    """Units in service at the start of the plan."""
 
     @model_validator(mode="after")
     def _whole_months(self) -> Self:
@@ -116,17 +118,17 @@ class MultiYear(Spec):
 
     @property
     def months(self) -> int:
-        """Length of the plan."""
+        """Length of the plan [months]."""
         return round(self.years * MONTHS_PER_YEAR)
 
     def calendar(self, month: int) -> tuple[int, int]:
-        """(year, month from 1 to 12) of the plan's *month*, counted from 0."""
+        """Return the calendar (year, month from 1 to 12) of the plan's *month*, counted from 0."""
         year, first = map(int, self.starts.split("-"))
         years, rest = divmod(first - 1 + month, MONTHS_PER_YEAR)
         return year + years, rest + 1
 
     def age_months(self, bought: str) -> int:
-        """Months from *bought* to the start of the plan.
+        """Return the months from *bought* to the start of the plan.
 
         >>> MultiYear(years=1, starts="2027-01").age_months("2025-03")
         22

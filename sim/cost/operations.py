@@ -1,4 +1,4 @@
-"""What a finance department adds to hardware, space and electricity; each component is a file of its own."""
+"""Operations section: components of total cost of ownership beyond hardware, space and electricity."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from sim.cost.acquisition import Decommissioning, Deployment, NetworkStorage, SalesTax
 from sim.cost.charge import Charge, FlatCharge
-from sim.cost.component import Owned, OwnerComponent, UserComponent
+from sim.cost.component import OwnedFleet, OwnerComponent, UserComponent
 from sim.cost.egress import Egress
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
@@ -17,28 +17,29 @@ from sim.spec import Spec
 
 
 class Operations(Spec):
-    """The rest of total cost of ownership, in the order of the bill. A component that is left out is not charged, and
-    the report says so.
+    """Further components of total cost of ownership, in the order of the bill.
+
+    A component that is left out is not charged, as the report states.
     """
 
     network_storage: NetworkStorage | None = None
-    """Switches, cables, storage, as a share of the hardware's price."""
+    """Switches, cables and storage, as a fraction of the hardware's price."""
     spares: SpareStock | None = None
-    """GPUs on the shelf."""
+    """Stock of spare GPUs."""
     sales_tax: SalesTax | None = None
-    """On all purchases, replaced GPUs included."""
+    """Sales tax on all purchases, including replaced GPUs."""
     maintenance: MaintenanceContract | None = None
-    """A contract at a share of the purchase price a year."""
+    """Maintenance contract at a fraction of the purchase price per year."""
     failures: FailureCost | None = None
-    """Replacement of GPUs that fail."""
+    """Replacement of failed GPUs."""
     deployment: Deployment | None = None
-    """Once, at the start."""
+    """Deployment, paid once at delivery."""
     decommissioning: Decommissioning | None = None
-    """Once, at the end."""
+    """Decommissioning, paid once at the end of life."""
     staff: Staff | None = None
-    """Salaries over the machines that the team looks after."""
+    """Salaries, allocated over the machines that the team operates."""
     software: Software | None = None
-    """Licences."""
+    """Software licences."""
     egress: Egress | None = None
     """Outgoing data."""
 
@@ -49,10 +50,10 @@ class Operations(Spec):
         book: PriceBook,
         finance: StraightLine | Annuity,
     ) -> list[Charge]:
-        """All components for a bought *fleet* whose hardware is charged by *capital*. Raises CostError."""
+        """Return the charges of all components for a bought *fleet*; *capital* is its hardware. Raises CostError."""
         problems: list[Problem] = []
         sales_tax = None if self.sales_tax is None else self.sales_tax.stated
-        owned = Owned(fleet, [*capital], book, finance, sales_tax)
+        owned = OwnedFleet(fleet, [*capital], book, finance, sales_tax)
         added: list[Charge] = []
         for component in self._stated.values():
             if not isinstance(component, OwnerComponent):
@@ -66,7 +67,7 @@ class Operations(Spec):
         return added
 
     def rented_charges(self, fleet: Sequence[FleetHardware]) -> list[Charge]:
-        """The components that a tenant pays, too. Raises CostError."""
+        """Return the charges of the components that tenants pay as well. Raises CostError."""
         problems: list[Problem] = []
         added = [
             charge
@@ -80,18 +81,18 @@ class Operations(Spec):
 
     @property
     def landlords(self) -> list[str]:
-        """Names of the stated components that a landlord pays when hardware is rented."""
+        """Names of the stated components that the landlord pays for rented hardware."""
         return [name for name, component in self._stated.items() if isinstance(component, OwnerComponent)]
 
     @property
     def _stated(self) -> dict[str, OwnerComponent | UserComponent]:
-        """The components that the scenario states, in the order of the bill."""
+        """Components that the scenario states, in the order of the bill."""
         components = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: component for name, component in components.items() if component is not None}
 
 
 def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
-    """A sentence for the report that names the components nobody pays for in this bill."""
+    """Return a sentence for the report that names the components missing from this bill; nothing if complete."""
     kinds = UserComponent if rented else (OwnerComponent, UserComponent)
     applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]
@@ -109,5 +110,5 @@ def in_words(components: Sequence[str]) -> str:
 
 
 def _is_one(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:
-    """Whether a field of type *annotation*, `Component | None`, is one of *kinds*."""
+    """Return whether a field of type *annotation*, `Component | None`, is one of *kinds*."""
     return any(isinstance(one, type) and issubclass(one, kinds) for one in get_args(annotation))

@@ -1,4 +1,4 @@
-"""Prices in US dollars and other currencies: amounts that a scenario states, quotes, and offers of price lists."""
+"""Prices in US dollars and other currencies: amounts stated in a scenario, quotes, and offers of price lists."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from sim.spec import NonNegative, Spec, WholeNumber, within_reach
 
 
 class StatedPrice(Spec):
-    """An amount in a currency; a bare number in its place is US dollars."""
+    """Amount in a currency; a bare number is in US dollars."""
 
     price: NonNegative
     currency: CurrencyCode = USD
-    """Other than USD: `finance.fx` has its rate."""
+    """Currency of the price; if it is not USD, `finance.fx` must have its rate."""
     _fx_rate: float | None = PrivateAttr(default=None)
 
     @model_serializer(mode="wrap")
@@ -27,31 +27,31 @@ class StatedPrice(Spec):
         return self.price if self.model_fields_set == {"price"} else dump(self)
 
     def at(self, fx_rate: float) -> "StatedPrice":
-        """A copy converted at *fx_rate* [USD per unit of its currency]."""
+        """Return a copy converted at *fx_rate* [USD per unit of its currency]."""
         rated = self.model_copy()
         rated._fx_rate = fx_rate
         return rated
 
     @property
     def fx_rate(self) -> float:
-        """USD per unit of the currency. Raises ValueError where it is not stated."""
+        """Exchange rate [USD per unit of the currency]. Raises ValueError if unknown."""
         if self.currency == USD:
             return 1.0
         if self._fx_rate is None:
-            raise ValueError(f"{self.price:g} {self.currency} has no rate yet: see rated()")
+            raise ValueError(f"{self.price:g} {self.currency} has no rate yet: see with_rates()")
         return self._fx_rate
 
     @property
     def usd(self) -> float:
-        """The price in US dollars. Raises ValueError where the rate is not stated."""
+        """Price in US dollars. Raises ValueError if the exchange rate is unknown."""
         return self.price * self.fx_rate
 
     def stated(self, path: str, per: str = "") -> StatedFigure:
-        """The figure as the scenario has it at *path*, *per* unit of something."""
+        """Return the figure as stated in the scenario at *path*, per unit *per*."""
         return StatedFigure(path, self.price, f"{self.currency}/{per}" if per else self.currency)
 
     def unit_price(self, unit: str, path: str, per: str = "", *others: StatedFigure) -> UnitPrice:
-        """The price of one *unit*, which the scenario states at *path*, with *others* of its figures behind it."""
+        """Return the price per *unit*, stated in the scenario at *path* and derived from *others* of its figures."""
         figures = (self.stated(path, per or unit), *others)
         return UnitPrice(self.usd, unit, f"scenario: {path}", self.currency, self.fx_rate, stated=figures)
 
@@ -72,14 +72,14 @@ Price = Annotated[StatedPrice, BeforeValidator(_price, json_schema_input_type=No
 
 
 def _one_by_one(value: Any) -> Any:
-    """`{price: [...], currency: EUR}` is a list of prices in that currency."""
+    """Return a list of prices for `{price: [...], currency: EUR}`; other values unchanged."""
     if isinstance(value, dict) and isinstance(value.get("price"), list | tuple):
         return [value | {"price": price} for price in value["price"]]
     return value
 
 
 class PricesPerHour(Spec):
-    """Prices in one currency."""
+    """Prices by hour in one currency."""
 
     price: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
     currency: CurrencyCode = USD
@@ -95,25 +95,25 @@ HourlyPrices = Annotated[
 Section = TypeVar("Section")
 
 
-def rated(section: Section, fx: Mapping[str, float]) -> Section:
-    """*section* of a scenario with the rates of *fx* at all its prices; those without a rate stay as they are."""
+def with_rates(section: Section, fx: Mapping[str, float]) -> Section:
+    """Return *section* of a scenario with the rates of *fx* set in all its prices that have one."""
     changed: Any = section
     if isinstance(section, StatedPrice):
         known = section.currency != USD and section.currency in fx
         changed = section.at(fx[section.currency]) if known else section
     elif isinstance(section, Spec):
         old = {name: value for name, value in section if isinstance(value, Spec | tuple)}
-        new = {name: rated(value, fx) for name, value in old.items()}
+        new = {name: with_rates(value, fx) for name, value in old.items()}
         updated = {name: value for name, value in new.items() if value is not old[name]}
         changed = section.model_copy(update=updated) if updated else section
     elif isinstance(section, tuple) and any(isinstance(item, Spec) for item in section):
-        items = tuple(rated(item, fx) for item in section)
+        items = tuple(with_rates(item, fx) for item in section)
         changed = items if any(new is not old for new, old in zip(items, section, strict=True)) else section
     return changed  # type: ignore[no-any-return]
 
 
-def foreign(section: Any, path: str) -> Iterator[tuple[str, str]]:
-    """(path, currency) of every price in *section* that is not in US dollars; a list of prices counts as one."""
+def foreign_prices(section: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Return (path, currency) of every price in *section* that is not in US dollars; a list of prices counts once."""
     if isinstance(section, Spec):
         currency = getattr(section, "currency", USD)
         if isinstance(getattr(section, "price", None), float) and currency != USD:
@@ -121,18 +121,20 @@ def foreign(section: Any, path: str) -> Iterator[tuple[str, str]]:
             return
         for name, value in section:
             if isinstance(value, Spec | dict | tuple):
-                yield from foreign(value, f"{path}.{name}")
+                yield from foreign_prices(value, f"{path}.{name}")
     elif isinstance(section, dict):
         for name, value in section.items():
-            yield from foreign(value, f"{path}.{name}")
+            yield from foreign_prices(value, f"{path}.{name}")
     elif isinstance(section, tuple):
         prices = all(isinstance(item, StatedPrice) for item in section)
-        found = [one for i, item in enumerate(section) for one in foreign(item, path if prices else f"{path}.{i}")]
+        found = [
+            one for i, item in enumerate(section) for one in foreign_prices(item, path if prices else f"{path}.{i}")
+        ]
         yield from dict.fromkeys(found)
 
 
-def no_rate(currency: str, fx: Mapping[str, float]) -> str:
-    """What the message says of a price in *currency*, which *fx* does not have: what is wrong, and what to add."""
+def missing_rate_text(currency: str, fx: Mapping[str, float]) -> str:
+    """Return the message for a price in *currency* without a rate in *fx*: the problem, and what to add."""
     near = get_close_matches(currency, [USD, *fx], n=1, cutoff=0.6)
     meant = f"; did you mean {near[0]}?" if near else ""
     return (
@@ -141,7 +143,7 @@ def no_rate(currency: str, fx: Mapping[str, float]) -> str:
 
 
 class Problem(NamedTuple):
-    """Something that keeps a bill from being drawn up."""
+    """Missing or invalid price or term that prevents a bill."""
 
     path: str
     """Key within the fleet, for example `cost.quotes`."""
@@ -149,7 +151,7 @@ class Problem(NamedTuple):
 
 
 class CostError(ValueError):
-    """The prices or terms do not suffice; `problems` has them one by one."""
+    """Prices or terms are insufficient; `problems` lists each of them."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{problem.path}: {problem.text}" for problem in problems))
@@ -160,14 +162,14 @@ class CostError(ValueError):
 
 
 class RateMissing(CostError):
-    """A price is in a currency that `finance.fx` does not have."""
+    """Price in a currency that `finance.fx` does not have."""
 
 
 T = TypeVar("T")
 
 
 def collect(problems: list[Problem], price: Callable[[], Sequence[T]]) -> Sequence[T]:
-    """What *price* gives; if it lacks something, nothing, and *problems* grows."""
+    """Return the result of *price*; if it raises CostError, add its problems to *problems* and return nothing."""
     try:
         return price()
     except CostError as error:
@@ -176,15 +178,15 @@ def collect(problems: list[Problem], price: Callable[[], Sequence[T]]) -> Sequen
 
 
 class Quote(Spec):
-    """A price that the planner was given; a bare number is US dollars."""
+    """Price that the planner was quoted; a bare number is in US dollars."""
 
     price: NonNegative
     currency: CurrencyCode = USD
     unit: Unit | None = None
-    """Unstated: each when buying, gpu_hour when renting."""
+    """Unit of the price; default: each when buying, gpu_hour when renting."""
     includes_gpus: WholeNumber | None = None
-    """Of a server or a rented instance: GPUs in the price. Unstated, a quoted server is bare if its GPU is quoted too,
-    else it includes what the catalogue's own offer includes."""
+    """Number of GPUs included in the price of a server or rented instance. Default: a quoted server is bare if its GPU
+    is quoted too, else it includes as many GPUs as the catalogue's offer."""
     as_of: date | None = None
 
 
@@ -199,7 +201,7 @@ Quotes = dict[str, QuotedPrice]
 
 
 class OfferedPrice(NamedTuple):
-    """A price, and the GPUs that come with one unit (None where nothing is said)."""
+    """Price, and the number of GPUs included in one unit (None if not stated)."""
 
     price: UnitPrice
     gpus: int | None
@@ -207,16 +209,19 @@ class OfferedPrice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """All prices that one fleet may draw on."""
+    """Prices available to one fleet: quotes, exchange rates and the catalogue's price lists."""
 
     quotes: Mapping[str, Quote]
     fx: Mapping[str, float]
-    """USD per unit of a currency."""
+    """Exchange rates by currency [USD per unit]."""
     lists: Callable[[str], PriceList | None]
-    """The catalogue's price list of an item, None without one."""
+    """Function that returns the catalogue's price list of an item, or None."""
 
     def purchase(self, item: str) -> OfferedPrice:
-        """What buying one *item* costs. Raises CostError naming the file and the key that can hold a missing price."""
+        """Return the purchase price of one *item*.
+
+        Raises CostError with the file and the key where a missing price can be added.
+        """
         priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
         if priced.price.unit != "each":
             text = f"{item} is priced per {priced.price.unit}; buying needs a price for each"
@@ -232,7 +237,7 @@ class PriceBook:
         return self._offered(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
 
     def server_purchase(self, server: str, gpu: str) -> tuple[UnitPrice, int]:
-        """What buying one *server* costs, and how many GPUs that includes. Raises CostError if either is unknown."""
+        """Return the purchase price of one *server*, and the GPUs included. Raises CostError if either is unknown."""
         price, included = self.purchase(server)
         if included is None and server in self.quotes:
             included = 0 if gpu in self.quotes else self._included_in_catalogue(server)
@@ -250,7 +255,7 @@ class PriceBook:
         return offers.offers[offers.default_purchase].includes_gpus or 0
 
     def rental(self, gpu: str, offer: str | None) -> OfferedPrice:
-        """What renting *gpu* costs: its quote, else the catalogue's *offer* (`item/offer`). Raises CostError."""
+        """Return the rental price of *gpu*: its quote, else the offer `item/offer` (*offer*). Raises CostError."""
         if gpu in self.quotes:
             return self._quoted(gpu, "gpu_hour")
         if offer is None:
@@ -259,7 +264,7 @@ class PriceBook:
         return self.offered(offer, "cost.price")
 
     def offered(self, offer: str, key: str) -> OfferedPrice:
-        """The catalogue's *offer* (`item/offer`), which the scenario names under *key*. Raises CostError."""
+        """Return the price of the catalogue's *offer* (`item/offer`), named at *key*. Raises CostError."""
         item, _, name = offer.partition("/")
         offers = self.lists(item)
         if offers is None:
@@ -271,7 +276,7 @@ class PriceBook:
         return self._offered(offer, offers.offers[name], key)
 
     def stated(self, quote: Quote, usual_unit: Unit, key: str) -> UnitPrice:
-        """A price that the scenario states under *key*. Raises CostError if its currency has no rate."""
+        """Return a price that the scenario states at *key*. Raises CostError if its currency has no rate."""
         unit = quote.unit or usual_unit
         price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
         return replace(price, stated=(StatedFigure(key, quote.price, f"{quote.currency}/{unit}"),))
@@ -288,12 +293,12 @@ class PriceBook:
     def _in_usd(self, amount: float, currency: str, unit: str, source: str, key: str, what: str = "") -> UnitPrice:
         fx_rate = 1.0 if currency == USD else self.fx.get(currency)
         if fx_rate is None:
-            raise RateMissing(Problem(key, f"{what} {no_rate(currency, self.fx)}".strip()))
+            raise RateMissing(Problem(key, f"{what} {missing_rate_text(currency, self.fx)}".strip()))
         return UnitPrice(amount * fx_rate, unit, source, currency, fx_rate)
 
 
 def quote_source(item: str) -> str:
-    """What the ledger names as the source of a quoted price."""
+    """Return the source name of a quoted price in the ledger."""
     return f"scenario: cost.quotes.{item}"
 
 

@@ -1,7 +1,8 @@
-"""Renting GPUs or whole instances by time: every rented hour is paid, busy or not.
+"""Rental of GPUs or whole instances by time; every rented hour is paid, whether used or not.
 
-Space, electricity and repair are the landlord's. Rent runs from the start of a replica to its stop, in the landlord's
-billing steps. Beyond the hourly price a tenant can agree on a commitment, or on spot capacity that may be taken away.
+The landlord pays for space, electricity and repair. Rent runs from the start of a replica to its stop, in the
+landlord's billing steps. Besides the hourly price, a tenant can agree on a commitment, or on spot capacity that may be
+reclaimed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sim.cost.charge import Charge, FlatCharge, MarketPrice, Metered, PaymentTime, StatedFigure, UnitPrice
-from sim.cost.hardware import FleetHardware, PoolFacts, boxes_needed
+from sim.cost.hardware import FleetHardware, PoolFacts, servers_needed
 from sim.cost.metering import (
     ALL_USED,
     NOT_RENTED,
@@ -30,35 +31,35 @@ from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 
 class Commitment(Spec):
-    """Reserved GPUs: cheaper by the hour, paid for the whole term whether used or not."""
+    """Reserved GPUs at a lower price, paid for the whole term whether used or not."""
 
     gpus: Count
-    """GPUs committed; instances are committed whole."""
+    """Number of committed GPUs; instances are committed whole."""
     months: Positive
-    """Term."""
+    """Term of the commitment [months]."""
     discount: Fraction
-    """Share that the committed price is below the hourly price, which GPUs beyond the commitment pay."""
+    """Discount on the hourly price, as a fraction; GPUs beyond the commitment pay the hourly price."""
 
 
 class SpotRental(Spec):
-    """Capacity that the landlord may reclaim. Interruptions are not simulated: more is rented to make up for them."""
+    """Spot capacity, which the landlord may reclaim. Interruptions are not simulated; more is rented to compensate."""
 
     availability: Annotated[Positive, Field(le=1)]
-    """Share of the rented hours that serve; the rest goes into notice periods, restarts and loading weights."""
+    """Fraction of the rented hours that serve; the rest is lost to notice periods, restarts and loading weights."""
     discount: Fraction = 0.0
-    """Share that spot is below the hourly price; 0 where the price is a spot price."""
+    """Discount on the hourly price, as a fraction; 0 if the price is a spot price."""
 
 
 class Billing(Spec):
-    """How a landlord counts time; it matters where a schedule starts and stops replicas."""
+    """Rounding of rented time by the landlord; relevant where a schedule starts and stops replicas."""
 
     granularity_s: Positive = 1.0
-    """A started step is paid whole: 3600 for hours, 1 for seconds."""
+    """Billing step [s], of which a started one is paid whole: 3600 for hours, 1 for seconds."""
     minimum_s: NonNegative = 0.0
-    """Least time that a start is paid for."""
+    """Minimum billed time per start [s]."""
 
     def billed_s(self, ran_s: float) -> float:
-        """Return the time that is paid for a replica that ran for *ran_s* [s].
+        """Return the billed time of a replica that ran for *ran_s* [s].
 
         >>> Billing(granularity_s=3600).billed_s(3700), Billing(minimum_s=600).billed_s(30)
         (7200.0, 600.0)
@@ -69,15 +70,16 @@ class Billing(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RentedTime(Metered):
-    """GPU-time of one pool from starts to stops, booked to phases as it was used; `RoundedUpTime` has what is paid
-    beyond the stops.
+    """Rent of one pool for the GPU-time from starts to stops, booked to phases as used.
+
+    `RoundedUpTime` charges the time that is billed beyond the stops.
     """
 
     component: str
     pool: str
     server: str
     units_per_gpu_h: float
-    """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
+    """Units of `price` per GPU-hour, for example an eighth of an instance-hour."""
     price: UnitPrice
     billing: Billing
     unused: IdleShare = ALL_USED
@@ -86,13 +88,13 @@ class RentedTime(Metered):
     follows: ClassVar[MarketPrice] = MarketPrice.RENT
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
-        """GPU-seconds; none while the replica is not rented."""
+        """Return the GPU-seconds of *interval* by phase; 0 while the replica is not rented."""
         if interval.state in NOT_RENTED:
             return ByPhase(0.0, 0.0, 0.0, 0.0)
         return gpu_s_by_phase(interval).without_use(self.unused)
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Units for the time that replicas ran in *window*."""
+        """Return the billed units for the time that replicas ran in *window*."""
         return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
 
 
@@ -101,16 +103,16 @@ ALL_IDLE = IdleShare(1.0, "idle")
 
 @dataclass(frozen=True, slots=True)
 class RoundedUpTime(RentedTime):
-    """GPU-time of one pool that is paid beyond the stops of its replicas: idle time, which no request has caused."""
+    """Rent of one pool for the time billed beyond the stops of its replicas; booked as idle time."""
 
     unused: IdleShare = ALL_IDLE
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
-        """GPU-seconds in which the replica is not rented."""
+        """Return the GPU-seconds of *interval* if the replica is not rented; None otherwise."""
         return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Units that the stops in *window* are rounded up by."""
+        """Return the units by which the stops in *window* are rounded up."""
         gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in self._stops(window))
         return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
 
@@ -126,7 +128,7 @@ _UNITS = {
     "instance_day": ("instance-day", 24),
     "instance_month": ("instance-month", HOURS_PER_MONTH),
 }
-"""Unit of an offer -> its name in the ledger, and hours in it."""
+"""Unit of an offer -> its name in the ledger, and its hours."""
 
 
 UNUSED: Phase = "unused commitment"
@@ -138,20 +140,20 @@ class Rent(Spec):
 
     acquisition: Literal["rent"]
     price: str | None = None
-    """The offer, `<item>/<offer>` in data/prices; not needed where every GPU is quoted."""
+    """Offer in data/prices, `<item>/<offer>`; not needed if every GPU is quoted."""
     quotes: Quotes = Field(default_factory=dict)
-    """The planner's own prices by GPU id, dollars per GPU-hour; they override `price`."""
+    """The planner's own prices by GPU id, in dollars per GPU-hour; they override `price`."""
     share: bool = False
     """Pay only for the part of an instance that is used."""
     commitment: Commitment | None = None
-    """Reserved GPUs, paid whether used or not; left out: everything at the hourly price."""
+    """Reserved GPUs, paid whether used or not; default: everything at the hourly price."""
     spot: SpotRental | None = None
-    """GPUs beyond the commitment are spot capacity; left out: on demand."""
+    """Terms of spot capacity for the GPUs beyond the commitment; default: on demand."""
     billing: Billing = Billing()
-    """How started time is counted where a schedule starts and stops replicas; left out: to the second."""
+    """Rounding of rented time where a schedule starts and stops replicas; default: to the second."""
 
     def charges(self, fleet: Sequence[FleetHardware], book: PriceBook) -> list[Charge]:
-        """Rent of *fleet*, a charge per pool. Raises CostError."""
+        """Return the rent of *fleet*, a charge per pool. Raises CostError."""
         kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
         if self.price is not None and len(kinds) > 1:
             text = (
@@ -184,9 +186,9 @@ class Rent(Spec):
         parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
         return [
             charge
-            for (component, units, part_price), held_months, idle in parts
+            for (component, units, part_price), agreed_months, idle in parts
             for pool, units_per_h in hardware.shared(units / hours)
-            for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, held_months, idle)
+            for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, agreed_months, idle)
         ]
 
     def _charges(
@@ -196,11 +198,11 @@ class Rent(Spec):
         copies: int,
         units_per_h: float,
         price: UnitPrice,
-        held_months: float,
+        agreed_months: float,
         unused: IdleShare,
     ) -> Iterator[Charge]:
-        """Charge by the clock, or from start to stop for switched replicas; *unused* is a part of each instance."""
-        if pool.scheduled or (pool.fails and not held_months):
+        """Return the rent by the clock, or from start to stop for switched replicas; *unused* is per instance."""
+        if pool.scheduled or (pool.fails and not agreed_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
             facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
             yield RentedTime(*facts, unused)
@@ -208,10 +210,10 @@ class Rent(Spec):
             return
         unused = IdleShare(1.0, UNUSED) if component == UNUSED else unused
         flat = FlatCharge(component, pool.name, pool.server_id, units_per_h, price, unused=unused)
-        yield replace(flat, follows=MarketPrice.RENT, held_months=held_months)
+        yield replace(flat, follows=MarketPrice.RENT, agreed_months=agreed_months)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
-        """Committed units in use, and those that are paid for and not used: (component, units, price)."""
+        """Return the committed units in use, and those paid for but not used, as (component, units, price)."""
         if self.commitment is not None:
             discount = StatedFigure("cost.commitment.discount", self.commitment.discount, "below the hourly price")
             reserved = price.discounted(discount)
@@ -220,7 +222,7 @@ class Rent(Spec):
                 yield UNUSED, committed - used, reserved
 
     def _beyond(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
-        """Units at the hourly or the spot price, and the spot units that make up for interruptions."""
+        """Return the units at the hourly or spot price, and the spot units that compensate for interruptions."""
         if units <= 0:
             return
         if self.spot is None:
@@ -235,7 +237,7 @@ class Rent(Spec):
         return float(self.commitment.gpus) if self.commitment is not None else 0.0
 
     def _committed(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
-        """Committed instances."""
+        """Return the number of committed instances."""
         return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
 
     def _instances(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
@@ -243,4 +245,4 @@ class Rent(Spec):
         if not gpus:
             text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"
             raise CostError(Problem("cost.price", text))
-        return hardware.copies * boxes_needed(hardware.gpus_each, gpus, self.share)
+        return hardware.copies * servers_needed(hardware.gpus_each, gpus, self.share)

@@ -1,4 +1,4 @@
-"""Replacing GPUs that fail: the price of one more GPU, failures per year times that price, and spares in stock."""
+"""Replacement of failed GPUs: price of a single GPU, expected failures per year, and a stock of spares."""
 
 from dataclasses import replace
 from typing import ClassVar, Self
@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 
 from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure, UnitPrice, purchase
-from sim.cost.component import Owned, OwnerComponent, for_each
+from sim.cost.component import OwnedFleet, OwnerComponent, for_each
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.metering import IdleShare
@@ -16,7 +16,10 @@ from sim.units import HOURS_PER_YEAR
 
 
 def gpu_price(hardware: FleetHardware, book: PriceBook, stated: Quote | None, key: str) -> UnitPrice:
-    """Price of one GPU of *hardware*: *stated* under *key*, else the quote, else the catalogue's. Raises CostError."""
+    """Return the price of one GPU of *hardware*: *stated* at *key*, else the quote, else the catalogue's.
+
+    Raises CostError if none is known.
+    """
     if stated is not None:
         return book.stated(stated, "each", key)
     try:
@@ -29,20 +32,27 @@ def gpu_price(hardware: FleetHardware, book: PriceBook, stated: Quote | None, ke
 
 
 class FailureCost(OwnerComponent):
-    """Expected cost of failed GPUs, at a rate given here or, without one, at that of each pool's `failures.gpu`. The
-    time that they are out is simulated where a pool has `failures`.
+    """Expected cost of failed GPUs, at a rate given here or, without one, the rate of each pool's `failures.gpu`.
+
+    The outage of the GPUs is simulated where a pool has `failures`.
+
+    Notes
+    -----
+    failures * (handling + (1 - covered_fraction) * GPU price * (1 + sales tax)) per year.
+
     """
 
     per_gpu_year: NonNegative | None = None
     """Failures per GPU and year: about 0.09 on H100 with their memory (Llama 3 training: 220 in 54 days on 16,384)."""
     rate: str | None = None
-    """Id in data/failures, of GPUs, in place of `per_gpu_year`: the rate that a pool's `failures` may name, too."""
+    """Id of a GPU failure rate in data/failures, in place of `per_gpu_year`; a pool's `failures` may name the same
+    rate."""
     covered_fraction: Fraction = 0.0
-    """Share of replacements that warranty or the maintenance contract pays; the others carry `sales_tax`."""
+    """Fraction of replacements that warranty or the maintenance contract pays; the others carry `sales_tax`."""
     handling_usd: Price = Price(price=0.0)
-    """Work and freight of every replacement, covered or not."""
+    """Work and freight per replacement, covered or not."""
     gpu_price: QuotedPrice | None = None
-    """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+    """Price of one GPU, for servers that include GPUs for which the catalogue has no single price."""
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
@@ -51,7 +61,7 @@ class FailureCost(OwnerComponent):
         return self
 
     def at(self, mtbf_h: float) -> Self:
-        """Return these failures with the rate looked up, as a mean time between failures of one GPU [h]."""
+        """Return a copy with the failure rate given as a mean time between failures of one GPU [h]."""
         # the model is frozen and not validated again: both stand side by side
         return self.model_copy(update={"per_gpu_year": HOURS_PER_YEAR / mtbf_h})
 
@@ -61,8 +71,8 @@ class FailureCost(OwnerComponent):
             raise ValueError("covered_fraction: 1 leaves nothing to pay gpu_price for")
         return self
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """Replacements, a charge per pool. Raises CostError without a rate, or without a price of a single GPU."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the cost of replacements, a charge per pool. Raises CostError without a rate or a GPU price."""
         return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.sales_tax))
 
     def _replacements(
@@ -88,7 +98,7 @@ class FailureCost(OwnerComponent):
         return found
 
     def _per_gpu_year(self, pool: PoolFacts) -> StatedFigure:
-        """Failures of a GPU of *pool* in a year, and where that stands. Raises CostError where nothing says it."""
+        """Return the failures per GPU and year of *pool*, with the scenario key. Raises CostError if unknown."""
         unit = "failures per GPU and year"
         if self.per_gpu_year is not None:
             key = "per_gpu_year" if self.rate is None else "rate"
@@ -103,17 +113,17 @@ ON_THE_SHELF = IdleShare(1.0, "reserve")
 
 
 class SpareStock(OwnerComponent):
-    """A stock of GPUs, so that a failed one is replaced within hours."""
+    """Stock of spare GPUs, so that a failed one is replaced within hours."""
 
     fraction_of_gpus: Fraction
-    """Spare GPUs over GPUs in use; parts of a GPU stand for a stock that is shared with others."""
+    """Spare GPUs divided by GPUs in use; a fraction of a GPU represents a stock shared with others."""
     gpu_price: QuotedPrice | None = None
-    """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+    """Price of one GPU, for servers that include GPUs for which the catalogue has no single price."""
 
     buys: ClassVar[bool] = True
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The stock, a charge per pool. Raises CostError without a price of a single GPU."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the cost of the stock, a charge per pool. Raises CostError without a price of a single GPU."""
         return for_each(owned.fleet, lambda hardware: self._stock(hardware, owned.book, owned.finance))
 
     def _stock(self, hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:

@@ -1,4 +1,4 @@
-"""Where the machines stand: electricity, cooling, space."""
+"""Site section of a scenario: electricity, cooling and space."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -26,23 +26,24 @@ HostingOrNone = Annotated[
 
 
 class Site(Spec):
-    """What a place charges for keeping servers running."""
+    """Costs of a site where servers run."""
 
     electricity_usd_per_kwh: Price | None = None
-    """Price at the site's meter; needed unless hosting includes electricity."""
+    """Electricity price at the site's meter; required unless hosting includes electricity."""
     electricity: Tariff | None = None
-    """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
+    """Electricity prices by hour of the day and season, in place of one price; `starts_at` dates the simulated window.
+    """
     demand_usd_per_kw_month: Price | None = None
     """Demand charge: price per kW and month of the site's highest draw, the mean over 15 minutes."""
     pue: Annotated[Positive, Field(ge=1)]
-    """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
+    """Power usage effectiveness: the site's energy divided by the servers' energy; 1 excludes cooling and losses."""
     cooling: Cooling | None = None
-    """The plant's efficiency, if `pue` stands for power distribution alone; left out: the PUE includes cooling."""
+    """Efficiency of the cooling plant, if `pue` covers power distribution only; default: the PUE includes cooling."""
     timezone: TimeZone | None = None
-    """Name in the IANA database, such as Europe/Berlin: `starts_at` is local time there, with summer time. Left out: a
-    clock without summer time."""
+    """Time zone of the site in the IANA database, such as Europe/Berlin: `starts_at` is local time there, with summer
+    time. Default: a clock without summer time."""
     hosting: HostingOrNone = None
-    """Rack space or contracted power; `none` for machines whose place costs nothing."""
+    """Rack space or contracted power; `none` for machines without a cost of space."""
 
     @model_validator(mode="after")
     def _one_tariff(self) -> Self:
@@ -53,10 +54,17 @@ class Site(Spec):
     def charges(
         self, fleet: Sequence[FleetHardware], clock: SiteClock | None = None, beside: Sequence[FleetHardware] = ()
     ) -> list[Charge]:
-        """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
+        """Return the charges of space and metered electricity for *fleet*, one per pool. Raises CostError.
 
-        *clock* shows the site's local time, for tariffs that depend on it. *beside* are the fleet's other machines at
-        the site, which share its space and which another bill pays for.
+        Parameters
+        ----------
+        fleet
+            Hardware at the site.
+        clock
+            Local time at the site, for tariffs that depend on it.
+        beside
+            Other machines of the fleet at the site, which share its space but are paid by another bill.
+
         """
         hosting = self.hosting.charges(fleet, beside) if self.hosting is not None else []
         if not self.metered:
@@ -65,7 +73,7 @@ class Site(Spec):
 
     @property
     def metered(self) -> bool:
-        """Whether electricity is paid by the meter, on top of hosting."""
+        """True if electricity is metered and paid in addition to hosting."""
         return self.hosting is None or self.hosting.electricity == "metered"
 
     def _energy_charges(self, fleet: Sequence[FleetHardware], clock: SiteClock | None) -> list[EnergyCharge]:
@@ -97,24 +105,24 @@ class Site(Spec):
         ]
 
     def usd_per_kwh_by_hour(self, clock: SiteClock | None) -> tuple[float, ...] | None:
-        """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
+        """Return the annual mean price of each hour of the day [USD/kWh]; None with a single price or none."""
         if self.electricity is None or not self.metered or clock is None:
             return None
         return self.electricity.by_hour(clock)
 
     def usd_per_kwh_by_hour_of_week(self, clock: SiteClock | None) -> tuple[float, ...] | None:
-        """Mean price of each of the 168 hours of the week over a year; None where all its days have the same prices."""
-        if self.electricity is None or not self.metered or clock is None or not self.electricity.knows_weekdays:
+        """Return the annual mean price of each hour of the week [USD/kWh]; None if all days have equal prices."""
+        if self.electricity is None or not self.metered or clock is None or not self.electricity.varies_by_weekday:
             return None
         return self.electricity.by_hour(clock, 168)
 
     @property
     def facility_factor(self) -> float:
-        """The site's energy over the servers' energy, cooling included."""
+        """Site's energy divided by the servers' energy, including cooling."""
         return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
 
     def _energy_prices(self, clock: SiteClock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
-        """Prices per kWh and when each holds."""
+        """Return the prices per kWh and the hours in which each applies."""
         if self.electricity is not None:
             if clock is None:
                 text = "prices by the hour need starts_at: the date and time of day at simulated time 0"

@@ -1,4 +1,4 @@
-"""The alternative without GPUs: buying the same tokens from somebody's API."""
+"""Hosted API as the alternative to GPUs: cost of the same tokens at an API's prices."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from sim.cost.prices import CostError, PriceBook, Problem, Quote
 from sim.spec import Fraction, Spec
 
 NAME = "the API"
-"""What tables and charts call it, beside the names of fleets."""
+"""Name of the API in tables and charts, next to the names of fleets."""
 TOKENS_PER_PRICE = 1e6
 
 
@@ -27,35 +27,42 @@ ApiPrice = Annotated[str | Quote, BeforeValidator(_price, json_schema_input_type
 
 @dataclass(frozen=True, slots=True)
 class ApiTariff:
-    """An API's prices, found and in USD per million tokens."""
+    """Prices of an API, in USD per million tokens."""
 
     input: UnitPrice
     output: UnitPrice
     cached_discount: float
 
     def usd(self, prompt_tokens: float, cached_tokens: float, output_tokens: float) -> float:
-        """What *prompt_tokens* at the full price, *cached_tokens* of prompts at the reduced one, and answers cost.
+        """Return the cost of tokens at the API [USD]; *cached_tokens* are prompt tokens at the reduced price.
 
+        Notes
+        -----
+        ((prompt + (1 - cached_discount) * cached) * input price + output * output price) / 10^6.
+
+        Examples
+        --------
         >>> dollar = UnitPrice(1.0, "million_input_tokens", "example")
         >>> ApiTariff(dollar, dollar, cached_discount=0.5).usd(1_000_000, 1_000_000, 0)
         1.5
+
         """
         read = prompt_tokens + (1 - self.cached_discount) * cached_tokens
         return (read * self.input.usd + output_tokens * self.output.usd) / TOKENS_PER_PRICE
 
 
 class Api(Spec):
-    """An API to compare with: what the tokens that a fleet served would have cost there."""
+    """API to compare with: the cost there of the tokens that a fleet served."""
 
     input: ApiPrice
-    """Per million prompt tokens: `<item>/<offer>` of data/prices, US dollars, or {price: ..., currency: ...}."""
+    """Price per million prompt tokens: `<item>/<offer>` of data/prices, US dollars, or {price: ..., currency: ...}."""
     output: ApiPrice
-    """Per million output tokens, likewise."""
+    """Price per million output tokens, in the same forms as `input`."""
     cached_discount: Fraction = 0.0
-    """Share that prompt tokens found in the prefix cache are cheaper; only a simulated cache finds any."""
+    """Discount on prompt tokens found in the prefix cache, as a fraction; only a simulated cache finds any."""
 
     def tariff(self, book: PriceBook) -> ApiTariff:
-        """The prices in USD. Raises CostError with those that are missing or are for something else."""
+        """Return the prices in USD. Raises CostError listing prices that are missing or have the wrong unit."""
         problems: list[Problem] = []
         found = []
         for key, stated in (("input", self.input), ("output", self.output)):

@@ -1,8 +1,4 @@
-"""Upkeep paid year by year: staff, software licences and the maintenance contract.
-
-Staff are full-time equivalents times their cost, shared by the machines they look after. A maintenance contract is a
-share of the purchase price every year.
-"""
+"""Annual costs: staff, software licences and the maintenance contract."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +7,7 @@ from typing import Self
 from pydantic import model_validator
 
 from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure
-from sim.cost.component import Owned, OwnerComponent, UserComponent, for_each
+from sim.cost.component import OwnedFleet, OwnerComponent, UserComponent, for_each
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Fraction, NonNegative, Positive
@@ -19,16 +15,22 @@ from sim.units import HOURS_PER_YEAR
 
 
 class Staff(UserComponent):
-    """A team and what it looks after; the fleet pays for its part of that."""
+    """Operations team and the number of machines it looks after; the fleet pays its share.
+
+    Notes
+    -----
+    fte * usd_per_fte_year * machines of the fleet / machines of the team, per year.
+
+    """
 
     fte: NonNegative
     """Full-time equivalents in the team."""
     usd_per_fte_year: Price
-    """Salary with everything that the employer pays on top."""
+    """Annual cost of one full-time equivalent, including all employer's costs."""
     over_servers: Positive | None = None
-    """Servers that the team looks after, these and others."""
+    """Servers that the team looks after, including those outside the fleet."""
     over_gpus: Positive | None = None
-    """GPUs that the team looks after; state this or `over_servers`."""
+    """GPUs that the team looks after, including those outside the fleet; state this or `over_servers`."""
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
@@ -37,7 +39,7 @@ class Staff(UserComponent):
         return self
 
     def charges(self, fleet: Sequence[FleetHardware]) -> list[FlatCharge]:
-        """The team's time, a charge per pool. Raises CostError where servers are not known."""
+        """Return the cost of the team, a charge per pool. Raises CostError if the servers are unknown."""
         return for_each(fleet, self._time_for)
 
     def _time_for(self, hardware: FleetHardware) -> list[FlatCharge]:
@@ -75,7 +77,7 @@ class Software(UserComponent):
         return self
 
     def charges(self, fleet: Sequence[FleetHardware]) -> list[FlatCharge]:
-        """Licences, a charge per pool and measure. Raises CostError where servers are not known."""
+        """Return the licence costs, a charge per pool and measure. Raises CostError if the servers are unknown."""
         return for_each(fleet, self._of)
 
     def _of(self, hardware: FleetHardware) -> list[FlatCharge]:
@@ -100,13 +102,13 @@ def _licences(hardware: FleetHardware, count: float, measure: str, usd_per_year:
 
 
 class MaintenanceContract(OwnerComponent):
-    """Support and repair by the maker or a third party."""
+    """Support and repair contract with the maker or a third party."""
 
     fraction_per_year: Fraction
-    """Yearly fee over the purchase price of servers, GPUs, network and storage."""
+    """Annual fee divided by the purchase price of servers, GPUs, network and storage."""
 
-    def charges(self, owned: Owned) -> list[FlatCharge]:
-        """The fee for everything in service; spares wait on the shelf without a contract."""
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the fee for everything in service; spares on the shelf are not covered."""
         return [self._fee(charge) for charge in owned.purchases if charge.component != "spares"]
 
     def _fee(self, charge: FlatCharge) -> FlatCharge:

@@ -80,7 +80,7 @@ class ReplicasByDay(Spec):
 
     def switches_s(self, clock: SiteClock, until_s: float) -> list[float]:
         """Simulated times in (0, *until_s*) at which the number may change."""
-        return [at_s for at_s in clock.shows_s(self.replicas, until_s) if at_s > 0]
+        return [at_s for at_s in clock.times_shown_s(self.replicas, until_s) if at_s > 0]
 
 
 class ReplicaSchedule(ReplicasByDay):

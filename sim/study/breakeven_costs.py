@@ -395,7 +395,7 @@ def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
         growth = finance.growth_of(name) if finance is not None else 0.0
-        total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.held_months.get(name, 0.0))
+        total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.agreed_months.get(name, 0.0))
     return total
 
 

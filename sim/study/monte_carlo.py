@@ -34,7 +34,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost.carbon import GRAMS_PER_KG, CarbonPlan
 from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
-from sim.cost.metering import ONE_HOUR, MeteredWindow, together
+from sim.cost.metering import ONE_HOUR, MeteredWindow, combined_window
 from sim.infile import opened
 from sim.records import Interval
 from sim.rng import stream
@@ -155,7 +155,7 @@ class MeterReading:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
             windows.append(MeteredWindow.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
-        whole = together(windows)
+        whole = combined_window(windows)
         merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
         return cls(replace(whole, intervals=merged), tuple(_kwh_by_hour(metered, plan)))
 

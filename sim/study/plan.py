@@ -23,7 +23,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost import token_api
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.metering import together
+from sim.cost.metering import combined_window
 from sim.cost.multi_year import MultiYear
 from sim.cost.rental import Rent
 from sim.cost.time_value import discount_factor, price_factor
@@ -514,7 +514,7 @@ def quantities(
     windows, served = [idle_window(plan)], [0.0]
     for load in loads:
         at_load = [case for at, case in simulated if at == load]
-        windows.append(together([metered(case, plan) for case in at_load]))
+        windows.append(combined_window([metered(case, plan) for case in at_load]))
         simulated_rps = fsum(case.metrics["requests_per_s"] for case in at_load) / len(at_load)
         served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
     return Quantities((0.0, *loads), tuple(windows), tuple(served))

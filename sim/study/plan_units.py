@@ -390,7 +390,9 @@ def value_of(
 def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
     found: dict[BillLine, float] = {}
     for charge, usd in amounts:
-        line = BillLine(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
+        line = BillLine(
+            charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.agreed_months > 0
+        )
         found[line] = found.get(line, 0.0) + usd
     return found
 

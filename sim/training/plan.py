@@ -14,7 +14,7 @@ from sim.catalogue.value import Value
 from sim.cost.carbon import CarbonPlan
 from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
-from sim.cost.hardware import PoolFacts, boxes_needed
+from sim.cost.hardware import PoolFacts, servers_needed
 from sim.power import PoolPower, Power, pool_power
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
@@ -66,7 +66,7 @@ def pool_of_jobs(
     """
     pool, server, gpu = fleet.pools[0], hardware.server, hardware.gpu
     cost, power = pool.cost or fleet.cost, pool.power or Power()
-    boxes = boxes_needed(gpus, int(server.gpu_slots.value), cost is not None and cost.share) if server else 0.0
+    servers_paid = servers_needed(gpus, int(server.gpu_slots.value), cost is not None and cost.share) if server else 0.0
     facts = PoolFacts(
         pool.name or gpu.id,
         gpu.id,
@@ -76,14 +76,14 @@ def pool_of_jobs(
         nameplate_w=_nameplate_w(hardware, power),
         gpu_tdp_w=gpu.tdp_w.value if gpu.tdp_w else None,
     )
-    terms, machines = _terms(scenario, fleet), Machines((facts,), boxes)
+    terms, machines = _terms(scenario, fleet), Machines((facts,), servers_paid)
     return PoolOfJobs(
         name=facts.name,
         gpu=gpu.id,
         server=facts.server_id,
         gpus=gpus,
-        servers=ceil(boxes),
-        power=pool_power(power, gpu, power_coefficients(catalog), gpus, server, boxes),
+        servers=ceil(servers_paid),
+        power=pool_power(power, gpu, power_coefficients(catalog), gpus, server, servers_paid),
         costs=terms.costs(machines, catalog),
         carbon=terms.carbon_plan(machines, catalog),
         clock=terms.clock,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost.ledger import RARE, Ledger, RequestUse, request_costs, split
+from sim.cost.ledger import OPTIONAL_PHASES, Ledger, RequestUse, request_costs, split
 from sim.cost.metering import PHASES
 
 BUY = {"acquisition": "buy"}
@@ -60,7 +60,7 @@ def test_rows_sum_exactly_and_tile_the_window(resolve, make_pool, make_interval,
         rows = [row for row in ledger.rows if (row.pool, row.component) == (charge.pool, charge.component)]
         spans = sorted({(row.start_s, row.end_s) for row in rows})
         assert spans == list(pairwise(edges))
-        assert len(rows) == len(spans) * (len(PHASES) - len(RARE))  # nothing of the rare phases here
+        assert len(rows) == len(spans) * (len(PHASES) - len(OPTIONAL_PHASES))  # no optional phases here
         if charge.component != "energy":
             hours = (edges[-1] - edges[0]) / 3600
             assert sum(row.quantity for row in rows) == pytest.approx(charge.units_per_h * hours)
@@ -119,8 +119,8 @@ def test_capital_follows_time_and_energy_follows_power(resolve, make_pool, make_
         rows = {row.phase: row.quantity for row in ledger.rows if row.component == component}
         return [rows.get(phase, 0.0) / sum(rows.values()) for phase in PHASES]
 
-    assert parts("gpu_capital") == pytest.approx([0.1, 0.35, 0.05, 0.5, *[0] * len(RARE)])
-    assert parts("energy") == pytest.approx([0.19, 0.665, 0.095, 0.05, *[0] * len(RARE)])
+    assert parts("gpu_capital") == pytest.approx([0.1, 0.35, 0.05, 0.5, *[0] * len(OPTIONAL_PHASES)])
+    assert parts("energy") == pytest.approx([0.19, 0.665, 0.095, 0.05, *[0] * len(OPTIONAL_PHASES)])
 
 
 def test_an_idle_fleet_books_everything_to_idle(resolve, make_pool, make_interval):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sim.cost.charge import FlatCharge
-from sim.cost.ledger import RARE, Ledger
+from sim.cost.ledger import OPTIONAL_PHASES, Ledger
 from sim.cost.metering import PHASES
 from sim.cost.operations import Operations
 from sim.cost.prices import CostError
@@ -155,7 +155,7 @@ def test_egress_is_paid_by_the_byte_and_booked_to_decoding(resolve, make_pool, m
     ledger = Ledger.of([interval], resolve(RENT, make_pool(), operations=operations), 0, 3600)
     assert ledger.by_component()["egress"] == 180_000_000  # 2 GB at 9 cents
     booked = {row.phase: row.amount_nano_usd for row in ledger.rows if row.component == "egress"}
-    assert booked == {phase: 180_000_000 * (phase == "decode") for phase in PHASES if phase not in RARE}
+    assert booked == {phase: 180_000_000 * (phase == "decode") for phase in PHASES if phase not in OPTIONAL_PHASES}
 
 
 def test_without_a_site_that_counts_cooling_in_its_pue(resolve, make_pool, make_interval):

@@ -32,7 +32,7 @@ from sim.coldstart import (
     start_of,
 )
 from sim.cost.cost_plan import Cost
-from sim.cost.hardware import PoolFacts, boxes_needed
+from sim.cost.hardware import PoolFacts, servers_needed
 from sim.failures import ServerLayout, domains_of
 from sim.memory.fit import MemoryFit
 from sim.memory.lora import LoraAdapters, adapter_bytes, projections
@@ -179,8 +179,8 @@ def servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet, slices: Sequen
             for other, its, its_gpus in zip(bound, fleet.costs, each, strict=True)
             if (other.server, _card(other), its) == (pool.server, _card(pool), cost)
         )
-        boxes = boxes_needed(int(gpus), int(pool.server.gpu_slots.value), shared)
-        shares.append(float(boxes * own / gpus))
+        servers_paid = servers_needed(int(gpus), int(pool.server.gpu_slots.value), shared)
+        shares.append(float(servers_paid * own / gpus))
     return shares
 
 
