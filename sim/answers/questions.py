@@ -195,10 +195,10 @@ class _Capacity(Question):
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
         from sim.report.capacity import findings
-        from sim.report.words.precision import unsettled
+        from sim.report.words.precision import unsteady_capacity_notes
 
         told = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
-        return [*unsettled(answer.found), *self.tables(answer), *told, *notes, f"results in {folder}"]
+        return [*unsteady_capacity_notes(answer.found), *self.tables(answer), *told, *notes, f"results in {folder}"]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         shown = (answer.found, self._rows(answer), answer.axis, answer.scenario.slo)

@@ -12,19 +12,19 @@ from sim.catalogue.catalog import Catalog
 from sim.language import ENGLISH, speaking
 from sim.report.assumptions import price_age_note
 from sim.report.monte_carlo import sentences
-from sim.report.prediction_accuracy import worths_by_key
+from sim.report.prediction_accuracy import confidences_by_key
 from sim.report.progress import CaseProgress
 from sim.report.run.report import write_report
 from sim.report.words.money import in_its_currency
-from sim.report.words.precision import precision_notes, statistics_told
-from sim.report.words.service_level import unjudged
+from sim.report.words.precision import precision_notes, statistics_entries
+from sim.report.words.service_level import availability_notes
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sweep import axes
 from sim.study.execution.cases import MANIFEST, Workplace, limits, resolved_plans, run_points
 from sim.study.execution.store import StoredCase
-from sim.study.monte_carlo import DISPUTES, disputes_of, futures_of
+from sim.study.monte_carlo import DISPUTES, disputes_of, monte_carlo_study
 from sim.study.points import summarize
 from sim.study.reprice import keep_scenario, reprice
 from sim.study.year import year_of
@@ -78,7 +78,7 @@ def _finish(
     told: dict[str, Any],
 ) -> None:
     """Write tables, report and the scenario itself, which replace the earlier files together."""
-    futures = futures_of(scenario, catalog, cases)
+    futures = monte_carlo_study(scenario, catalog, cases)
     answers: list[str] = []
     drawn: dict[str, Any] = {}
     if futures is not None:
@@ -86,7 +86,7 @@ def _finish(
         with speaking(ENGLISH):  # the manifest keeps them
             answers = sentences(futures, points, axes(scenario))
         drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(futures, points)]}
-    told = told | {"cases": len(cases)} | drawn | statistics_told(scenario, cases)
+    told = told | {"cases": len(cases)} | drawn | statistics_entries(scenario, cases)
     with written_together(out, told, [case.folder.name for case in cases]) as folder:
         write_report(
             folder,
@@ -103,17 +103,17 @@ def _finish(
                 *precision_notes(scenario, cases),
                 *hostless_notes(scenario, catalog),
                 *price_age_note(scenario, catalog),
-                *unjudged(scenario.slo),
+                *availability_notes(scenario.slo),
                 *answers,
             ],
             futures=futures,
-            worths=partial(worths_by_key, scenario, catalog),
+            worths=partial(confidences_by_key, scenario, catalog),
             models=models_of(scenario, scenario.compare),
         )
         keep_scenario(folder, scenario)
 
 
-def futures_told(folder: Path) -> list[str]:
+def monte_carlo_notes(folder: Path) -> list[str]:
     """Return the Monte Carlo sentences of the finished run in *folder*; empty where nothing was uncertain."""
     told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
     return told

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim.answers.folder import owned
 from sim.answers.jobs import run_work
-from sim.answers.run import futures_told, price_run, run_scenario
+from sim.answers.run import monte_carlo_notes, price_run, run_scenario
 from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
@@ -48,7 +48,7 @@ class Run(Result):
             points = summarize(cases, *told)
             panels, sweep = panels_of(points, *told), sweep_of(points, axes(scenario))
             notes = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
-            notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
+            notes += [*hostless_notes(scenario, prepared.catalog), *monte_carlo_notes(prepared.out)]
             document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
             table = brief_table(points, *told)
         note = apart_on_charts(models_of(scenario, scenario.compare))

@@ -16,8 +16,8 @@ from typer.models import CommandInfo
 # each registers its commands
 from sim.cli import catalogue, claims, explain, fidelity, finished_runs, questions, scenario_files, serve  # noqa: F401
 from sim.cli.frame import BAD_INPUT, OTHER_FAILURE, app
-from sim.cli.help import retell
-from sim.language import ENGLISH, LANGUAGES, _, current, known_language, retold, speak
+from sim.cli.help import translate_help
+from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
 
 ORDER = (
@@ -55,12 +55,12 @@ def main() -> None:
         words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
         command = typer.main.get_command(app)
         if current() != ENGLISH:
-            retell(command)
+            translate_help(command)
         code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
         problem = error.format_message().replace("Value error, ", "")  # pydantic's word for a value that is refused
-        told = _("gpufleet: {problem} (see gpufleet --help)", problem=retold(problem))
+        told = _("gpufleet: {problem} (see gpufleet --help)", problem=translate_rendered(problem))
         typer.echo(told, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
@@ -70,11 +70,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
     except OSError as error:
-        typer.echo(f"gpufleet: {retold(_told(error))}", err=True)
+        typer.echo(f"gpufleet: {translate_rendered(_told(error))}", err=True)
         sys.exit(BAD_INPUT if error.errno == errno.ENAMETOOLONG else OTHER_FAILURE)
     except UnicodeEncodeError as error:
         text, encoding = error.object[:LONGEST_SHOWN], error.encoding
-        typer.echo(retold(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1"), err=True)
+        typer.echo(
+            translate_rendered(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1"), err=True
+        )
         sys.exit(OTHER_FAILURE)
     except MemoryError:
         typer.echo(

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import Format, Kind, app, bad_input_told, show_all
+from sim.cli.frame import Format, Kind, app, report_bad_input, show_all
 
 
 @app.command("list")
 def list_(kind: Kind = "", format: Format = "table") -> None:
     """List what the catalogue holds: everything of a kind, or the kinds."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.report.catalogue import listing
         from sim.report.json_document import as_json, listing_document
@@ -24,7 +24,7 @@ def list_(kind: Kind = "", format: Format = "table") -> None:
 @app.command()
 def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")], format: Format = "table") -> None:
     """Show one thing of the catalogue, every value with its source."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.report.catalogue import details, entry
         from sim.report.json_document import as_json, entry_document

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import Force, Format, Quiet, Workers, app, bad_input_told, command_line, show_all, usable
+from sim.cli.frame import Force, Format, Quiet, Workers, app, command_line, report_bad_input, show_all, usable
 from sim.cli.workplace import whole_or_nothing
 
 
@@ -20,7 +20,7 @@ def claims(
     format: Format = "table",
 ) -> None:
     """Check what the articles claim: each verdict is computed from a scenario by stated rules."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.claims.files import chosen, claim_files
         from sim.claims.report import claim_rows, deliver_claims, terminal_table

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import ScenarioFile, Seed, Sets, app, bad_input_told, fail, show_all
+from sim.cli.frame import ScenarioFile, Seed, Sets, app, fail, report_bad_input, show_all
 from sim.language import _
 from sim.scenario.reading.shipped import scenario_file
 
@@ -26,9 +26,9 @@ def explain(
     trace: Trace = None,
 ) -> None:
     """Show the steps that one request took part in and what kept it waiting, at the first point of the sweep."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.catalogue.catalog import load_catalog
-        from sim.report.explanation import story
+        from sim.report.explanation import request_timeline
         from sim.report.explanation import trace as trace_of
         from sim.scenario.reading.load import load
         from sim.scenario.resolving.case import resolve
@@ -54,4 +54,4 @@ def explain(
             trace.write_text(trace_of(journal))
     point = ", ".join(f"{axis} {value}" for axis, value in case.axes.items())
     where = [_("At the first point of the sweep: {point}.", point=point)] if point else []
-    show_all(*where, *story(journal), *([f"trace in {trace}"] if trace else []))
+    show_all(*where, *request_timeline(journal), *([f"trace in {trace}"] if trace else []))

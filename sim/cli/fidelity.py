@@ -13,9 +13,9 @@ from sim.cli.frame import (
     Quiet,
     Workers,
     app,
-    bad_input_told,
     command_line,
     fail,
+    report_bad_input,
     show_all,
     usable,
 )
@@ -39,7 +39,7 @@ def validate(
     quiet: Quiet = False,
 ) -> None:
     """Predict measured benchmarks and show how far the predictions are off."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.benchdata import read_benchmarks
         from sim.benchdata.served import parsed
         from sim.catalogue.catalog import load_catalog
@@ -98,7 +98,7 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
-    with bad_input_told():
+    with report_bad_input():
         from concurrent.futures.process import BrokenProcessPool
 
         from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written

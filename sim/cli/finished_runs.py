@@ -11,17 +11,17 @@ from sim.cli.frame import (
     NoReport,
     Quiet,
     app,
-    bad_input_told,
     command_line,
     fail,
     next_command,
+    report_bad_input,
     show_all,
     show_money_of,
     shown_to_people,
     usable,
 )
 from sim.cli.questions import repriced_folder
-from sim.language import ENGLISH, _, retold, speaking
+from sim.language import ENGLISH, _, speaking, translate_rendered
 
 
 @app.command()
@@ -40,7 +40,7 @@ def price(
     format: Format = "table",
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.answers.folder import is_finished, owned
         from sim.catalogue.catalog import load_catalog
         from sim.scenario.reading.load import has_job
@@ -56,7 +56,7 @@ def price(
         show_money_of(loaded)
         folder = usable(out or repriced_folder(run, loaded, sets))
 
-        from sim.answers.run import futures_told, price_run
+        from sim.answers.run import monte_carlo_notes, price_run
         from sim.report.json_document import as_json
         from sim.report.run.json_document import run_document
         from sim.report.run.terminal import headed, terminal_differences, terminal_table
@@ -72,7 +72,7 @@ def price(
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
     told = (cases, axes(loaded), limits(loaded))
     bare = hostless_notes(loaded, catalog)
-    notes = [*loaded.workload.notes(), *bare, *futures_told(folder)]
+    notes = [*loaded.workload.notes(), *bare, *monte_carlo_notes(folder)]
     if format == "json":
         typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
     elif not quiet:
@@ -81,7 +81,7 @@ def price(
             terminal_table(*told),
             *terminal_differences(*told, models_of(loaded, loaded.compare)),
             *bare,
-            *futures_told(folder),
+            *monte_carlo_notes(folder),
             f"results in {folder}",
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
@@ -136,7 +136,7 @@ def diff(
     ] = "table",
 ) -> None:
     """Compare two finished runs: changed inputs, and what they changed; nothing is simulated."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.answers.folder import is_finished
         from sim.catalogue.catalog import load_catalog
         from sim.report.diff import diff_document, diff_markdown, diff_tables, outcome_rows, outcome_table
@@ -190,7 +190,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write a finished answer as a workbook or as billing rows; nothing is simulated."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.answers.export import default_file, exported, why_no_export
 
         folder = Path(run)
@@ -199,6 +199,6 @@ def export(
             fail(refusal)
         told = exported(folder, format, file)
     for line in told:
-        typer.echo(retold(line), err=True)
+        typer.echo(translate_rendered(line), err=True)
     if not quiet:
         typer.echo(_("written: {file}", file=file))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
-from sim.language import retold
+from sim.language import translate_rendered
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
 
@@ -119,7 +119,7 @@ Kind = Annotated[
 
 
 @contextmanager
-def bad_input_told() -> Iterator[None]:
+def report_bad_input() -> Iterator[None]:
     """Report mistakes in scenarios and data files on stderr, and end the command with exit code 2."""
     from sim.answers.folder import FolderBusy, FolderRefused
     from sim.benchdata.errors import BenchdataError
@@ -178,7 +178,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """End the command with *message* on stderr."""
-    typer.echo(retold(message), err=True)
+    typer.echo(translate_rendered(message), err=True)
     raise typer.Exit(code)
 
 
@@ -219,5 +219,5 @@ def show_all(*parts: Any) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        told = counted(retold(part)) if isinstance(part, str) else part
+        told = counted(translate_rendered(part)) if isinstance(part, str) else part
         console.print(told, soft_wrap=isinstance(part, str), crop=False)

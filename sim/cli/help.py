@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 
 HEADINGS = (
     *(N_("Usage: "), N_("Arguments"), N_("Options"), N_("Commands"), N_("Show this message and exit.")),
@@ -27,7 +27,7 @@ PROBLEMS = (
 """Messages of that library about a wrong command line."""
 
 
-def retell(command: Any) -> None:
+def translate_help(command: Any) -> None:
     """Translate the help of *command* and its subcommands."""
     command.help, command.epilog = _one_line(command.help), _one_line(command.epilog)
     for parameter in command.params:
@@ -37,7 +37,7 @@ def retell(command: Any) -> None:
     formatter = type("Formatter", (_Wide, plain), {})
     command.context_class = type("Context", (command.context_class,), {"formatter_class": formatter})
     for below in getattr(command, "commands", {}).values():
-        retell(below)
+        translate_help(below)
 
 
 def texts(command: Any) -> list[str]:
@@ -77,7 +77,7 @@ class _Wide:
         left = min(max((len(name) for name, *_rest in rows), default=0), col_max) + col_spacing
         for name, text in rows:
             told = [part for part in re.split(r"  (?=\[)", text) if part]
-            lines = _lines("  ".join(map(retold, told)), max(self.width - left - 2, 10)) or [""]
+            lines = _lines("  ".join(map(translate_rendered, told)), max(self.width - left - 2, 10)) or [""]
             if len(name) > left - col_spacing:
                 self.write(f"{'':{self.current_indent}}{name}\n")
                 name = ""

@@ -31,18 +31,18 @@ from sim.cli.frame import (
     Sets,
     Workers,
     app,
-    bad_input_told,
     command_line,
     fail,
     narrowed,
     next_command,
+    report_bad_input,
     show_all,
     show_money_of,
     shown_to_people,
     usable,
 )
 from sim.cli.workplace import Address, Wait, workplace
-from sim.language import ENGLISH, retold, speaking
+from sim.language import ENGLISH, speaking, translate_rendered
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
@@ -186,10 +186,10 @@ class CommandContext:
 
     def notes(self, over_failures: bool = False) -> list[str]:
         """Return notes on hosts that are left out and, unless *over_failures*, on an availability not judged."""
-        from sim.report.words.service_level import unjudged
+        from sim.report.words.service_level import availability_notes
         from sim.scenario.checks.hardware import hostless_notes
 
-        not_judged = [] if over_failures else unjudged(self.scenario.slo)
+        not_judged = [] if over_failures else availability_notes(self.scenario.slo)
         return [*hostless_notes(self.scenario, self.catalog), *not_judged]
 
 
@@ -206,7 +206,7 @@ def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answ
     names = [option for option in OPTIONS if relative or option != "relative"]
 
     def typed(**given: Any) -> None:
-        with bad_input_told():
+        with report_bad_input():
             answer(_asked(name, given, suffix, read))
 
     typed.__name__, typed.__doc__ = name, text
@@ -238,7 +238,7 @@ def answered(question: Question, asked: CommandContext) -> None:
     scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)
     asked.refuse(*question.why_not(scenario))
     if not asked.given["quiet"] and (told := question.ignored(scenario, relative)):
-        typer.echo(retold(told), err=True)
+        typer.echo(translate_rendered(told), err=True)
     answer = asked.delivered(partial(deliver, question, relative=relative))
     asked.show(
         lambda out: question.document(answer, out),
@@ -260,7 +260,7 @@ def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
 
 def run(asked: CommandContext) -> None:
     """Simulate a scenario and write tables, curves and a report."""
-    from sim.answers.run import futures_told, run_scenario
+    from sim.answers.run import monte_carlo_notes, run_scenario
     from sim.report.assumptions import price_age_note
     from sim.report.prediction_accuracy import extrapolated_note
     from sim.report.run.json_document import run_document
@@ -285,7 +285,7 @@ def run(asked: CommandContext) -> None:
         far = extrapolated_note(scenario, asked.catalog)
         settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
         aged = price_age_note(scenario, asked.catalog)
-        return [*settled, *far, *aged, *asked.notes(), *futures_told(folder)]
+        return [*settled, *far, *aged, *asked.notes(), *monte_carlo_notes(folder)]
 
     def verdict() -> Verdict:
         return verdict_of(scenario, asked.catalog, summarize(*shown), disputes=stored_disputes(folder))

@@ -13,9 +13,9 @@ from sim.cli.frame import (
     Seed,
     Sets,
     app,
-    bad_input_told,
     fail,
     next_command,
+    report_bad_input,
     show_all,
     shown_to_people,
     watched,
@@ -29,7 +29,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
-    with bad_input_told():
+    with report_bad_input():
         from sim.scenario.template import SCHEMA_FILE, schema_text, template
 
         target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
@@ -59,16 +59,16 @@ def check(
     time_limit: TimeLimit = 120.0,
 ) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
-    with watched(time_limit), bad_input_told():
+    with watched(time_limit), report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.claims.files import sections
         from sim.claims.verdict import check as check_claim
         from sim.infile import STAGE
         from sim.report.assumptions import price_age_note
-        from sim.report.check import candidates, overview, workload_told
+        from sim.report.check import candidates, overview, workload_text
         from sim.report.json_document import as_json, check_document
-        from sim.report.monte_carlo import inputs_told
-        from sim.report.prediction_accuracy import fleet_worths, worth_table
+        from sim.report.monte_carlo import input_lines
+        from sim.report.prediction_accuracy import confidence_table, fleet_confidences
         from sim.scenario.reading.load import has_job, load_for_size
         from sim.scenario.resolving.case import resolve
         from sim.scenario.resolving.describe import describe
@@ -93,16 +93,16 @@ def check(
         for number, case in enumerate(first, 1):
             STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
             plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
-        worths = fleet_worths(loaded, catalog)
+        worths = fleet_confidences(loaded, catalog)
         if format == "json":
             typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
         else:
             asked = [loaded.question] if loaded.question else []
-            told = overview(plans, len(found), loaded.precision) if plans else [workload_told(loaded)]
+            told = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
             space = candidates(loaded, catalog) if loaded.size is not None else []
             hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-            worth = [worth_table(worths)] if worths else []
-            show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
+            worth = [confidence_table(worths)] if worths else []
+            show_all(*asked, *told, *worth, *space, *input_lines(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

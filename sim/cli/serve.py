@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import app, bad_input_told, fail
+from sim.cli.frame import app, fail, report_bad_input
 
 MISSING = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
 
@@ -33,7 +33,7 @@ def serve(
     ] = None,
 ) -> None:
     """Open a workspace in the browser: fleets side by side, prices and limits to move, scenarios to edit and run."""
-    with bad_input_told():
+    with report_bad_input():
         try:
             from sim.serve.http_server import CannotServe, opened
             from sim.serve.http_server import serve as serve_folder

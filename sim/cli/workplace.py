@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.frame import OTHER_FAILURE, fail
-from sim.language import retold
+from sim.language import translate_rendered
 
 Address = Annotated[
     str | None,
@@ -125,10 +125,10 @@ def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     except ModuleNotFoundError:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
-        typer.echo(retold(PLAIN.format(address=address)), err=True)
+        typer.echo(translate_rendered(PLAIN.format(address=address)), err=True)
     try:
         with Cluster(
-            address, wait_s, lambda sentence: typer.echo(retold(f"--cluster: {sentence}"), err=True)
+            address, wait_s, lambda sentence: typer.echo(translate_rendered(f"--cluster: {sentence}"), err=True)
         ) as machines:
             yield machines
     except ClusterError as error:

@@ -27,7 +27,7 @@ from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
-from sim.study.confidence import PredictionConfidence, fleet_worth
+from sim.study.confidence import PredictionConfidence, fleet_confidence
 from sim.study.metrics.window_requests import percentile
 from sim.workload import Workload
 from sim.workload.requests import RequestTable, Streams
@@ -185,7 +185,7 @@ def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
                 note = f"fits at gpu_memory_utilization {HIGHEST_UTILISATION} only"
                 plan = pressed
         load = (case.row.concurrency or case.row.avg_batch, case.row.isl)
-        yield PreparedRow(case, plan, note, fleet_worth(scenario, scenario.fleets[0], catalog, load))
+        yield PreparedRow(case, plan, note, fleet_confidence(scenario, scenario.fleets[0], catalog, load))
 
 
 def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:

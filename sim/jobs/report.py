@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.jobs.outcome import QueueRow, job_cells, status_of, waited_s
-from sim.language import N_, _, ngettext, retold
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.charts.panels import COLORS, ChartCurve, Panel, style
 from sim.report.charts.picture import KeyEntry
 from sim.report.page.page import PageTable
@@ -37,7 +37,7 @@ def verdict(rows: Sequence[QueueRow]) -> JobVerdict:
     """
     feasible = [row for row in rows if row.ok]
     infeasible = dict.fromkeys(
-        _("{fleet} cannot run: {reason}.", fleet=row.fleet, reason=retold(row.cells["reason"]))
+        _("{fleet} cannot run: {reason}.", fleet=row.fleet, reason=translate_rendered(row.cells["reason"]))
         for row in rows
         if not row.ok
     )
@@ -360,7 +360,9 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
     yield FittedTable(heads, body, WORDED)
     for row in rows:
         if not row.ok:
-            yield Text(_("{fleet} cannot run: {reason}", fleet=row.fleet, reason=retold(row.cells["reason"])))
+            yield Text(
+                _("{fleet} cannot run: {reason}", fleet=row.fleet, reason=translate_rendered(row.cells["reason"]))
+            )
     yield from values_and_sources(plans)
 
 

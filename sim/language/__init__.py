@@ -3,13 +3,13 @@
 An English sentence reaches the reader in two ways. A report composes its sentences in the reader's language: `_` and
 `ngettext` take the English text, which is the key of the catalogue, and the values of its named fields. The rooms below
 the report are independent of language: their errors, reasons and notes are English, as files store them; before they
-are shown, `retold` finds the template in the catalogue that they were made from. Column names, ids and JSON, which
-programs read, are always English.
+are shown, `translate_rendered` finds the template in the catalogue that they were made from. Column names, ids and
+JSON, which programs read, are always English.
 """
 
 from sim.language.catalogue import ENGLISH, LANGUAGES, known_language
 from sim.language.messages import N_, _, current, ngettext, speak, speaking
-from sim.language.sentences import keep, release, retold
+from sim.language.sentences import keep, release, translate_rendered
 
 __all__ = [
     "ENGLISH",
@@ -21,7 +21,7 @@ __all__ = [
     "known_language",
     "ngettext",
     "release",
-    "retold",
     "speak",
     "speaking",
+    "translate_rendered",
 ]

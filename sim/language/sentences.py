@@ -69,7 +69,7 @@ class _Sentence(NamedTuple):
     """Texts around the fields, the longest first."""
 
 
-def retold(text: str) -> str:
+def translate_rendered(text: str) -> str:
     """Translate *text*, an English sentence.
 
     A `Message` is translated by its template. For plain text, as files store it, the template is recognised. Values
@@ -141,7 +141,7 @@ def _whole(text: str, code: str, end: str = "") -> str | None:
 
 def _part(text: str, known: dict[str, str], code: str) -> str:
     """Translate a value of a message: a message, or text as by `_value`."""
-    return retold(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code))
+    return translate_rendered(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code))
 
 
 def _value(text: str, known: dict[str, str], code: str) -> str:

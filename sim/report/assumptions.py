@@ -9,10 +9,10 @@ from datetime import date, timedelta
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.run.key_figures import axis_cells
 from sim.report.sources import Plans, notes
-from sim.report.words.service_level import asked_for, routing_told
+from sim.report.words.service_level import asked_for, routing_text
 from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
@@ -93,7 +93,7 @@ def assumptions(
     plans: Plans, slo: Mapping[str, Any], axes: Sequence[str], points: Sequence[Point]
 ) -> list[tuple[str, str]]:
     """Return the assumptions of a run as (name, text)."""
-    workload = _each(plans, lambda plan: retold(str(plan.get("workload") or "")))
+    workload = _each(plans, lambda plan: translate_rendered(str(plan.get("workload") or "")))
     if axes and workload:
         workload = _("{workload} This is the first point of the sweep.", workload=workload)
     rows = [(_("Model"), _each(plans, lambda plan: plan.get("model"))), (_("Workload"), workload)]
@@ -104,7 +104,7 @@ def assumptions(
     rows.append((_("Simulated time"), _each(plans, _window)))
     rows.append((_("Replications"), _replications(points)))
     rows.append((_("Seed"), _each(plans, lambda plan: number(plan.get("seed")))))
-    rows.append((_("Routing"), _each(plans, lambda plan: routing_told(plan.get("routing") or {}))))
+    rows.append((_("Routing"), _each(plans, lambda plan: routing_text(plan.get("routing") or {}))))
     rows += [(_("Note"), note) for note in notes(plans)]
     return [(name, text) for name, text in rows if text]
 

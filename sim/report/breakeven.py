@@ -9,7 +9,7 @@ from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
@@ -18,7 +18,7 @@ from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
-from sim.report.words.precision import capacity_notes, undrawn, unsettled
+from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
 from sim.report.words.service_level import load_notes, ranked_apart
 from sim.report.words.text import axis_label, difference, joined, listing, percent, plain, question_of
 from sim.report.words.text import place as place_text
@@ -34,7 +34,7 @@ ROUNDING = 1e-9
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     """Return the verdict and its conditions; capacities that a longer horizon would change come first."""
-    return [*unsettled(answer.capacities), *_sentences(answer, with_tips)]
+    return [*unsteady_capacity_notes(answer.capacities), *_sentences(answer, with_tips)]
 
 
 def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
@@ -44,7 +44,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
         at = place_text(answer.axis, answer.load)
         return [_("No fleet meets the service level at {place}.", place=at)]
     told = [_cheapest(answer, names) for names in answer.products]
-    told[0] = joined([told[0], *undrawn(answer.uncertain)])
+    told[0] = joined([told[0], *central_value_notes(answer.uncertain)])
     told += [ranked_apart(answer.models)] if answer.models else []
     told += _crossings(answer)
     told += _paybacks(answer)
@@ -176,7 +176,7 @@ def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> lis
                 "{winner} stays the cheapest{among} while {name} is {limits}",
                 winner=winner,
                 among=among,
-                name=retold(one.name),
+                name=translate_rendered(one.name),
                 limits=_(" and ").join(limits),
             )
             told.append(_("{stays}; it is {amount}.", stays=stays, amount=amount(one, one.now)))
@@ -194,7 +194,7 @@ def unmoved(answer: BreakevenAnswer) -> str:
         return ""
     every = [*answer.tipping, *answer.tipping_of_machines]
     moving = {one.name for one in every if one.below is not None or one.above is not None}
-    still = list(dict.fromkeys(retold(one.name) for one in every if one.name not in moving))
+    still = list(dict.fromkeys(translate_rendered(one.name) for one in every if one.name not in moving))
     return (
         _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
         if still
@@ -537,7 +537,7 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
 def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> PageTable:
     rows = [
         [
-            retold(one.name),
+            translate_rendered(one.name),
             amount(one, one.now),
             f"{amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
             f"{amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
@@ -550,7 +550,7 @@ def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> P
 def left_out(answer: BreakevenAnswer) -> list[str]:
     """State which fleets are not compared, and why."""
     told = [
-        _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=translate_rendered(one.reason))
         for one in answer.capacities
         if one.reason
     ]

@@ -9,7 +9,7 @@ from math import isinf
 from pathlib import Path
 from typing import Any
 
-from sim.language import _, retold
+from sim.language import _, translate_rendered
 from sim.report.capacity_charts import capacity_picture, page_figures
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import style
@@ -21,7 +21,7 @@ from sim.report.run.page_tables import swatches
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code, shown
-from sim.report.words.precision import capacity_notes, unsettled
+from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
 from sim.report.words.service_level import (
     asked_for,
     latency_columns,
@@ -49,15 +49,15 @@ def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis
         _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
         for one, row in zip(found, rows, strict=True)
     ]
-    return joined([*unsettled(found), *takes])
+    return joined([*unsteady_capacity_notes(found), *takes])
 
 
 def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:
     load, half = row[axis.label], row[f"{axis.label}_ci95"]
     if one.reason:
-        return _("cannot run: {reason}", reason=retold(one.reason))
+        return _("cannot run: {reason}", reason=translate_rendered(one.reason))
     if load == 0:
-        return _("meets the SLO at no load that was tried: {reason}", reason=retold(row["reason"]))
+        return _("meets the SLO at no load that was tried: {reason}", reason=translate_rendered(row["reason"]))
     if isinf(load):
         top = place(axis.label, plain(one.at_least))
         return _("meets the SLO at every load that was tried, up to {place}", place=top)

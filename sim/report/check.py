@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
-from sim.language import N_, _, ngettext, retold
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.sources import notes, values_and_sources
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import MESSAGES, number, percent, replicas_of
@@ -34,7 +34,7 @@ def overview(
         _(
             "Workload{point}: {workload}",
             point=_(" at {point}", point=_point(axes)) if several else "",
-            workload=retold(first["workload"]),
+            workload=translate_rendered(first["workload"]),
         )
     )
     for note in notes([plan for _axes, plan in plans]):
@@ -49,7 +49,11 @@ def overview(
     for _axes, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
             yield Text(
-                _("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=retold(plan["infeasible"]))
+                _(
+                    "{fleet} cannot run: {infeasible}",
+                    fleet=plan["fleet"],
+                    infeasible=translate_rendered(plan["infeasible"]),
+                )
             )
     yield from values_and_sources([plan for _axes, plan in plans])
 
@@ -191,7 +195,7 @@ def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -
 def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[RenderableType]:
     """Yield autoscaling policies, availabilities and the times of a replica's start; none without switched pools."""
     rows = [
-        [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
+        [plan["fleet"], pool["name"], translate_rendered(part), f"{seconds:.1f}"]
         for _axes, plan in _distinct(plans, "pools")
         for pool in _by_model(plan)
         for name, whole in STARTS.items()
@@ -237,9 +241,9 @@ FEW = 8
 """Largest number of candidates, and of reasons for refusal, that are named."""
 
 
-def workload_told(scenario: Scenario) -> Text:
+def workload_text(scenario: Scenario) -> Text:
     """Describe the load of a scenario without fleets."""
-    return Text(_("Workload: {describe}", describe=retold(scenario.workload.describe())))
+    return Text(_("Workload: {describe}", describe=translate_rendered(scenario.workload.describe())))
 
 
 def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
@@ -272,6 +276,6 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
     for reason in reasons[:FEW]:
         first, *others = refused[reason]
         who = _("{name} and {more} more", name=first.name, more=len(others)) if others else first.name
-        yield Text(f"  {who}: {retold(reason)}")
+        yield Text(f"  {who}: {translate_rendered(reason)}")
     if len(reasons) > FEW:
         yield Text("  " + _("and {more} more reasons", more=len(reasons) - FEW))

@@ -55,7 +55,7 @@ ENDINGS = {
 }
 
 
-def story(journal: RequestJournal) -> Iterator[RenderableType]:
+def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
     """Yield sentences and the table of the request's steps, equal steps in one row."""
     request = journal.request
     yield (

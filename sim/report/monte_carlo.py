@@ -243,7 +243,7 @@ Row = dict[str, Any]
 MEASURES = (MONTH, MILLION, API, CARBON)
 
 
-def write_futures(out: Path, study: MonteCarloStudy, axes: Sequence[str]) -> None:
+def write_monte_carlo(out: Path, study: MonteCarloStudy, axes: Sequence[str]) -> None:
     """Write futures.csv, draws.csv and tornado.csv into the folder *out*.
 
     futures.csv has quantiles, a row per fleet and point; draws.csv a row per draw and point; tornado.csv a row per
@@ -317,7 +317,7 @@ def _ends(each: UncertainInput) -> Row:
     return {"input": each.name, "input_low": low, "input_central": central, "input_high": high}
 
 
-def futures_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
+def monte_carlo_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
     """Return the table of costs at the shown settings: heads and rows of (fleet, where, cells)."""
     heads = [
         _("cheapest in"),
@@ -338,7 +338,7 @@ def futures_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequenc
     return {"heads": heads, "rows": rows}
 
 
-def inputs_told(scenario: Scenario) -> Iterator[str]:
+def input_lines(scenario: Scenario) -> Iterator[str]:
     """Yield a line for each input that a run would draw; nothing where nothing is uncertain."""
     rows = inputs_table(inputs_of(scenario))
     if scenario.futures is not None and rows:

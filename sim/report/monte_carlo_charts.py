@@ -16,7 +16,7 @@ from sim.report.charts.picture import picture
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure, panel_figure
-from sim.report.monte_carlo import bars, futures_table, inputs_table, sentences, shown_settings, where
+from sim.report.monte_carlo import bars, inputs_table, monte_carlo_table, sentences, shown_settings, where
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import percent
 from sim.study.monte_carlo import MILLION, DrawnSetting, MonteCarloStudy
@@ -108,7 +108,9 @@ OF_LOADS = N_(
 )
 
 
-def futures_section(out: Path, study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
+def monte_carlo_section(
+    out: Path, study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]
+) -> dict[str, Any]:
     """Return the template's section on Monte Carlo draws, and write futures.png into the folder *out*."""
     shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
     if shown:
@@ -118,7 +120,7 @@ def futures_section(out: Path, study: MonteCarloStudy, points: Sequence[Point], 
     return {
         "sentences": answers,
         "charts": charts(study, shown, fleets),
-        "table": futures_table(study, points, axes),
+        "table": monte_carlo_table(study, points, axes),
         "inputs": inputs_table(study.inputs),
         "note": _(NOTE) + (_(OF_LOADS) if study.load_drawn else ""),
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost.multi_year import ExistingUnits, MultiYear
-from sim.language import N_, _, ngettext, retold
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.assumptions import assumptions
 from sim.report.charts.vega_lite import PageCharts
 from sim.report.json_document import heading
@@ -21,7 +21,7 @@ from sim.report.plan_tables import components, date, month_rows, summary_row, wr
 from sim.report.run.page_tables import swatches
 from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import cash, code, in_code, rate_notes, shown
-from sim.report.words.precision import capacity_notes, undrawn, unsettled
+from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
 from sim.report.words.service_level import ranked_apart
 from sim.report.words.text import (
     axis_label,
@@ -29,10 +29,10 @@ from sim.report.words.text import (
     first_sentence,
     joined,
     listing,
-    name_told,
     percent,
     plain,
     question_of,
+    readable_name,
     short,
 )
 from sim.report.words.units import verdict_in_units
@@ -80,7 +80,7 @@ def verdict(
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
     findings += [
-        _("{fleet} cannot be planned: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        _("{fleet} cannot be planned: {reason}.", fleet=one.fleet, reason=translate_rendered(one.reason))
         for one in found
         if one.reason
     ]
@@ -89,7 +89,9 @@ def verdict(
     ] or [_("No fleet can be planned: see the reasons.")]
     if len(products) > 1:
         findings.insert(0, ranked_apart(models or {}))
-    return PlanVerdict(joined([*unsettled([one.capacity for one in found if not one.api]), *heads]), tuple(findings))
+    return PlanVerdict(
+        joined([*unsteady_capacity_notes([one.capacity for one in found if not one.api]), *heads]), tuple(findings)
+    )
 
 
 def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> dict[str, list[FleetPlanOutlook]]:
@@ -429,7 +431,7 @@ def _money(drawn: Sequence[FleetPlanOutlook]) -> list[tuple[str, list[str]]]:
     for kind in ("capex_usd", "opex_usd"):
         for name in components(drawn, kind):
             amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
-            result.append((name_told(name), [_paid(amount) for amount in amounts]))
+            result.append((readable_name(name), [_paid(amount) for amount in amounts]))
     sums = {N_("rent"): "rental_usd", N_("decommissioning"): "decommissioning_usd", N_("resale"): "resale_usd"}
     for text, key in sums.items():
         amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
@@ -572,7 +574,7 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
 def verdict_of_plan(scenario: Scenario, found: Sequence[FleetPlanOutlook]) -> PlanVerdict:
     """Return the verdict on the plans *found* of *scenario*."""
     told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
-    return replace(told, headline=joined([told.headline, *undrawn(scenario.futures is not None)]))
+    return replace(told, headline=joined([told.headline, *central_value_notes(scenario.futures is not None)]))
 
 
 def plan_rate_notes(scenario: Scenario) -> list[str]:

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sim.catalogue.catalog import Catalog
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.charts.panels import ChartCurve, Panel
 from sim.report.charts.sweep_panels import key_of
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import plain
 from sim.scenario.schema import Scenario
-from sim.study.confidence import MARKS, PredictionConfidence, fleet_worth, point_worths
+from sim.study.confidence import MARKS, PredictionConfidence, fleet_confidence, point_confidences
 from sim.study.points import Point
 
 SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
 """Headings of the metrics."""
 
 
-def factors_told(worth: PredictionConfidence) -> str:
+def factors_text(worth: PredictionConfidence) -> str:
     """Format the error factors: `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; else empty."""
     parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in worth.factors.items() if metric != "power"]
     return _("{parts} times the prediction", parts=_(", ").join(parts)) if parts else ""
@@ -31,7 +31,7 @@ def _span(low: float, high: float) -> str:
     return _("{low} to {high}", low=plain(round(low, 2)), high=plain(round(high, 2)))
 
 
-def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
+def confidence_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
     """Build the table of accuracy, a row per fleet: mark, error factors and reasons."""
     metrics = [metric for metric in SHOWN if any(metric in worth.factors for _name, worth in worths)]
     heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
@@ -40,7 +40,7 @@ def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTab
             name,
             _(worth.mark),
             *(_span(*worth.factors[metric]) if metric in worth.factors else "" for metric in metrics),
-            _("; ").join(retold(why) for why in worth.why),
+            _("; ").join(translate_rendered(why) for why in worth.why),
         ]
         for name, worth in worths
     ]
@@ -48,20 +48,20 @@ def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTab
     return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
 
 
-def fleet_worths(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:
+def fleet_confidences(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:
     """Return (name, confidence) of every fleet with a computed step time, as the scenario has it before its sweep."""
-    found = ((fleet.name, fleet_worth(scenario, fleet, catalog)) for fleet in scenario.fleets)
+    found = ((fleet.name, fleet_confidence(scenario, fleet, catalog)) for fleet in scenario.fleets)
     return [(name, worth) for name, worth in found if worth is not None]
 
 
 def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
     """Return a note if all fleets are extrapolated beyond measurements; else nothing."""
-    worths = fleet_worths(scenario, catalog)
+    worths = fleet_confidences(scenario, catalog)
     if not worths or len(worths) < len(scenario.fleets) or any(one.mark != MARKS[-1] for _name, one in worths):
         return []
-    reasons = _("; ").join(dict.fromkeys(retold(why) for _name, one in worths for why in one.why))
+    reasons = _("; ").join(dict.fromkeys(translate_rendered(why) for _name, one in worths for why in one.why))
     told = _("All predictions are extrapolated ({reasons}).", reasons=reasons)
-    factors = factors_told(worths[0][1])
+    factors = factors_text(worths[0][1])
     return [told + (_(" 80 % of such servers: {factors}.", factors=factors) if factors else "")]
 
 
@@ -76,9 +76,11 @@ KEY = {
 """Legend of the rings."""
 
 
-def worths_by_key(scenario: Scenario, catalog: Catalog, points: Sequence[Point]) -> dict[str, PredictionConfidence]:
+def confidences_by_key(
+    scenario: Scenario, catalog: Catalog, points: Sequence[Point]
+) -> dict[str, PredictionConfidence]:
     """Return the confidence of the predictions at *points* of the scenario's sweep, by the key of the point."""
-    found = point_worths(scenario, points, catalog)
+    found = point_confidences(scenario, points, catalog)
     return {key_of(point): worth for point, worth in zip(points, found, strict=True) if worth is not None}
 
 
@@ -99,9 +101,9 @@ def ring_key(worths: Iterable[PredictionConfidence]) -> list[str]:
     return [_(text) for mark, text in KEY.items() if mark in there]
 
 
-def worth_told(worth: PredictionConfidence) -> str:
+def confidence_text(worth: PredictionConfidence) -> str:
     """Describe a mark with its reasons: `extrapolated: no GPU of its architecture was measured`."""
-    reasons: Sequence[str] = [retold(one) for one in worth.why]
+    reasons: Sequence[str] = [translate_rendered(one) for one in worth.why]
     if not reasons:
         return _(worth.mark)
     return _("{mark}: {reasons}", mark=_(worth.mark), reasons=_("; ").join(reasons))

@@ -9,7 +9,7 @@ from math import inf, isclose, isfinite, isnan
 from pathlib import Path
 from typing import Any
 
-from sim.language import ENGLISH, N_, _, ngettext, retold, speaking
+from sim.language import ENGLISH, N_, _, ngettext, speaking, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.picture import picture
 from sim.report.charts.tornado import TornadoBar
@@ -134,7 +134,7 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
         )
         yield _(
             "{begun} changes {name} most: {ends}, {said} now.",
-            begun=_begun(retold(moved.name)),
+            begun=_begun(translate_rendered(moved.name)),
             name=name,
             ends=ends,
             said=said(answer, now),
@@ -177,11 +177,11 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         low, high = list(results(answer, one))[-1][2:]
         ends = [end.value * now.value for end in (low, high)]
         if any(end < 0 and not _within(reading) for end, reading in zip(ends, (low, high), strict=True)):
-            turning.append(retold(one.input.name))
+            turning.append(translate_rendered(one.input.name))
         elif _within(low) or _within(high) or any(end <= 0 for end in ends):
-            close.append(retold(one.input.name))
+            close.append(translate_rendered(one.input.name))
         elif any(map(isnan, ends)):
-            unknown.append(retold(one.input.name))
+            unknown.append(translate_rendered(one.input.name))
     limits = [_("not at one end of the range of {listing}", listing=listing(turning))] if turning else []
     limits += (
         [_("it is too close to tell at one end of the range of {listing}", listing=listing(close))] if close else []
@@ -204,7 +204,9 @@ def astray(answer: SensitivityAnswer) -> list[str]:
     told = []
     for one in answer.found.swings:
         for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
-            at = _("with {name} at {amount}", name=retold(one.input.name), amount=amount(end, one.input.unit))
+            at = _(
+                "with {name} at {amount}", name=translate_rendered(one.input.name), amount=amount(end, one.input.unit)
+            )
             for name, sample in values.items():
                 reading = _reading(sample)
                 if reading.state == CANNOT:
@@ -227,8 +229,8 @@ def _gap_told(gap: CostGap) -> str:
     dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
     shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
     ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
-    adds = [f"{retold(group)} {percent(share)}" for group, share in ordered if share >= MENTIONED]
-    saves = [f"{retold(group)} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
+    adds = [f"{translate_rendered(group)} {percent(share)}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{translate_rendered(group)} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
     spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
     told = _(
@@ -256,7 +258,9 @@ def _gap_told(gap: CostGap) -> str:
             " Price and number of GPUs act in opposite directions: together they are {both} of the gap.", both=both
         )
     chance = [
-        retold(group) for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)
+        translate_rendered(group)
+        for group, part in gap.parts.items()
+        if part and abs(part) < (gap.half_widths[group] or 0.0)
     ]
     if chance:
         which = listing(chance)
@@ -423,7 +427,9 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
             if isfinite(low.value) and isfinite(high.value) and not isclose(low.value, high.value):
                 ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
                 scale = shown(1.0) if answer.found.metric == USD else 1.0
-                mine.append(TornadoBar(retold(one.input.name), scale * low.value, scale * high.value, *ends))
+                mine.append(
+                    TornadoBar(translate_rendered(one.input.name), scale * low.value, scale * high.value, *ends)
+                )
     label = in_code(_(LABELS[answer.found.metric]))
     for name, held in bars.items():
         if held and isfinite(bases[name]):
@@ -439,7 +445,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
         heads.append(less(answer.between))
     rows = [
         [
-            retold(one.input.name),
+            translate_rendered(one.input.name),
             *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
             *(
                 _("{said} to {said_2}", said=said(answer, low), said_2=said(answer, high))
@@ -458,7 +464,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
         note = _(
             "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
         )
-        groups = [[retold(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
+        groups = [[translate_rendered(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
         groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
         title = _("What makes the gap, {less}", less=less((gaps[0].first, gaps[0].second)))
         found.append(PageTable(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
@@ -492,9 +498,9 @@ def _widest(answer: SensitivityAnswer, one: Swing) -> float:
 
 
 def _notes(answer: SensitivityAnswer) -> list[str]:
-    notes = [*map(retold, answer.found.reasons)]
+    notes = [*map(translate_rendered, answer.found.reasons)]
     if answer.explained.reason:
-        notes.append(retold(answer.explained.reason))
+        notes.append(translate_rendered(answer.explained.reason))
     if answer.found.metric != USD:
         notes.append(_("▲ overloaded: the queue grows through the whole run, and the result with it."))
         notes.append(_("Prices and terms change no latency and are left out."))

@@ -22,7 +22,7 @@ from sim.report.size_candidates import (
     least_serving,
     losers,
     money,
-    nearest_told,
+    nearest_sentences,
     spares_cells,
     spares_table,
     why,
@@ -31,11 +31,11 @@ from sim.report.size_candidates import (
 )
 from sim.report.words.money import cash, in_code, money_mark, rate_notes, shown
 from sim.report.words.service_level import (
-    doubts_told,
+    doubt_texts,
     exactly,
     latency_columns,
     percentiles_shown,
-    routing_told,
+    routing_text,
     share_beside,
 )
 from sim.report.words.text import percent, place, plain, question_of
@@ -252,7 +252,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     if found.winner is None:
         return [
             _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
-            *nearest_told(found, scenario),
+            *nearest_sentences(found, scenario),
             how,
             *mixed,
         ]
@@ -328,7 +328,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
             replications=4 * max(LEAST_FOR_INTERVAL, scenario.replications),
         )
         yield _(
-            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
+            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubt_texts(found)), more=more
         )
         return
     bare = found is None or any(one.attained.interval is None for one in found.readings)
@@ -359,8 +359,8 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
         return
     if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
         yield _(
-            "Its router works {routing_told}.",
-            routing_told=routing_told(best.fleet.routing.model_dump(exclude_none=True)),
+            "Its router works {routing}.",
+            routing=routing_text(best.fleet.routing.model_dump(exclude_none=True)),
         )
     tried = _("{len} simulations", len=len(mixed.trials))
     if not mixed.proved:

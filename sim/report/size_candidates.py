@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any
 
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.page.page import PageTable
 from sim.report.words.money import cash, in_code
 from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
@@ -22,7 +22,7 @@ from sim.study.size.trials import OVER_FAILURES
 from sim.units import HOURS_PER_MONTH
 
 
-def budget_told(budget: Budget) -> str:
+def budget_text(budget: Budget) -> str:
     """Describe a budget: `the budget of $15,000 of capital and 3 kW`."""
     parts = [] if budget.capex_usd is None else [_("{cash} of capital", cash=cash(budget.capex_usd))]
     parts += (
@@ -35,7 +35,7 @@ def budget_told(budget: Budget) -> str:
 def within(scenario: Scenario) -> str:
     """Return ` within the budget of ...`; empty without a budget."""
     budget = scenario.size.budget if scenario.size is not None else None
-    return "" if budget is None else _(" within {budget_told}", budget_told=budget_told(budget))
+    return "" if budget is None else _(" within {budget}", budget=budget_text(budget))
 
 
 def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
         yield _("{service}: {what}", service=one.name, what=told)
 
 
-def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
+def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
     """Describe the best fleet that the budget allows, where no fleet meets the service level within it."""
     if found.winner is not None or scenario.size is None or scenario.size.budget is None:
         return
@@ -138,7 +138,7 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     if one is found.winner:
         return _("the cheapest")
     if one.status in ("impossible", "over budget"):
-        return retold(one.reason)
+        return translate_rendered(one.reason)
     if one is found.nearest:
         return _("the most within the budget: {miss}", miss=miss(one, scenario))
     if one.status == "misses":
@@ -259,7 +259,7 @@ def _row(kind: str, alike: list[CandidateFleet], least: int, scenario: Scenario)
     met = [one for one in alike if one.status == "meets"]
     if not met:
         why = next((one.reason for one in alike if one.status == "impossible"), "")
-        return [_(KINDS[kind]), retold(why) or _("none that was tried meets the service level"), "", "", ""]
+        return [_(KINDS[kind]), translate_rendered(why) or _("none that was tried meets the service level"), "", "", ""]
     one = min(met, key=lambda one: one.usd_per_h or 0.0)
     share = (one.metrics or {}).get(OVER_FAILURES) or 0.0
     beside = share_beside(share, scenario.slo.availability or 0.0)
@@ -320,7 +320,7 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     reasons: dict[str, list[str]] = {}
     for one in found.tried:
         if one.status == "impossible":
-            reasons.setdefault(retold(one.reason), []).append(one.name)
+            reasons.setdefault(translate_rendered(one.reason), []).append(one.name)
     rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
     yield PageTable(
         _("Ruled out without a simulation"), "", [_("why"), _("fleets"), _("names")], rows, worded=(0, 2), folded=True
@@ -393,5 +393,5 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
 
 def impossible(found: Sizing) -> PageTable:
     """Build the table of candidates that cannot serve or have no price, with the reason."""
-    rows = [[one.name, retold(one.reason)] for one in found.tried if one.status == "impossible"]
+    rows = [[one.name, translate_rendered(one.reason)] for one in found.tried if one.status == "impossible"]
     return PageTable(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
-from sim.language import _, retold
+from sim.language import _, translate_rendered
 from sim.report.catalogue import origin
 from sim.report.terminal_table import EntryList, ListEntry
 from sim.report.words.money import cash
@@ -59,7 +59,8 @@ def notes(plans: Plans) -> list[str]:
             fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
     everyone = {str(plan.get("fleet", "")) for plan in plans}
     return [
-        retold(note) if set(named) == everyone else f"{commas(named)}: {retold(note)}" for note, named in fleets.items()
+        translate_rendered(note) if set(named) == everyone else f"{commas(named)}: {translate_rendered(note)}"
+        for note, named in fleets.items()
     ]
 
 

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from sim.answers.folder import StoredQuestion, manifest_of, question_of
 from sim.infile import opened
 from sim.report.words.money import showing, shown
-from sim.report.words.text import name_told
+from sim.report.words.text import readable_name
 from sim.scenario.reading.layers import options
 from sim.serve.adjustable_inputs import knobs
 from sim.serve.finished_runs import LoadedRuns
@@ -140,7 +140,7 @@ def _by_load(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "half": _half(mine[0]["gap_usd_ci95"]),
             "parts": [
                 {
-                    "group": name_told(row["group"]),
+                    "group": readable_name(row["group"]),
                     "part": shown(row["sign"] * float(row["part_usd"])),
                     "half": _half(row["part_usd_ci95"]),
                 }

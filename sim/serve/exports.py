@@ -23,7 +23,7 @@ from sim.infile import confined_also, opened
 from sim.language import N_, _
 from sim.report.charts.panels import Panel
 from sim.report.charts.sweep_panels import curves, in_words, panels_of
-from sim.report.prediction_accuracy import worths_by_key
+from sim.report.prediction_accuracy import confidences_by_key
 from sim.report.run.key_figures import blocks
 from sim.report.run.report import render
 from sim.report.run.tables import write_requests, write_summary
@@ -115,7 +115,7 @@ def _page(found: RunAnswer, panels: list[Panel], told: Verdict, catalog: Catalog
     scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
     plans = resolved_plans(scenario, catalog)
     compared = blocks(of_one_model(differences(points), told.models), axes, slo)
-    worths = worths_by_key(scenario, catalog, points)
+    worths = confidences_by_key(scenario, catalog, points)
     year = year_of(scenario, catalog, points, axes)
     return render(
         points, panels, told, plans, scenario.name, scenario.question, axes, slo, year, compared, worths=worths

@@ -16,7 +16,7 @@ from sim.catalogue.catalog import Catalog
 from sim.language import _
 from sim.report.diff import diff_document, in_words
 from sim.report.json_document import as_json
-from sim.report.prediction_accuracy import ring_key, worth_told, worths_by_key
+from sim.report.prediction_accuracy import confidence_text, confidences_by_key, ring_key
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import showing
 from sim.scenario.reading.load import has_job
@@ -160,9 +160,9 @@ class AnswerRoutes:
         if isinstance(found, WorkAnswer):
             return JSONResponse({"marks": {}, "key": []})
         with showing(found.scenario):
-            worths = worths_by_key(found.scenario, self.runs.catalog, found.points)
+            worths = confidences_by_key(found.scenario, self.runs.catalog, found.points)
             marks = {
-                key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": worth_told(one)}
+                key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": confidence_text(one)}
                 for key, one in worths.items()
             }
             return JSONResponse({"marks": marks, "key": ring_key(worths.values())})

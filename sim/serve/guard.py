@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sim.language import retold
+from sim.language import translate_rendered
 
 CHANGE_HEADER = "x-csrf-token"
 HEALTH = "/healthz"
@@ -262,4 +262,6 @@ def _length(headers: Headers) -> int:
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     """Return an answer that ends the connection: the rest of the request is not read."""
-    return PlainTextResponse(f"gpufleet: {retold(text)}\n", status, {"connection": "close", **(headers or {})})
+    return PlainTextResponse(
+        f"gpufleet: {translate_rendered(text)}\n", status, {"connection": "close", **(headers or {})}
+    )

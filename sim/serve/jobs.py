@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.answers.folder import is_finished
 from sim.infile import ROOTS, confined
-from sim.language import current, retold
+from sim.language import current, translate_rendered
 from sim.language.catalogue import OWN
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
@@ -102,7 +102,7 @@ class QueuedCommand:
     def as_data(self) -> dict[str, Any]:
         """Return the job as JSON data for the page."""
         data = {name: value for name, value in asdict(self).items() if name != "began"}
-        return data | {"message": retold(self.message), "again": self.state in AGAIN}
+        return data | {"message": translate_rendered(self.message), "again": self.state in AGAIN}
 
 
 class CommandQueue:

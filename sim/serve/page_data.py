@@ -12,7 +12,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.jobs.kinds import WorkKind, kind_of, work_question
 from sim.jobs.load import AnyScenario, load_job
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.charts.panels import GLYPHS, Panel, style
 from sim.report.charts.sweep_panels import LATENCIES, key_of, panels_of
 from sim.report.charts.vega_lite import on_black
@@ -21,7 +21,7 @@ from sim.report.run.key_figures import columns_for, figure, interval, limited_by
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.service_level import percentiles_shown
-from sim.report.words.text import axis_label, name_told, place, places, question_of, short
+from sim.report.words.text import axis_label, place, places, question_of, readable_name, short
 from sim.scenario.reading.layers import options
 from sim.scenario.slo import Slo
 from sim.serve.adjustable_inputs import AdjustableInput, knobs
@@ -69,9 +69,9 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
         "gap": gap_data(sweep),
         "gapOf": _("per million output tokens"),
-        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
+        "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
-        "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
+        "knobs": [adjustable_input_data(one) for one in knobs(scenario, catalog, paid)],
     }
 
 
@@ -157,7 +157,7 @@ def table_data(answer: RunAnswer) -> dict[str, Any]:
             cells = [f"{figure(point, one)} {interval(point, one)}".strip() for one in columns]
             rows.append([*front, standing(point), *cells, limited_by(point)])
         else:
-            rows.append([*front, _("cannot run"), *[""] * len(columns), retold(str(point.row["reason"]))])
+            rows.append([*front, _("cannot run"), *[""] * len(columns), translate_rendered(str(point.row["reason"]))])
     return {"heads": heads, "rows": rows}
 
 
@@ -260,7 +260,7 @@ def _parts(point: Point) -> dict[str, float]:
     return found
 
 
-def knob_data(knob: AdjustableInput) -> dict[str, Any]:
+def adjustable_input_data(knob: AdjustableInput) -> dict[str, Any]:
     """Convert an adjustable input to data for the page."""
     return asdict(knob)
 
@@ -316,9 +316,9 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
         "capacity": [],
         "gap": work_gap(answer),
         "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
-        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
+        "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [],
-        "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
+        "knobs": [adjustable_input_data(one) for one in knobs(scenario, catalog, paid)],
     }
 
 

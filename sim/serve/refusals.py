@@ -10,7 +10,7 @@ from sim.answers.folder import FolderBusy, FolderRefused
 from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.cost.prices import CostError
 from sim.infile import OutsideFolders
-from sim.language import retold
+from sim.language import translate_rendered
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
@@ -30,16 +30,18 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
     """Return the response to an error, `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
     if isinstance(error, RefusedRequest):
         again = {"retry-after": "1"} if error.status == 503 else None
-        return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status, again)
+        return JSONResponse(
+            {"errors": [{"message": translate_rendered(text)} for text in error.texts]}, error.status, again
+        )
     if isinstance(error, FolderBusy):
-        return JSONResponse({"errors": [{"message": retold(str(error))}]}, 409)
+        return JSONResponse({"errors": [{"message": translate_rendered(str(error))}]}, 409)
     return JSONResponse({"errors": told(error)}, 403 if isinstance(error, OutsideFolders) else 422)
 
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
     """Return the response to a fault of the server, whose terminal has the traceback."""
     text = f"the server could not answer this ({type(error).__name__}); its terminal shows why"
-    return JSONResponse({"errors": [{"message": retold(text)}]}, 500)
+    return JSONResponse({"errors": [{"message": translate_rendered(text)}]}, 500)
 
 
 def told(error: Exception) -> list[dict[str, str | int]]:
@@ -49,14 +51,20 @@ def told(error: Exception) -> list[dict[str, str | int]]:
     if isinstance(error, YamlError):
         return [_as_data(InputError(error.path, error.line, "", error.message))]
     if isinstance(error, OSError):
-        return [{"message": retold(f"{Path(str(error.filename or '')).name}: {(error.strerror or 'gone').lower()}")}]
-    return [{"message": retold(str(error))}]
+        return [
+            {
+                "message": translate_rendered(
+                    f"{Path(str(error.filename or '')).name}: {(error.strerror or 'gone').lower()}"
+                )
+            }
+        ]
+    return [{"message": translate_rendered(str(error))}]
 
 
 def _as_data(error: InputError) -> dict[str, str | int]:
-    return {"message": retold(error.message), "line": error.line, "where": error.where, "path": error.path}
+    return {"message": translate_rendered(error.message), "line": error.line, "where": error.where, "path": error.path}
 
 
 def sentences(errors: Sequence[InputError]) -> list[str]:
     """Return *errors* as sentences without the name of the file, which the page shows."""
-    return [": ".join(part for part in (one.where, retold(one.message)) if part) for one in errors]
+    return [": ".join(part for part in (one.where, translate_rendered(one.message)) if part) for one in errors]

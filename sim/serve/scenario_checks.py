@@ -19,7 +19,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.infile import confined
 from sim.jobs.load import load_job
-from sim.language import N_, _, current, retold, speaking
+from sim.language import N_, _, current, speaking, translate_rendered
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import has_job, load
@@ -164,7 +164,7 @@ def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
         return CheckAnswer([{"message": TOO_LARGE}], fields)
     except Exception as error:
         text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
-        return CheckAnswer([{"message": retold(text)}], fields)
+        return CheckAnswer([{"message": translate_rendered(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
     return CheckAnswer([], fields, count, scenario.name, as_data(scenario))
 

@@ -1,7 +1,7 @@
 """Confidence of predictions: their distance from measurements, and the error to expect on a real server.
 
-`fleet_worth` assesses a fleet of a scenario, `point_worths` the points of its sweep, and `worst` selects the least
-certain assessment.
+`fleet_confidence` assesses a fleet of a scenario, `point_confidences` the points of its sweep, and `worst` selects the
+least certain assessment.
 
 data/fidelity/measured.csv, written by benchmarks/fit/worth.py, is an index of the measured servers, without results. A
 line is one GPU, model, number format, engine and parallel layout. A setting is compared with it in six directions: GPU,
@@ -475,7 +475,7 @@ Load = tuple[float | None, float | None]
 UNKNOWN: Load = (None, None)
 
 
-def fleet_worth(
+def fleet_confidence(
     scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN
 ) -> PredictionConfidence | None:
     """Return the confidence of predictions for *fleet*: that of the pool farthest from measurements.
@@ -484,7 +484,7 @@ def fleet_worth(
     """
     settings = [one for pool in fleet.pools if (one := setting_of(scenario, fleet, pool, catalog)) is not None]
     prompt = load[1] or (_usual_prompt(scenario) if any(one.own for one in settings) else None)
-    return worst(worth_of(replace(one, sequences=load[0], prompt=prompt), catalog) for one in settings)
+    return worst(confidence_of(replace(one, sequences=load[0], prompt=prompt), catalog) for one in settings)
 
 
 def _usual_prompt(scenario: Experiment) -> float | None:
@@ -495,7 +495,7 @@ def _usual_prompt(scenario: Experiment) -> float | None:
         return None
 
 
-def worth_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConfidence:
+def confidence_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConfidence:
     """Return mark, reasons and factors of one setting."""
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
@@ -511,7 +511,9 @@ def worst(worths: Iterable[PredictionConfidence | None]) -> PredictionConfidence
     return max((one for one in worths if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
 
 
-def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) -> list[PredictionConfidence | None]:
+def point_confidences(
+    scenario: Scenario, points: Sequence[Point], catalog: Catalog
+) -> list[PredictionConfidence | None]:
     """Return the confidence of predictions at each of *points* of the scenario's sweep, at the simulated load.
 
     Fleets are resolved at the point, so that a sweep over GPUs or layouts has the mark of each. None where a point is
@@ -540,7 +542,7 @@ def _askable(
             if point not in scenarios:
                 scenarios[point] = at_point(scenario, case.overrides)
             at = scenarios[point]
-            found[key] = partial(fleet_worth, at, at.fleets[places[case.fleet]], catalog)
+            found[key] = partial(fleet_confidence, at, at.fleets[places[case.fleet]], catalog)
     return found
 
 
@@ -606,8 +608,8 @@ __all__ = [
     "PredictionConfidence",
     "WinProbability",
     "chance_cheaper",
-    "fleet_worth",
-    "point_worths",
+    "fleet_confidence",
+    "point_confidences",
     "setting_of",
     "worst",
 ]  # fmt: skip

@@ -337,7 +337,7 @@ class MonteCarloStudy:
         return len(next(iter(self.drawn.values())))
 
 
-def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> MonteCarloStudy | None:
+def monte_carlo_study(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> MonteCarloStudy | None:
     """Return the Monte Carlo study of a finished run with the cases *stored*; None where nothing is uncertain."""
     inputs = inputs_of(scenario)
     if scenario.futures is None or not inputs:

@@ -12,13 +12,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.cost.ledger import Ledger
-from sim.language import N_, _, retold
+from sim.language import N_, _, translate_rendered
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.picture import KeyEntry
 from sim.report.page.page import PageTable, text_table
 from sim.report.sources import notes, values_and_sources
 from sim.report.words.money import cash, in_code, money_mark, shown
-from sim.report.words.text import axis_label, listing, name_told, percent, places, plain, ranged, short
+from sim.report.words.text import axis_label, listing, percent, places, plain, ranged, readable_name, short
 from sim.training.outcome import JobRow, parts
 from sim.units import GB, HOURS_PER_DAY, NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -28,7 +28,7 @@ def component_rows(ledgers: Sequence[Ledger]) -> list[list[str]]:
     bills = [ledger.by_component() for ledger in ledgers]
     names = list(dict.fromkeys(name for bill in bills for name in bill))
     return [
-        [name_told(name), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
+        [readable_name(name), *(cash(bill[name] / NANO_PER_USD) if name in bill else "" for bill in bills)]
         for name in names
     ]
 
@@ -263,7 +263,7 @@ def _infeasible_findings(rows: Sequence[JobRow]) -> list[str]:
         if not row.ok:
             reasons.setdefault((row.fleet, row.outcome.plan.infeasible), []).append(row)
     return [
-        _("{fleet} cannot run{at}: {reason}.", fleet=fleet, at=_at(members), reason=retold(reason))
+        _("{fleet} cannot run{at}: {reason}.", fleet=fleet, at=_at(members), reason=translate_rendered(reason))
         for (fleet, reason), members in reasons.items()
     ]
 
@@ -371,6 +371,10 @@ def job_overview(rows: Sequence[JobRow], plans: Sequence[dict[str, Any]]) -> Ite
     for row in rows:
         if not row.ok:
             yield Text(
-                _("{fleet} cannot run: {infeasible}", fleet=row.fleet, infeasible=retold(row.outcome.plan.infeasible))
+                _(
+                    "{fleet} cannot run: {infeasible}",
+                    fleet=row.fleet,
+                    infeasible=translate_rendered(row.outcome.plan.infeasible),
+                )
             )
     yield from values_and_sources(plans)

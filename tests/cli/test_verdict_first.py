@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import sim
 from sim.answers.questions import QUESTIONS
 from sim.cli import app
-from sim.report.words.precision import undrawn
+from sim.report.words.precision import central_value_notes
 from sim.scenario.schema import Scenario
 from sim.study.capacity_tolerance import RELATIVE
 from sim.yamlio import dump
@@ -108,4 +108,4 @@ def test_breakeven_says_that_central_values_decide() -> None:
     drawn = sim.breakeven(asked | {"site": site, "futures": {"draws": 100}}, quiet=True, workers=1)
     said = "Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run."
     assert said in drawn.verdict + " ".join(drawn.findings)
-    assert undrawn(False) == []
+    assert central_value_notes(False) == []

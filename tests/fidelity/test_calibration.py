@@ -18,7 +18,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.calibration import Calibration, Factor
-from sim.study.confidence import fleet_worth
+from sim.study.confidence import fleet_confidence
 from sim.yamlio import dump
 
 GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
@@ -203,7 +203,7 @@ def test_own_runs_narrow_the_interval_of_the_server_that_they_were_made_on(tmp_p
     scenario = load(tmp_path / "s.yaml", catalog=catalog)
     widths = {}
     for fleet in scenario.fleets:
-        found = fleet_worth(scenario, fleet, catalog, (8.0, 512.0))
+        found = fleet_confidence(scenario, fleet, catalog, (8.0, 512.0))
         assert found is not None
         widths[fleet.name] = {metric: high / low for metric, (low, high) in found.factors.items()}
     others = {metric: min(widths[name][metric] for name in fleets if name != "own") for metric in widths["own"]}

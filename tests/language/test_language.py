@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from typer.exceptions import TyperException
 
 from sim.cli import _in_language
-from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
+from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, speaking, translate_rendered
 from sim.language.catalogue import catalogue, file_of
 from sim.message import Message, joined, parsed
 from tests.language.english import english, text_of
@@ -118,22 +118,25 @@ def test_messages_and_plurals() -> None:
     ],
 )
 def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
-    assert retold(text) == text
+    assert translate_rendered(text) == text
     with speaking("zh"):
-        assert retold(text) == told
-        assert retold(told) == told
+        assert translate_rendered(text) == told
+        assert translate_rendered(told) == told
 
 
 def test_a_message_is_said_by_its_template_whatever_its_values_say() -> None:
     closer = "; low: and high: cut it closer"
     told = Message("may be drawn as {value:g}: {where}{message}{closer}", 0.6, "", Message("is {one}", 1), closer)
     with speaking("zh"):
-        assert retold(told) == "可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+        assert translate_rendered(told) == "可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
         assert (
-            retold("site: " + pickle.loads(pickle.dumps(told))) == "site: 可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+            translate_rendered("site: " + pickle.loads(pickle.dumps(told)))
+            == "site: 可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
         )
-        assert retold(str(ValueError(Message("there is no file {shown}", "a.csv")))) == "没有文件 a.csv"
-        assert retold(joined("; ", ["is missing", Message("unknown key{meant_key}", "")])) == "缺失；未知的键"
+        assert translate_rendered(str(ValueError(Message("there is no file {shown}", "a.csv")))) == "没有文件 a.csv"
+        assert (
+            translate_rendered(joined("; ", ["is missing", Message("unknown key{meant_key}", "")])) == "缺失；未知的键"
+        )
     assert told == "may be drawn as 0.6: is 1; low: and high: cut it closer"
 
 
@@ -155,19 +158,19 @@ def test_names_of_a_scenario_are_never_retold() -> None:
     kept = keep(["2x A100", "2x A100 bought", "lone"])
     try:
         with speaking("zh"):
-            assert retold("2x A100 bought") == "2x A100 bought"
-            assert retold("2 年内 2x A100 bought 成本最低") == "2 年内 2x A100 bought 成本最低"
-            assert "2x A100 bought" in retold(text)
-            assert "必须大于 0" in retold(text)
+            assert translate_rendered("2x A100 bought") == "2x A100 bought"
+            assert translate_rendered("2 年内 2x A100 bought 成本最低") == "2 年内 2x A100 bought 成本最低"
+            assert "2x A100 bought" in translate_rendered(text)
+            assert "必须大于 0" in translate_rendered(text)
     finally:
         release(kept)
     kept = keep(["bought", "nothing"])
     try:
         with speaking("zh"):
-            told = retold("bought is left out: it meets the service level up to 3, and the load is 4.")
+            told = translate_rendered("bought is left out: it meets the service level up to 3, and the load is 4.")
             assert told == "不比较 bought：它在 3 以内达到服务等级，而负载是 4。"
-            assert retold(told) == told, "a sentence that is told twice"
-            assert retold("must be above 0, not nothing") == "必须大于 0，而不是 nothing"
+            assert translate_rendered(told) == told, "a sentence that is told twice"
+            assert translate_rendered("must be above 0, not nothing") == "必须大于 0，而不是 nothing"
     finally:
         release(kept)
 

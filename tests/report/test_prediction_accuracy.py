@@ -2,7 +2,7 @@
 
 from sim.report.charts.panels import ChartCurve, Panel
 from sim.report.charts.vega_lite import RINGS, chart_spec
-from sim.report.prediction_accuracy import KEY, NAMES, marked, ring_key, worth_told
+from sim.report.prediction_accuracy import KEY, NAMES, confidence_text, marked, ring_key
 from sim.study.confidence import MARKS, PredictionConfidence
 
 NEAR, BETWEEN, BEYOND = (
@@ -30,4 +30,4 @@ def test_the_key_explains_the_marks_that_there_are_and_a_mark_gives_its_reasons(
     assert ring_key([BEYOND, NEAR, BEYOND]) == [KEY[NEAR.mark], KEY[BEYOND.mark]]
     assert {*KEY} == {*MARKS} == {*NAMES}
     assert {*RINGS} == {*MARKS[1:]}
-    assert [worth_told(one) for one in (NEAR, BETWEEN)] == ["measured near here", "interpolated: a; b"]
+    assert [confidence_text(one) for one in (NEAR, BETWEEN)] == ["measured near here", "interpolated: a; b"]

@@ -14,7 +14,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.store import load_case
-from sim.study.monte_carlo import MONTH, futures_of
+from sim.study.monte_carlo import MONTH, monte_carlo_study
 from sim.study.rebill import Rebilling
 from sim.study.reprice import load_repriced
 
@@ -127,7 +127,7 @@ def test_other_readers_of_the_bill_agree(folder: Path) -> None:
     for bill, (_, case) in zip(Rebilling(scenario, CATALOG, pairs).bills(), pairs, strict=True):
         assert bill.usd_per_h * bill.window_h == pytest.approx(case.metrics["cost_usd"], abs=1e-8)
     drawn = load(folder / "s.yaml", ("site.pue={uniform: [1.5, 1.5]}", "futures.draws=100"), catalog=CATALOG)
-    study = futures_of(drawn, CATALOG, [case for _, case in pairs])
+    study = monte_carlo_study(drawn, CATALOG, [case for _, case in pairs])
     assert study is not None
     for one in study.outcomes:
         (usd,) = {*one.draws[MONTH]}

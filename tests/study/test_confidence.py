@@ -15,7 +15,7 @@ from sim.study.confidence import (
     MeasuredSetup,
     PredictedSetting,
     PredictionConfidence,
-    fleet_worth,
+    fleet_confidence,
     mark_of,
     model_kind,
     worst,
@@ -130,7 +130,7 @@ def test_an_own_server_is_known_before_it_is_simulated(tmp_path: Path, stored: s
         "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": lengths},
     }  # fmt: skip
     scenario = Scenario.model_validate(data)
-    worth = fleet_worth(scenario, scenario.fleets[0], load_catalog())
+    worth = fleet_confidence(scenario, scenario.fleets[0], load_catalog())
     assert worth is not None
     assert any("your own runs" in why for why in worth.why) == own
 
@@ -159,7 +159,7 @@ def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
         },
     }
     scenario = Scenario.model_validate({**data, "name": "x", "fleets": [fleet]})
-    found = fleet_worth(scenario, scenario.fleets[0], load_catalog())
+    found = fleet_confidence(scenario, scenario.fleets[0], load_catalog())
     assert found is not None
     assert (found.mark, found.why) == (FAR, ("speculative decoding is in no measurement of the fit",))
     boxes = {"gpu": "rtx-4090", "server": "workstation-4x4090", "tensor_parallel_size": 4, "pipeline_parallel_size": 2}
@@ -169,11 +169,11 @@ def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
         ({"gpu": "h100-80gb-sxm", "mig": "3g.40gb"}, "MIG"),
     ):
         far = Scenario.model_validate({**data, "name": "x", "fleets": [{"name": "far", "pools": [pool]}]})
-        told = fleet_worth(far, far.fleets[0], load_catalog())
+        told = fleet_confidence(far, far.fleets[0], load_catalog())
         assert told is not None
         assert (told.mark, len(told.why), word in told.why[0]) == (FAR, 1, True)
     near = scenario.fleets[0].model_copy(update={"pools": scenario.fleets[0].pools[:1]})
-    one = fleet_worth(scenario, near, load_catalog())
+    one = fleet_confidence(scenario, near, load_catalog())
     assert one is not None
     assert one.mark == NEAR
     assert worst([one, found, None]) is found
@@ -189,7 +189,7 @@ def test_a_given_step_time_has_no_mark() -> None:
     lengths = {"prompt": {"distribution": "fixed", "value": 9}, "output": {"distribution": "fixed", "value": 9}}
     data["workload"]["lengths"] = lengths  # type: ignore[index]
     scenario = Scenario.model_validate({**data, "fleets": [{"name": "given", "pools": [pool]}]})
-    assert fleet_worth(scenario, scenario.fleets[0], load_catalog()) is None
+    assert fleet_confidence(scenario, scenario.fleets[0], load_catalog()) is None
 
 
 def test_time_to_the_last_token_has_the_wider_of_both_intervals() -> None:

@@ -125,7 +125,7 @@ def test_who_comes_again_during_a_step_waits_although_its_first_attempt_is_in_it
 
 
 def test_a_request_waits_for_a_slot_for_its_adapter() -> None:
-    """With one slot the second adapter waits until nobody uses the first; the story has words for that."""
+    """With one slot the second adapter waits until nobody uses the first; the timeline has a text for that."""
     catalog = load_catalog()
     sets = ["fleets.0.pools.0.lora={max_loras: 1, max_cpu_loras: 60, max_lora_rank: 32}", "horizon_s=6", "warmup_s=0"]
     loaded = load(Path(__file__).parents[2] / "scenarios" / "adapters.yaml", sets, catalog=catalog)

@@ -29,7 +29,7 @@ from sim.study.monte_carlo import (
     QuantileEffect,
     cheapest,
     cheapest_share,
-    futures_of,
+    monte_carlo_study,
     spread_of,
     turned,
 )
@@ -103,7 +103,7 @@ class Run:
     def study(self, *sets: str, stored: list[StoredCase] | None = None) -> MonteCarloStudy:
         scenario = self.scenario(*sets)
         cases = stored or run_points(scenario, self.catalog, self.out, ProcessPool(1), lambda *_: None)
-        study = futures_of(scenario, self.catalog, cases)
+        study = monte_carlo_study(scenario, self.catalog, cases)
         assert study is not None
         return study
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sim.language import ENGLISH, LANGUAGES, _, current, retold
+from sim.language import ENGLISH, LANGUAGES, _, current, translate_rendered
 from sim.report.charts.vega_lite import on_black
 from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
@@ -44,7 +44,7 @@ def _environment() -> Any:
     )
     environment.filters["number"] = number
     environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
-    environment.globals |= {"noun": noun, "told": retold, "ranged": ranged, "_": _said}
+    environment.globals |= {"noun": noun, "translate": translate_rendered, "ranged": ranged, "_": _said}
     environment.globals |= {"language": lambda: LANGUAGES[current()], "words": lambda: words_of([SCRIPT])}
     environment.globals["script_json"] = script_json
     environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")

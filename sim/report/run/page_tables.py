@@ -11,7 +11,7 @@ from sim.report.run.key_figures import limited_by, scales
 from sim.report.run.year import year_load
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.service_level import percentiles_shown
-from sim.report.words.text import commas, name_told, percent, place, places, plain, span, spread, steady
+from sim.report.words.text import commas, percent, place, places, plain, readable_name, span, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import COST
@@ -229,7 +229,7 @@ def cost_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
     bars = []
     for line, point, shares in parts:
         segments = tuple(
-            BarSegment(name_told(name), cash(amount), 100 * amount / widest, colors[name])
+            BarSegment(readable_name(name), cash(amount), 100 * amount / widest, colors[name])
             for name, amount in shares.items()
             if amount
         )
@@ -242,7 +242,7 @@ def cost_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
                 _("{cash}/h; {cost} per million output tokens", cash=cash(sum(shares.values())), cost=cost),
             )
         )
-    return bars, {name_told(name): color for name, color in colors.items()}
+    return bars, {readable_name(name): color for name, color in colors.items()}
 
 
 def cost_table(sweep: Sweep) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
     columns = [(line, shares) for line, shares in columns if shares]
     names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
-    rows = [(name_told(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
+    rows = [(readable_name(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
     total = (_("total"), [cash(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
 
@@ -279,7 +279,7 @@ def phase_table(sweep: Sweep) -> dict[str, Any]:
     columns = [entry for entry in columns if entry[2]]
     names = dict.fromkeys(name for *_, shares in columns for name, amount in shares.items() if amount)
     rows = [
-        (_(PHASES[name]) if name in PHASES else name_told(name), [_part(shares, name) for *_, shares in columns])
+        (_(PHASES[name]) if name in PHASES else readable_name(name), [_part(shares, name) for *_, shares in columns])
         for name in names
     ]
     for percentile in ("p50", "p95", "p99"):
@@ -307,12 +307,13 @@ def limit_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
                 colors = {name: CAUSES.get(name, TONES[-1]) for name, share in shares.items() if share > 0}
                 used |= colors
                 segments = tuple(
-                    BarSegment(name_told(n), percent(shares[n]), 100 * shares[n], color) for n, color in colors.items()
+                    BarSegment(readable_name(n), percent(shares[n]), 100 * shares[n], color)
+                    for n, color in colors.items()
                 )
                 where = "" if sweep.single else place(sweep.axis, sweep.value(point))
                 before = _(", ").join(text for text in (places(line.setting), where) if text)
                 bars.append(StackedBar(line.fleet, before, segments, _state(point)))
-    return bars, {name_told(name): color for name, color in CAUSES.items() if name in used}
+    return bars, {readable_name(name): color for name, color in CAUSES.items() if name in used}
 
 
 def _state(point: Point) -> str:

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sim.language import _, retold
+from sim.language import _, translate_rendered
 from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
 from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of
 from sim.report.charts.vega_lite import PageCharts, panel_figures
-from sim.report.monte_carlo import write_futures
-from sim.report.monte_carlo_charts import futures_section
+from sim.report.monte_carlo import write_monte_carlo
+from sim.report.monte_carlo_charts import monte_carlo_section
 from sim.report.page.template import render as filled
-from sim.report.prediction_accuracy import factors_told, marked, ring_key, worth_told
+from sim.report.prediction_accuracy import confidence_text, factors_text, marked, ring_key
 from sim.report.run.key_figures import (
     NOTE,
     PairDifferences,
@@ -131,7 +131,7 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
                 "first": index == 0 or points[index - 1].fleet != point.fleet,
                 "places": axis_cells(point, axes),
                 "ok": point.ok,
-                "reason": retold(point.row["reason"] or ""),
+                "reason": translate_rendered(point.row["reason"] or ""),
                 "good": point.good,
                 "standing": standing(point) if point.ok else "",
                 "cells": [(figure(point, column), interval(point, column)) for column in columns],
@@ -158,8 +158,8 @@ def details_of(
         rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
         rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
         worth = worths.get(key_of(point))
-        rows += [(_("basis"), worth_told(worth))] if worth is not None else []
-        rows += [(_("80 % of servers"), factors_told(worth))] if worth is not None and worth.factors else []
+        rows += [(_("basis"), confidence_text(worth))] if worth is not None else []
+        rows += [(_("80 % of servers"), factors_text(worth))] if worth is not None and worth.factors else []
         found[key_of(point)] = {"title": point.fleet, "rows": rows}
     return found
 
@@ -228,13 +228,13 @@ def write_report(
         others = [axis for axis in axes if axis != of_year.plan.axis]
         write_year(out / "year.csv", of_year.rows, others, has_money(points))
     if futures is not None:
-        write_futures(out, futures, axes)
+        write_monte_carlo(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
         disputes = () if futures is None else disputes_of(futures, points)
         told = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
         panels, timeline, answer = _pictures(out, points, axes, slo, told, question or scenario_name)
-        section = None if futures is None else futures_section(out, futures, points, axes)
+        section = None if futures is None else monte_carlo_section(out, futures, points, axes)
         page = render(
             points,
             panels,

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sim.language import _, retold
+from sim.language import _, translate_rendered
 from sim.report.run.key_figures import (
     MOST_IN_TERMINAL,
     NOTE,
@@ -40,7 +40,9 @@ def headed(answer: Verdict, scenario: Scenario) -> list[str]:
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
     """Build the table of key figures, a row per fleet and sweep point, with its marks explained below."""
     points = summarize(cases, axes, slo)
-    reasons = dict.fromkeys(f"{point.fleet}: {retold(point.row['reason'])}" for point in points if not point.ok)
+    reasons = dict.fromkeys(
+        f"{point.fleet}: {translate_rendered(point.row['reason'])}" for point in points if not point.ok
+    )
     services = service_points(points)
     of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
     return Group(

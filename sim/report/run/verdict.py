@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.language import N_, _, ngettext, retold
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.monte_carlo import disputed
 from sim.report.run.year import year_heads
 from sim.report.words.money import cash
@@ -14,7 +14,7 @@ from sim.report.words.service_level import (
     apart_on_charts,
     at,
     comparative,
-    doubts_told,
+    doubt_texts,
     goal,
     goal_of_all,
     misses,
@@ -109,7 +109,7 @@ def verdict(
         findings.insert(0, _validity(comparisons[0].sweep, points, year is not None))
     if models:
         findings.insert(0, ranked_apart(models))
-    return Verdict(headline, (*findings, *map(retold, notes)), models or {})
+    return Verdict(headline, (*findings, *map(translate_rendered, notes)), models or {})
 
 
 def _lead(part: Comparison) -> str:
@@ -368,7 +368,7 @@ def _unsure(part: Comparison, slo: Slo) -> str:
         if point.doubtful:
             found = _standing(point, slo)
             standings.append(found)
-            doubts = _("; ").join(doubts_told(found))
+            doubts = _("; ").join(doubt_texts(found))
             told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
     why = N_("the 95 % interval contains the target; more replications narrow it")
     return _open(part, told, why_open(standings, why))
@@ -446,7 +446,7 @@ def _infeasible(points: Sequence[Point]) -> list[str]:
             "{fleet} cannot run{runs}: {reason}.",
             fleet=fleet,
             runs=_(" everywhere") if _runs(points, fleet) else "",
-            reason=retold(reason),
+            reason=translate_rendered(reason),
         )
         for fleet, reason in reasons
     ]

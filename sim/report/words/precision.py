@@ -18,7 +18,7 @@ from sim.study.execution.store import StoredCase
 WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"
 
 
-def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
+def statistics_entries(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
     """Return the entries of manifest.json on warm-up and precision; empty where neither was computed."""
     told: dict[str, Any] = {}
     ran = (case for case in cases if case.status == "ok")
@@ -94,7 +94,7 @@ def _places(held: Sequence[PointPrecision]) -> str:
     )
 
 
-def unsettled(found: Sequence[FleetCapacity]) -> list[str]:
+def unsteady_capacity_notes(found: Sequence[FleetCapacity]) -> list[str]:
     """Return the warning about capacities that a longer horizon would change, with that horizon; or none."""
     short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
     if not short:
@@ -119,7 +119,7 @@ def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, 
     Parameters
     ----------
     found
-        Capacities of all fleets. `unsettled` reports those that do not stand.
+        Capacities of all fleets. `unsteady_capacity_notes` reports those that do not stand.
     precision
         Wanted precision. None: the default one.
     stated
@@ -171,7 +171,7 @@ def _setting(asked: float) -> str:
     )
 
 
-def undrawn(uncertain: bool) -> list[str]:
+def central_value_notes(uncertain: bool) -> list[str]:
     """Return the note that central values decide, where inputs are *uncertain* and the command draws none of them."""
     if not uncertain:
         return []

@@ -137,7 +137,7 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def doubts_told(standing: ServiceLevelAttainment) -> list[str]:
+def doubt_texts(standing: ServiceLevelAttainment) -> list[str]:
     """Return the reasons why a verdict is open: goals whose limit lies within the 95 % interval, a growing queue."""
     told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
     return [*told, _("the queue seems to grow")] if standing.outgrown else told
@@ -169,7 +169,7 @@ def _doubt(one: GoalAttainment) -> str:
     )
 
 
-def unjudged(slo: Slo) -> list[str]:
+def availability_notes(slo: Slo) -> list[str]:
     """Return the note that `availability` is not judged within a simulated window; empty without such a goal."""
     if slo.availability is None:
         return []
@@ -315,11 +315,11 @@ def storm_notes(points: Sequence[Point]) -> list[str]:
     return [told] if told else []
 
 
-def routing_told(routing: Mapping[str, Any]) -> str:
+def routing_text(routing: Mapping[str, Any]) -> str:
     r"""Describe a routing policy; for a policy by length, with the pools of each class of prompts.
 
     >>> classes = [{"up_to_prompt_tokens": 700, "pools": {"a": 1}}, {"pools": {"a": 1, "b": 3}}]
-    >>> routing_told({"policy": "by_length", "classes": classes})
+    >>> routing_text({"policy": "by_length", "classes": classes})
     'by length: prompts of up to 700 tokens to a, longer ones to a (25\xa0%) and b (75\xa0%)'
     """
     name = _(str(routing.get("policy", "")).replace("_", " "))

@@ -2,7 +2,7 @@
 
 Numbers with their units, points of a sweep, lists; and the names that the program counts by (components of cost,
 states, causes), declared for the catalogues of languages. In files and in code such a name is an id (`gpu_capital`);
-`name_told` makes it readable.
+`readable_name` makes it readable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -229,6 +229,6 @@ def names_of(scenario: ReportingFleets) -> Iterator[str]:
         yield from (name, *(f"{name} {way}" for way in (*OWN_WAY.values(), *ways.get(name, ()))))
 
 
-def name_told(name: str) -> str:
+def readable_name(name: str) -> str:
     """Return a readable name of an id: `gpu_capital` becomes GPU capital."""
     return _(name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD"))

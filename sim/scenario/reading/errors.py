@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sim.language import retold
+from sim.language import translate_rendered
 from sim.message import Message
 from sim.registry import Registered, Registry
 
@@ -36,7 +36,11 @@ class InputError:
     message: str
 
     def __str__(self) -> str:
-        parts = [f"{self.path}:{self.line}" if self.line else self.path, _cut(self.where), _cut(retold(self.message))]
+        parts = [
+            f"{self.path}:{self.line}" if self.line else self.path,
+            _cut(self.where),
+            _cut(translate_rendered(self.message)),
+        ]
         return ": ".join(part for part in parts if part)
 
 

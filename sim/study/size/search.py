@@ -25,7 +25,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
 from sim.scenario.sections.size import Budget, Size
 from sim.scenario.year import at_peak
-from sim.study.confidence import MeetingFleet, WinProbability, chance_cheaper, fleet_worth
+from sim.study.confidence import MeetingFleet, WinProbability, chance_cheaper, fleet_confidence
 from sim.study.discounting import levelised
 from sim.study.execution.cases import Workplace
 from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
@@ -250,7 +250,7 @@ class Search:
     def _bid(self, one: CandidateFleet) -> MeetingFleet | None:
         """Return *one* in the form for Monte Carlo draws; None for several pools or without a computed step time."""
         single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
-        worth = fleet_worth(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
+        worth = fleet_confidence(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
         return (
             None
             if worth is None or one.least_usd_per_h is None
