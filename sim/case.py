@@ -8,7 +8,7 @@ from sim.cost.charge import PaymentTime
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger, RequestUse, request_costs
 from sim.fleet.fleet import run_fleet
-from sim.fleet.services import ServiceWeights, parts_of
+from sim.fleet.services import ServiceWeights, service_weights
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
@@ -16,7 +16,7 @@ from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 
-OF_MONEY = ("fleet", "axes", "costs", "carbon", "pue", "load_by_hour", "facts")
+PRICE_FIELDS = ("fleet", "axes", "costs", "carbon", "pue", "load_by_hour", "facts")
 """Fields of a plan with names, prices and price inputs, which the simulation does not use."""
 
 
@@ -53,7 +53,7 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
     return priced(plan, log)  # money: quantity x sourced price
 
 
-def run_like(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
+def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
     """Price the case of *plan* with the log of *other*, if both have the same quantities; otherwise return None."""
     if not _same_quantities(plan, other):
         return None
@@ -65,15 +65,15 @@ def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
     """Return whether two plans, resolved from inputs that differ in prices only, have the same requests and meters."""
     if len(one.pools) != len(other.pools):
         return False
-    pools = tuple(_in_the_steps_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
-    return replace(one, pools=pools, **{name: getattr(other, name) for name in OF_MONEY}) == other
+    pools = tuple(_with_step_times_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
+    return replace(one, pools=pools, **{name: getattr(other, name) for name in PRICE_FIELDS}) == other
 
 
-def _in_the_steps_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
+def _with_step_times_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
     """Return *pool* with the step times of *other*, which do not depend on prices and compare by identity."""
     if len(pool.models) != len(other.models):
         return pool
-    models = tuple(_in_the_steps_of(*pair) for pair in zip(pool.models, other.models, strict=True))
+    models = tuple(_with_step_times_of(*pair) for pair in zip(pool.models, other.models, strict=True))
     return replace(pool, steptime=other.steptime, models=models)
 
 
@@ -81,7 +81,7 @@ def of_services(result: CaseResult) -> dict[str, CaseResult]:
     """Split *result* by service: each service's requests, and its shares of replicas and of the costs."""
     if not result.plan.services:
         return {}
-    parts = parts_of(result.plan, result.log)
+    parts = service_weights(result.plan, result.log)
     return {service.name: _of_service(result, service, parts) for service in result.plan.services}
 
 

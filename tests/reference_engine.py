@@ -279,7 +279,7 @@ class ReferenceEngine:
         there = {other.request.adapter for other in self.running} - {""}
         return len(there) == self.adapters[0] and one.request.adapter not in there
 
-    def _bring_adapter(self, name: str) -> float:
+    def _load_adapter(self, name: str) -> float:
         if not name:
             return 0.0
         running, took_s = {other.request.adapter for other in self.running}, 0.0
@@ -333,7 +333,7 @@ class ReferenceEngine:
             if not one.started:
                 one.started, one.cached_tokens = True, one.computed
             if self.adapters:
-                self.read_s += self._bring_adapter(one.request.adapter)
+                self.read_s += self._load_adapter(one.request.adapter)
             self.running.append(one)
             assert self._allocate(one, new)
             scheduled[one] = new

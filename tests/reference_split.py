@@ -135,7 +135,7 @@ def drain_split(engine, requests: list[Request], handed: dict[int, float], broug
         for entry in sorted(behind, key=lambda entry: entry[0]):
             if entry[0] <= now:
                 behind.remove(entry)
-                engine.let_go(entry[1], now)
+                engine.release_kv(entry[1], now)
                 touched = True
         if touched:
             engine.plan(now)

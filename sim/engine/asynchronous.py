@@ -63,10 +63,10 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
             runs.steps = rank.steps_with_blocks(runs.steps)
         return True
 
-    def let_go(self, request: Request, now: float) -> None:
-        """See `KvTransit.let_go`."""
+    def release_kv(self, request: Request, now: float) -> None:
+        """See `KvTransit.release_kv`."""
         for rank in self._ranks:
-            rank.transit.let_go(request, stepping=self._runs is not None)
+            rank.transit.release_kv(request, stepping=self._runs is not None)
         if self._runs is not None:
             self._cut(self._runs, now)
 

@@ -45,7 +45,7 @@ class AdapterSlots:
         """Return the adapters of the batch."""
         return list(self._running)
 
-    def bring(self, adapter: str) -> float:
+    def load(self, adapter: str) -> float:
         """Load *adapter*, of a request that joins, to the GPU. Return the time this takes [s]."""
         if not adapter:
             return 0.0

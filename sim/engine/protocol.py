@@ -23,7 +23,7 @@ class KvTransit(Protocol):
         """
         ...
 
-    def let_go(self, request: Request, now: float) -> None:
+    def release_kv(self, request: Request, now: float) -> None:
         """Free the blocks that stayed here when *request* moved to another replica, or that were reserved for it.
 
         They are free at the end of the current step. `plan` must be called afterwards.
@@ -43,8 +43,8 @@ class ReplicaEngine(Protocol):
 
         If so, `plan` must be called. A request that can never be served is marked `rejected` and not added. With
         *prompt_only* the request leaves with its first token, and another replica makes the others; its KV blocks stay
-        until `let_go`. A request whose blocks have been reserved here brings the KV of its prompt and continues from
-        there.
+        until `release_kv`. A request whose blocks have been reserved here brings the KV of its prompt and continues
+        from there.
         """
         ...
 

@@ -52,7 +52,7 @@ class Sequence:
         self.token_s = 0.0
         """Value of the rank's integral of time per token when it began to decode [s]."""
 
-    def bring(self, blocks: int) -> None:
+    def receive_kv(self, blocks: int) -> None:
         """Continue with the prompt's KV, which came from another replica into *blocks* blocks here."""
         self.brought = True
         self.made = 1

@@ -50,8 +50,8 @@ class RankEngine(ABC, Generic[R]):
         """See `KvTransit.reserve`."""
 
     @abstractmethod
-    def let_go(self, request: Request, now: float) -> None:
-        """See `KvTransit.let_go`."""
+    def release_kv(self, request: Request, now: float) -> None:
+        """See `KvTransit.release_kv`."""
 
     def kv_transit(self) -> KvTransit:
         """See `ReplicaEngine.kv_transit`."""
@@ -152,10 +152,10 @@ class EventLeapingEngine(RankEngine[Scheduler]):
             self._shorten(rank.steps_with_blocks(self._steps))
         return True
 
-    def let_go(self, request: Request, now: float) -> None:
-        """See `KvTransit.let_go`."""
+    def release_kv(self, request: Request, now: float) -> None:
+        """See `KvTransit.release_kv`."""
         for rank in self._ranks:
-            rank.transit.let_go(request, self._works(rank))
+            rank.transit.release_kv(request, self._works(rank))
         if self._steps:
             self._cut(now)
 

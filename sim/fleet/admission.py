@@ -22,7 +22,7 @@ from sim.workload.adapters import AdapterDraws
 from sim.workload.tenants import RateLimit, Tenant
 
 
-def gated(workload: Workload, streams: Streams, send: Send, refused: Send) -> Send:
+def with_request_gates(workload: Workload, streams: Streams, send: Send, refused: Send) -> Send:
     """Return *send* behind the adapter draws and the tenants' limits of *workload*."""
     if workload.asks_for_adapters:
         send = AdapterGate(workload.adapter_draws(streams), send).arrive
@@ -97,7 +97,7 @@ class LimitedServer:
         self._in_flight: set[Request] = set()
         self._before_first_token: set[Request] = set()
 
-    def turns_away(self, request: Request, engine: Replica, now: float) -> Request | None:
+    def request_to_refuse(self, request: Request, engine: Replica, now: float) -> Request | None:
         """Return the request to refuse if *request* is sent to *engine*; None if none.
 
         The refused request is *request* itself, or a less urgent one that waits there.
@@ -138,12 +138,12 @@ class AdmissionControl:
     ) -> None:
         self._gate, self._replicas, self._servers = gate, replicas, servers
 
-    def turns_away(self, request: Request, replica: int, now: float) -> Request | None:
+    def request_to_refuse(self, request: Request, replica: int, now: float) -> Request | None:
         """Return the request to refuse if *request* is sent to *replica*: itself, one that waits there, or None."""
         if self._gate is not None and not self._gate.admits(request, replica, now):
             return request
         server = self._servers.get(replica)
-        return None if server is None else server.turns_away(request, self._replicas[replica], now)
+        return None if server is None else server.request_to_refuse(request, self._replicas[replica], now)
 
     def joined(self, replica: int, request: Request) -> None:
         """Count *request*, which is on its way to *replica*."""
@@ -170,7 +170,7 @@ class AdmissionControl:
             self._gate.timed_out(replica)
 
 
-def doors_of(
+def admission_control(
     plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, float], None]
 ) -> AdmissionControl | None:
     """Return the admission control of *replicas*; None where nothing is limited.

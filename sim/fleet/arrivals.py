@@ -251,14 +251,14 @@ def _requests(table: RequestTable) -> Iterator[Request]:
     lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
     rows = zip(table.arrived_s.tolist(), *lengths, strict=True)
     priorities = None if table.priority is None else table.priority.tolist()
-    told = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
+    columns = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
     for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
         request = Request(index, arrived_s, prompt_tokens, output_tokens)
         if priorities is not None:
             request.priority = priorities[index]
         if hashes is not None:
             request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
-        for name, column in told:
+        for name, column in columns:
             setattr(request, name, column[index])
         yield request
 
@@ -289,7 +289,7 @@ def source_of(
     return OpenSource(env, workload.open_table(streams, horizon_s), send)
 
 
-class _Going:
+class _ActiveSession:
     """Session in progress."""
 
     __slots__ = ("cut", "following", "open", "refused", "session", "start", "waits_for")
@@ -324,12 +324,12 @@ class SessionSource:
         self._env, self._send = env, send
         self._coming, self._starts = coming, coming.starts()
         self._horizon_s = inf if horizon_s is None else horizon_s
-        self._due: list[tuple[float, int, _Going, int]] = []
+        self._due: list[tuple[float, int, _ActiveSession, int]] = []
         """Heap of (arrival time [s], order, session, place of the request in it)."""
         self._order = 0
         self._next_start_s = inf
         self._following: SessionStart | None = None
-        self._asked: dict[Request, tuple[_Going, int]] = {}
+        self._unanswered: dict[Request, tuple[_ActiveSession, int]] = {}
         """Request without an answer -> its session and its place in it."""
         self._call = -1
         """Number of the wake-up call that is due."""
@@ -357,27 +357,27 @@ class SessionSource:
 
     def answered(self, request: Request, now: float) -> None:
         """Release the requests that wait for the answer to *request*, which has been answered or refused at *now*."""
-        going, place = self._asked.pop(request)
-        going.refused |= isnan(request.finished_s)
-        if not going.refused:
-            for following in going.following[place]:
-                going.waits_for[following] -= 1
-                if not going.waits_for[following]:
-                    self._put(going, following, now)
-        going.open -= 1
-        if not going.open and not going.cut:
-            self._over(going, now)
+        active, place = self._unanswered.pop(request)
+        active.refused |= isnan(request.finished_s)
+        if not active.refused:
+            for following in active.following[place]:
+                active.waits_for[following] -= 1
+                if not active.waits_for[following]:
+                    self._put(active, following, now)
+        active.open -= 1
+        if not active.open and not active.cut:
+            self._over(active, now)
         if self._next_s() <= now:
             self.release(now)
         else:
             self._arm()
 
-    def _over(self, going: _Going, now: float) -> None:
-        following = self._coming.next_of(going.start.number)
+    def _over(self, active: _ActiveSession, now: float) -> None:
+        following = self._coming.next_of(active.start.number)
         if following is None:
             return
         pause_s, start = following
-        self._begin(start, now + (max(pause_s, ClientSource.REJECTED_PAUSE_S) if going.refused else pause_s))
+        self._begin(start, now + (max(pause_s, ClientSource.REJECTED_PAUSE_S) if active.refused else pause_s))
 
     def _look_ahead(self) -> None:
         start = next(self._starts, None)
@@ -391,29 +391,29 @@ class SessionSource:
         self._begin(start, start.at_s)
 
     def _begin(self, start: SessionStart, at_s: float) -> None:
-        going = _Going(start)
+        active = _ActiveSession(start)
         for place, turn in enumerate(start.session.turns):
             if not turn.after:
-                self._put(going, place, at_s)
+                self._put(active, place, at_s)
 
-    def _put(self, going: _Going, place: int, now: float) -> None:
+    def _put(self, active: _ActiveSession, place: int, now: float) -> None:
         """Schedule request number *place* of a session, at or after *now*, unless the horizon comes first."""
-        turn = going.session.turns[place]
+        turn = active.session.turns[place]
         at_s = max(now + turn.delay_s, turn.earliest_s)
         if at_s >= self._horizon_s:
-            going.cut = True
+            active.cut = True
             return
-        heappush(self._due, (at_s, self._order, going, place))
+        heappush(self._due, (at_s, self._order, active, place))
         self._order += 1
-        going.open += 1
+        active.open += 1
 
     def _next_s(self) -> float:
         return min(self._next_start_s, self._due[0][0]) if self._due else self._next_start_s
 
     def _arrive(self) -> Request:
-        at_s, _, going, place = heappop(self._due)
-        request = _request(len(self.requests), at_s, going.session, going.session.turns[place])
-        self._asked[request] = going, place
+        at_s, _, active, place = heappop(self._due)
+        request = _request(len(self.requests), at_s, active.session, active.session.turns[place])
+        self._unanswered[request] = active, place
         self.requests.append(request)
         return request
 

@@ -19,9 +19,9 @@ from sim.fleet.scaling import PoolScaling
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
-OF_REQUESTS = frozenset({"outstanding", "waiting"})
+REQUEST_GAUGES = frozenset({"outstanding", "waiting"})
 """Gauges that count requests held at the router, too."""
-KEPT_MORE_S = 60.0
+EXTRA_HISTORY_S = 60.0
 """Time beyond the longest window for which scrapes are kept [s]."""
 
 
@@ -44,17 +44,17 @@ class GaugeScrapes:
         pool: PoolPlan,
         replicas: list[list[int]],
         engines: list[Replica],
-        lives: ReplicaLifecycle,
-        roster: ServingReplicas,
+        lifecycle: ReplicaLifecycle,
+        router: ServingReplicas,
         held: Callable[[], int],
     ) -> None:
         """Monitor *replicas*, each the indices of the engines it consists of."""
         scaler = pool.autoscaling
         assert scaler is not None
         self._pool, self._replicas, self._engines = pool, replicas, engines
-        self._lives, self._roster, self.held_now = lives, roster, held
+        self._lifecycle, self._router, self.held_now = lifecycle, router, held
         self._gauges, self._delay_s = scaler.gauges, scaler.metric_delay_s
-        self._history_s = scaler.history_s + scaler.metric_delay_s + scaler.scrape_interval_s + KEPT_MORE_S
+        self._history_s = scaler.history_s + scaler.metric_delay_s + scaler.scrape_interval_s + EXTRA_HISTORY_S
         self._scrapes: deque[GaugeScrape] = deque()
         self._latencies: deque[tuple[float, float, float]] = deque()
         self._before: dict[int, tuple[float, float, int]] = {}
@@ -62,15 +62,17 @@ class GaugeScrapes:
 
     def read(self, now: float) -> None:
         """Scrape all serving replicas."""
-        states = self._lives.states
+        states = self._lifecycle.states
         serving = [one for one in self._replicas if states[one[0]] is State.SERVING]
-        values = {one[0]: {gauge: self._gauge(gauge, one) for gauge in self._gauges - DELTAS} for one in serving}
-        if self._gauges & DELTAS:
+        values = {
+            one[0]: {gauge: self._gauge(gauge, one) for gauge in self._gauges - COUNTER_GAUGES} for one in serving
+        }
+        if self._gauges & COUNTER_GAUGES:
             for one in serving:
                 values[one[0]] |= self._deltas(one, now)
         held = self.held_now()
         totals = {
-            gauge: sum(one[gauge] for one in values.values()) + (held if gauge in OF_REQUESTS else 0)
+            gauge: sum(one[gauge] for one in values.values()) + (held if gauge in REQUEST_GAUGES else 0)
             for gauge in self._gauges
         }
         self._scrapes.append(GaugeScrape(now, values, totals))
@@ -92,7 +94,7 @@ class GaugeScrapes:
         chosen = self._within(now, window_s)
         means = []
         for one in self._replicas:
-            if self._lives.states[one[0]] is State.SERVING:
+            if self._lifecycle.states[one[0]] is State.SERVING:
                 values = [scrape.values[one[0]][gauge] for scrape in chosen if one[0] in scrape.values]
                 if values:
                     means.append(sum(values) / len(values))
@@ -128,7 +130,7 @@ class GaugeScrapes:
         waiting = sum(self._engines[engine].engine.waiting() for engine in engines) if gauge != "outstanding" else 0
         if gauge == "waiting":
             return waiting
-        return sum(self._roster.outstanding(engine) for engine in engines) - waiting
+        return sum(self._router.outstanding(engine) for engine in engines) - waiting
 
     def _kv_used(self, engine: int) -> float:
         """Return the fraction of the KV cache that running sequences use; cached prefix blocks count as free."""
@@ -149,7 +151,7 @@ class GaugeScrapes:
     def _deltas(self, engines: list[int], now: float) -> dict[Gauge, float]:
         """Return the increase of counters since the last scrape, per second; 0 for a replica that has just opened."""
         busy_s = sum(self._engines[engine].engine.meters(now).busy_s for engine in engines) / len(engines)
-        came = sum(self._roster.came(engine) for engine in engines)
+        came = sum(self._router.came(engine) for engine in engines)
         before_s, busy_before_s, came_before = self._before.get(engines[0], (0.0, 0.0, 0))
         self._before[engines[0]] = (now, busy_s, came)
         passed_s = now - before_s
@@ -158,7 +160,7 @@ class GaugeScrapes:
         return {"gpu_busy": (busy_s - busy_before_s) / passed_s, "requests_per_s": (came - came_before) / passed_s}
 
 
-DELTAS: frozenset[Gauge] = frozenset(["gpu_busy", "requests_per_s"])
+COUNTER_GAUGES: frozenset[Gauge] = frozenset(["gpu_busy", "requests_per_s"])
 """Gauges that are derived from counters."""
 
 
@@ -170,8 +172,8 @@ class AutoscalerLoops:
         plan: CasePlan,
         env: simpy.Environment,
         scale: PoolScaling,
-        lives: ReplicaLifecycle,
-        roster: ServingReplicas,
+        lifecycle: ReplicaLifecycle,
+        router: ServingReplicas,
         engines: list[Replica],
         held: Callable[[], int],
         over: Callable[[], bool],
@@ -182,7 +184,7 @@ class AutoscalerLoops:
         for position, pool in enumerate(plan.pools):
             if pool.autoscaling is None:
                 continue
-            scrapes = GaugeScrapes(pool, scale.replicas[position], engines, lives, roster, held)
+            scrapes = GaugeScrapes(pool, scale.replicas[position], engines, lifecycle, router, held)
             self._pools[position] = loop = AutoscalerLoop(plan, position, env, scale, scrapes)
             self._every(pool.autoscaling.scrape_interval_s, loop.read)
             self._every(pool.autoscaling.period_s, loop.decide)
@@ -235,7 +237,7 @@ class AutoscalerLoop:
         """Set the number of replicas that the autoscaler wants, within the bounds."""
         wanted = self._scaler.wanted(self)
         bounded = min(max(wanted, self._spec.min_replicas), self._spec.max_replicas)
-        self._scale.bring(self._position, bounded)
+        self._scale.scale_to(self._position, bounded)
 
     def woken(self) -> None:
         """Decide at once where the policy scales from zero and the pool has no replica on its way."""
@@ -250,7 +252,7 @@ class AutoscalerLoop:
     @property
     def replicas(self) -> int:
         """Number of replicas that serve or are starting."""
-        return len(self._scale.on(self._position))
+        return len(self._scale.active(self._position))
 
     @property
     def ready(self) -> int:

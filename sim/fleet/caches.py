@@ -14,11 +14,11 @@ from sim.routing.vllm_load_balancer import Balancer
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
 
-def inform(policy: Router, replicas: Sequence[Replica], env: FleetClock) -> None:
+def connect_caches(policy: Router, replicas: Sequence[Replica], env: FleetClock) -> None:
     """Connect the caches and statistics of *replicas* to the routing policies that read them."""
     if isinstance(policy, ServiceRouter):
         for one, members in policy.policies():
-            inform(one, [replicas[index] for index in members], env)
+            connect_caches(one, [replicas[index] for index in members], env)
         return
     if isinstance(policy, Balancer):
         engines = [replica.engine for replica in replicas]

@@ -78,12 +78,12 @@ class ComponentFailures:
         self,
         plan: CasePlan,
         env: simpy.Environment,
-        lives: ReplicaLifecycle,
+        lifecycle: ReplicaLifecycle,
         scale: PoolScaling,
-        losses: StrandedRequests,
+        stranded: StrandedRequests,
         streams: Streams,
     ) -> None:
-        self._plan, self._env, self._lives, self._scale, self._losses = plan, env, lives, scale, losses
+        self._plan, self._env, self._lifecycle, self._scale, self._stranded = plan, env, lifecycle, scale, stranded
         self._down = [[0] * pool.replicas for pool in plan.pools]
         """Number of failed components that each replica needs, per pool."""
         self._crews: list[RepairCrews | None] = []
@@ -115,30 +115,30 @@ class ComponentFailures:
     def _is_off(self, component: FailingComponent) -> bool:
         """Return whether nothing that needs *component* is switched on: then it cannot fail."""
         replicas = self._scale.replicas[component.position]
-        held = [self._lives.states[engine] for place in component.domain.replicas for engine in replicas[place]]
+        held = [self._lifecycle.states[engine] for place in component.domain.replicas for engine in replicas[place]]
         return all(state in OFF for state in held)
 
     def _strike(self, engines: list[int]) -> None:
         """Fail a replica, whatever its state; the failure of one that is switched off is detected at once."""
         for engine in engines:
-            state = self._lives.states[engine]
+            state = self._lifecycle.states[engine]
             if state is State.PROVISIONING:
-                self._lives.move([engine], State.OFF)
+                self._lifecycle.move([engine], State.OFF)
             if state in OFF:
-                self._lives.move([engine], State.REPAIRING)
+                self._lifecycle.move([engine], State.REPAIRING)
             else:
-                self._losses.strike(engine, self._env.now)
-                self._lives.move([engine], State.FAILED)
+                self._stranded.fail(engine, self._env.now)
+                self._lifecycle.move([engine], State.FAILED)
 
     def _noticed(self, component: FailingComponent) -> None:
         now, position = self._env.now, component.position
         lost = []
         for place in component.domain.replicas:
             for engine in self._scale.replicas[position][place]:
-                if self._lives.states[engine] is State.FAILED:
-                    lost += self._losses.notice(engine, now)
-                    self._lives.move([engine], State.REPAIRING)
-        self._losses.send_elsewhere(lost, now)
+                if self._lifecycle.states[engine] is State.FAILED:
+                    lost += self._stranded.detect(engine, now)
+                    self._lifecycle.move([engine], State.REPAIRING)
+        self._stranded.retry(lost, now)
         crews = self._crews[position]
         if crews is not None:
             crews.call(component)
@@ -148,11 +148,11 @@ class ComponentFailures:
         self.release(component.position, component.domain.replicas)
         self._arm(component)
 
-    def hold(self, position: int, places: Iterable[int]) -> None:
+    def take_for_maintenance(self, position: int, places: Iterable[int]) -> None:
         """Take the replicas at *places* of a pool, which are switched off or under repair, for maintenance."""
         for place in places:
             self._down[position][place] += 1
-            self._lives.move(self._scale.replicas[position][place], State.REPAIRING)
+            self._lifecycle.move(self._scale.replicas[position][place], State.REPAIRING)
 
     def release(self, position: int, places: Iterable[int]) -> None:
         """Remove one reason why the replicas at *places* of a pool cannot run."""
@@ -160,7 +160,7 @@ class ComponentFailures:
         for place in places:
             down[place] -= 1
             if not down[place]:
-                self._scale.is_back(position, self._scale.replicas[position][place])
+                self._scale.repaired(position, self._scale.replicas[position][place])
 
 
 OUT = (State.OFF, State.REPAIRING)
@@ -171,9 +171,9 @@ class ReplicaRemovals:
     """Replicas withdrawn from a fleet, each until every party that withdrew it has returned it."""
 
     def __init__(
-        self, env: simpy.Environment, lives: ReplicaLifecycle, scale: PoolScaling, losses: StrandedRequests
+        self, env: simpy.Environment, lifecycle: ReplicaLifecycle, scale: PoolScaling, stranded: StrandedRequests
     ) -> None:
-        self._env, self._lives, self._scale, self._losses = env, lives, scale, losses
+        self._env, self._lifecycle, self._scale, self._stranded = env, lifecycle, scale, stranded
         self._waiting: dict[tuple[int, str], tuple[list[int], Callable[[], None]]] = {}
         """(Engine, withdrawing party) -> all engines to take out of service, and the callback once all are off or in
         repair."""
@@ -215,17 +215,17 @@ class ReplicaRemovals:
         self._kept.update((replica[0], by) for replica in replicas)
         self._waiting |= {(engine, by): (engines, gone) for engine in engines}
         for engine in engines:
-            if self._lives.states[engine] not in BROKEN:
+            if self._lifecycle.states[engine] not in BROKEN:
                 self._scale.stop([engine])
         self._scale.replace(position)
         for engine in engines if migrate else ():
-            if self._lives.states[engine] is State.DRAINING:
-                self._losses.empty(engine, self._env.now)
+            if self._lifecycle.states[engine] is State.DRAINING:
+                self._stranded.migrate(engine, self._env.now)
         if within_s < inf:
-            self._env.timeout(within_s).callbacks.append(lambda _: self._cut(engines, by))
-        self._look(engines[0], by)
+            self._env.timeout(within_s).callbacks.append(lambda _: self._end_notice(engines, by))
+        self._check(engines[0], by)
 
-    def give_back(self, by: str, position: int, places: list[int]) -> None:
+    def return_replicas(self, by: str, position: int, places: list[int]) -> None:
         """Allow the replicas at *places* to start again, if no other party keeps them withdrawn.
 
         Broken replicas start when they have been repaired, draining ones when they have been switched off.
@@ -234,52 +234,52 @@ class ReplicaRemovals:
             replica = self._scale.replicas[position][place]
             if (replica[0], by) in self._waiting:
                 engines = self._waiting[replica[0], by][0]
-                later = partial(self.give_back, by, position, [place])
+                later = partial(self.return_replicas, by, position, [place])
                 self._waiting |= {(engine, by): (engines, later) for engine in engines}
                 continue
             self._kept.discard((replica[0], by))
             if any(engine == replica[0] for engine, _ in self._kept):
                 continue
             self._scale.barred.discard(replica[0])
-            if all(self._lives.states[engine] is State.OFF for engine in replica):
-                self._scale.is_back(position, replica)
+            if all(self._lifecycle.states[engine] is State.OFF for engine in replica):
+                self._scale.repaired(position, replica)
 
     def moved(self, engine: int, following: State) -> None:
-        """Check whether the withdrawals of *engine*, which changes to the state *following*, are complete."""
+        """Check whether the removals of *engine*, which changes to the state *following*, are complete."""
         if following in (*OUT, State.RESERVE):
             for one, by in self._waiting:
                 if one == engine:
                     # others of the same moment, and what follows from this move, come first
-                    self._env.timeout(0).callbacks.append(partial(self._look_later, engine, by))
+                    self._env.timeout(0).callbacks.append(partial(self._check_later, engine, by))
 
-    def _look_later(self, engine: int, by: str, event: simpy.Event) -> None:
-        self._look(engine, by)
+    def _check_later(self, engine: int, by: str, event: simpy.Event) -> None:
+        self._check(engine, by)
 
-    def _look(self, engine: int, by: str) -> None:
+    def _check(self, engine: int, by: str) -> None:
         """Complete the withdrawal by *by* that includes *engine* if all of its engines are off or under repair."""
         engines, gone = self._waiting.get((engine, by), ([], None))
         # a replica that would sleep is switched off
-        self._lives.move([one for one in engines if self._lives.states[one] is State.RESERVE], State.OFF)
-        if gone is not None and all(self._lives.states[one] in OUT for one in engines):
+        self._lifecycle.move([one for one in engines if self._lifecycle.states[one] is State.RESERVE], State.OFF)
+        if gone is not None and all(self._lifecycle.states[one] in OUT for one in engines):
             for one in engines:
                 del self._waiting[one, by]
             gone()
 
-    def _cut(self, engines: list[int], by: str) -> None:
+    def _end_notice(self, engines: list[int], by: str) -> None:
         """Switch off *engines*, whose notice is over; requests that have not been answered are lost and resent."""
         now, lost = self._env.now, []
         for engine in engines:
             # it may have been back meanwhile, and go for the next time
             waits = self._waiting.get((engine, by), (None,))[0] is engines
-            if waits and self._lives.states[engine] is State.DRAINING:
-                self._losses.strike(engine, now)
-                lost += self._losses.notice(engine, now)
-                if self._lives.states[engine] is State.DRAINING:
-                    self._lives.move([engine], State.OFF)
-        self._losses.send_elsewhere(lost, now)
+            if waits and self._lifecycle.states[engine] is State.DRAINING:
+                self._stranded.fail(engine, now)
+                lost += self._stranded.detect(engine, now)
+                if self._lifecycle.states[engine] is State.DRAINING:
+                    self._lifecycle.move([engine], State.OFF)
+        self._stranded.retry(lost, now)
 
 
-UPKEEP, LANDLORD = "upkeep", "landlord"
+MAINTENANCE, PROVIDER = "maintenance", "provider"
 """Names of the parties that withdraw replicas: planned maintenance, and the provider of spot instances."""
 
 
@@ -287,9 +287,9 @@ class PlannedMaintenance:
     """Maintenance of the servers of each pool, one after another."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, withdrawals: ReplicaRemovals, breakdowns: ComponentFailures
+        self, plan: CasePlan, env: simpy.Environment, removals: ReplicaRemovals, component_failures: ComponentFailures
     ) -> None:
-        self._env, self._withdrawals, self._breakdowns = env, withdrawals, breakdowns
+        self._env, self._removals, self._component_failures = env, removals, component_failures
         for position, pool in enumerate(plan.pools):
             work = pool.failures.maintenance if pool.failures else None
             if pool.failures is None or work is None:
@@ -302,15 +302,15 @@ class PlannedMaintenance:
     def _arm(self, after_s: float, position: int, places: list[int], every_s: float, takes_s: float) -> None:
         def begin(_: simpy.Event) -> None:
             self._arm(every_s, position, places, every_s, takes_s)
-            self._withdrawals.withdraw(UPKEEP, position, places, work)
+            self._removals.withdraw(MAINTENANCE, position, places, work)
 
         def work() -> None:
-            self._breakdowns.hold(position, places)
+            self._component_failures.take_for_maintenance(position, places)
             self._env.timeout(takes_s).callbacks.append(end)
 
         def end(_: simpy.Event) -> None:
-            self._breakdowns.release(position, places)
-            self._withdrawals.give_back(UPKEEP, position, places)
+            self._component_failures.release(position, places)
+            self._removals.return_replicas(MAINTENANCE, position, places)
 
         self._env.timeout(after_s).callbacks.append(begin)
 
@@ -319,9 +319,9 @@ class SpotMarket:
     """Interruptions of spot instances, and the fallback replicas that replace them meanwhile."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, withdrawals: ReplicaRemovals, scale: PoolScaling, streams: Streams
+        self, plan: CasePlan, env: simpy.Environment, removals: ReplicaRemovals, scale: PoolScaling, streams: Streams
     ) -> None:
-        self._env, self._withdrawals, self._scale = env, withdrawals, scale
+        self._env, self._removals, self._scale = env, removals, scale
         names = [pool.name for pool in plan.pools]
         self._fallback: dict[int, int] = {}
         """Spot pool -> its fallback pool."""
@@ -333,7 +333,7 @@ class SpotMarket:
             if pool.spot.fallback is not None:
                 self._fallback[position] = names.index(pool.spot.fallback)
             if pool.spot.trace is not None:
-                _Trace(self, env, position, pool.replicas, pool.spot)
+                _CapacityTrace(self, env, position, pool.replicas, pool.spot)
                 continue
             for place in range(pool.replicas):
                 self._arm(position, place, pool.spot, streams(f"spot: {position} {place}"))
@@ -352,14 +352,14 @@ class SpotMarket:
             self._cover(fallback)
         for place in places:
             migrate = spot.on_notice == "migrate"
-            self._withdrawals.withdraw(LANDLORD, position, [place], lambda: None, spot.notice_s, migrate)
+            self._removals.withdraw(PROVIDER, position, [place], lambda: None, spot.notice_s, migrate)
 
-    def give_back(self, position: int, places: list[int]) -> None:
+    def return_replicas(self, position: int, places: list[int]) -> None:
         """Return the capacity for the replicas at *places* of a pool."""
-        self._withdrawals.give_back(LANDLORD, position, places)
+        self._removals.return_replicas(PROVIDER, position, places)
 
     def _cover(self, fallback: int) -> None:
-        self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))
+        self._scale.scale_to(fallback, sum(one == fallback for one in self._covered.values()))
 
     def _arm(self, position: int, place: int, spot: SpotInterruptions, rng: np.random.Generator) -> None:
         """Draw and schedule the next interruption of one instance."""
@@ -373,29 +373,29 @@ class SpotMarket:
 
         def back(_: simpy.Event) -> None:
             # the instance is gone when the notice is over; that event is older than this one
-            self.give_back(position, [place])
+            self.return_replicas(position, [place])
             self._arm(position, place, spot, rng)
 
         self._env.timeout(up_s).callbacks.append(interrupt)
 
 
-class _Trace:
+class _CapacityTrace:
     """Number of instances of a pool that are available over time."""
 
     def __init__(
         self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: SpotInterruptions
     ) -> None:
         self._market, self._position, self._spot = market, position, spot
-        self._there = list(range(replicas))
+        self._available = list(range(replicas))
         self._replicas = replicas
         for at_h, count in sorted((spot.trace or {}).items()):
             env.timeout(at_h * SECONDS_PER_HOUR).callbacks.append(partial(self._change, count))
 
     def _change(self, count: int, event: simpy.Event) -> None:
-        out = self._there[count:]
-        back = [place for place in range(min(count, self._replicas)) if place not in self._there]
-        self._there = list(range(min(count, self._replicas)))
+        out = self._available[count:]
+        back = [place for place in range(min(count, self._replicas)) if place not in self._available]
+        self._available = list(range(min(count, self._replicas)))
         if out:
             self._market.interrupt(self._position, out, self._spot)
         if back:
-            self._market.give_back(self._position, back)
+            self._market.return_replicas(self._position, back)

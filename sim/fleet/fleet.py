@@ -15,13 +15,13 @@ import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
-from sim.fleet.admission import doors_of, gated
+from sim.fleet.admission import admission_control, with_request_gates
 from sim.fleet.arrivals import FleetClock, RequestSource, Send, collector_paused, source_of
 from sim.fleet.autoscaling import AutoscalerLoops
-from sim.fleet.caches import clear_caches, fill_caches, inform
+from sim.fleet.caches import clear_caches, connect_caches, fill_caches
 from sim.fleet.failures import ComponentFailures, PlannedMaintenance, ReplicaRemovals, SpotMarket
-from sim.fleet.kv_transfer import Handover, TransferCallbacks
-from sim.fleet.metering import MeterLog, with_time_of_its_own
+from sim.fleet.kv_transfer import KvTransfers, TransferCallbacks
+from sim.fleet.metering import MeterLog, with_busy_times
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import WITHOUT_MEMORY, Replica, ReplicaLifecycle, State, StrandedRequests
 from sim.fleet.retries import Attempts, ClientCallbacks
@@ -62,23 +62,23 @@ class RunningFleet:
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
-        self._losses: StrandedRequests | None = None
+        self._stranded: StrandedRequests | None = None
         """Requests stranded on failed replicas; None where replicas do not fail."""
         arrive = self._send
         if plan.asks_again:
-            hands = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
-            attempts = Attempts(self._env, plan.client, streams, hands)
+            callbacks = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
+            attempts = Attempts(self._env, plan.client, streams, callbacks)
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
-                self._losses = StrandedRequests(self._replicas, self._gone, attempts.lose, attempts.move)
-        self._source = self._arrivals(with_time_of_its_own(arrive) if plan.requests_cost else arrive, streams)
+                self._stranded = StrandedRequests(self._replicas, self._discount, attempts.lose, attempts.move)
+        self._source = self._arrivals(with_busy_times(arrive) if plan.requests_cost else arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
-        policy, self._handover = self._routed(streams)
-        inform(policy, self._replicas, self._env)
+        policy, self._kv_transfers = self._routed(streams)
+        connect_caches(policy, self._replicas, self._env)
         fill_caches(self._replicas, plan.workload, streams)
         self._router: Router | ServingReplicas = policy
-        self._doors = doors_of(plan, self._replicas, lambda replica, for_s: self._eject(replica, for_s))
+        self._admission = admission_control(plan, self._replicas, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:
             self._router = self._switched(policy, states, streams)
 
@@ -86,11 +86,11 @@ class RunningFleet:
         """Return the source of requests, whose admission limits come before *arrive*."""
         plan = self._plan
         if plan.services:
-            return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._turn_away)
-        arrive = gated(plan.workload, streams, arrive, self._turn_away)
+            return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._refuse_arrivals)
+        arrive = with_request_gates(plan.workload, streams, arrive, self._refuse_arrivals)
         return source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
 
-    def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:
+    def _routed(self, streams: Streams) -> tuple[Router, KvTransfers | None]:
         """Return the routing policy, and the KV transfers between replicas where pools have roles."""
         plan, pools = self._plan, [replica.pool for replica in self._replicas]
         roles: ServiceRouter | RoleRouter
@@ -102,8 +102,10 @@ class RunningFleet:
             return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
         if plan.kv_transfer is None:
             return roles, None
-        ways = TransferCallbacks(lambda: self._router, roles.choose_answering, self._found_nobody, self._losses)
-        return roles, Handover(plan, self._env, self._replicas, ways)
+        callbacks = TransferCallbacks(
+            lambda: self._router, roles.choose_answering, self._found_no_replica, self._stranded
+        )
+        return roles, KvTransfers(plan, self._env, self._replicas, callbacks)
 
     def run(self) -> FleetLog:
         """Simulate arrivals up to the horizon, then the drain until all are served or its limit is reached."""
@@ -122,13 +124,13 @@ class RunningFleet:
         end_s = max(end_s, plan.horizon_s or 0.0)
         self._add_overheads()
         log = self._log.close(end_s, self._source.requests)
-        if self._handover is not None:
-            log.kv_sent_bytes = self._handover.sent_bytes(end_s)
+        if self._kv_transfers is not None:
+            log.kv_sent_bytes = self._kv_transfers.sent_bytes(end_s)
         return log
 
     def _switched(self, policy: Router, states: list[State], streams: Streams) -> ServingReplicas:
         """Return the router that follows replicas' states, and start the schedules, autoscalers and failures."""
-        roster = ServingReplicas(policy, states, lambda replica: scale.drained(replica))
+        router = ServingReplicas(policy, states, lambda replica: scale.drained(replica))
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
@@ -136,26 +138,33 @@ class RunningFleet:
                 self._replicas[replica].stop(self._env.now)
             if state in WITHOUT_MEMORY and following not in WITHOUT_MEMORY:
                 clear_caches(self._replicas[replica])
-            roster.before_move(replica, following)
+            router.before_move(replica, following)
             scale.moved(replica, following)
             for moved in watching:
                 moved(replica, following)
 
         watching: list[Callable[[int, State], None]] = []
-        lives = ReplicaLifecycle(states, before_move, self._open)
-        scale = PoolScaling(self._plan, self._env, lives, roster)
+        lifecycle = ReplicaLifecycle(states, before_move, self._open)
+        scale = PoolScaling(self._plan, self._env, lifecycle, router)
         ScheduledScaling(self._plan, self._env, scale)
         if any(pool.autoscaling for pool in self._plan.pools):
             engines, held = self._replicas, self._held
             self._scaler = AutoscalerLoops(
-                self._plan, self._env, scale, lives, roster, engines, held.__len__, lambda: self._is_done(self._env.now)
+                self._plan,
+                self._env,
+                scale,
+                lifecycle,
+                router,
+                engines,
+                held.__len__,
+                lambda: self._is_done(self._env.now),
             )
-        if self._losses is not None:
-            breakdowns = ComponentFailures(self._plan, self._env, lives, scale, self._losses, streams)
-            withdrawals = ReplicaRemovals(self._env, lives, scale, self._losses)
-            PlannedMaintenance(self._plan, self._env, withdrawals, breakdowns)
-            watching += [withdrawals.moved, SpotMarket(self._plan, self._env, withdrawals, scale, streams).moved]
-        return roster
+        if self._stranded is not None:
+            component_failures = ComponentFailures(self._plan, self._env, lifecycle, scale, self._stranded, streams)
+            removals = ReplicaRemovals(self._env, lifecycle, scale, self._stranded)
+            PlannedMaintenance(self._plan, self._env, removals, component_failures)
+            watching += [removals.moved, SpotMarket(self._plan, self._env, removals, scale, streams).moved]
+        return router
 
     def _send(self, requests: list[Request], now: float) -> None:
         """Route requests that arrive together; the engines form their steps once all have been offered."""
@@ -166,9 +175,12 @@ class RunningFleet:
             if index < 0:
                 self._outstanding += 1
                 self._held.append(request)
-                self._found_nobody()
+                self._found_no_replica()
                 continue
-            if self._doors is not None and (loser := self._doors.turns_away(request, index, now)) is not None:
+            if (
+                self._admission is not None
+                and (loser := self._admission.request_to_refuse(request, index, now)) is not None
+            ):
                 refused.append(loser)
                 if loser is request:
                     self._outstanding += 1
@@ -176,21 +188,21 @@ class RunningFleet:
                 touched[index] = self._replicas[index]
                 touched[index].withdraw(loser, now)
                 self._left(loser, index)
-            if self._losses is not None and self._losses.swallows(request, index):
+            if self._stranded is not None and self._stranded.strand_if_failed(request, index):
                 self._outstanding += 1
                 self._joined(request, index)
                 continue
             replica = self._replicas[index]
             request.replica, request.came_s = index, now
-            prompt_only = self._handover is not None and self._handover.begins(request, index)
+            prompt_only = self._kv_transfers is not None and self._kv_transfers.computes_prompt_only(request, index)
             moved = not request.rejected and replica.offer(request, now, prompt_only)
             if request.rejected:
                 self._source.answered(request, now)
                 continue
             self._outstanding += 1
             self._joined(request, index)
-            if self._losses is not None:
-                self._losses.joined(request, index)
+            if self._stranded is not None:
+                self._stranded.joined(request, index)
             if moved:
                 touched[index] = replica
         for replica in touched.values():
@@ -198,12 +210,12 @@ class RunningFleet:
         if refused:
             self._refuse(refused, now)
 
-    def _found_nobody(self) -> None:
+    def _found_no_replica(self) -> None:
         """Notify the autoscalers that a request has found no serving replica."""
         if self._scaler is not None:
             self._scaler.held()
 
-    def _turn_away(self, requests: list[Request], now: float) -> None:
+    def _refuse_arrivals(self, requests: list[Request], now: float) -> None:
         """Refuse *requests* for good before they reach a replica."""
         for request in requests:
             self._source.answered(request, now)
@@ -219,8 +231,8 @@ class RunningFleet:
         self._outstanding -= len(held)
         if held:
             self._send(held, self._env.now)
-        if self._handover is not None:
-            self._handover.opened(self._env.now)
+        if self._kv_transfers is not None:
+            self._kv_transfers.opened(self._env.now)
 
     def _send_again(self, requests: list[Request], now: float) -> None:
         """Send further attempts of *requests*, which have been outstanding since they arrived."""
@@ -231,12 +243,14 @@ class RunningFleet:
         """Remove *requests* from where they are. Return all but those that get their last tokens at *now*."""
         here: dict[int, list[Request]] = {}
         for request in requests:
-            if self._handover is not None and self._handover.gives_up(request, now):
+            if self._kv_transfers is not None and self._kv_transfers.abandon(request, now):
                 continue
-            index = request.replica if self._losses is None else max(request.replica, self._losses.where(request))
-            if index >= 0 and self._doors is not None:
-                self._doors.timed_out(index)
-            if self._losses is not None and self._losses.gives_up(request):
+            index = (
+                request.replica if self._stranded is None else max(request.replica, self._stranded.replica_of(request))
+            )
+            if index >= 0 and self._admission is not None:
+                self._admission.timed_out(index)
+            if self._stranded is not None and self._stranded.abandon(request):
                 continue
             if index < 0:
                 self._held.remove(request)
@@ -246,39 +260,39 @@ class RunningFleet:
             gone = self._replicas[index].evict(at_replica, now)
             for request in gone:
                 self._left(request, index)
-            if self._handover is not None:
+            if self._kv_transfers is not None:
                 self._take([one for one in at_replica if one not in gone and isnan(one.finished_s)], now)
         return [request for request in requests if isnan(request.finished_s)]
 
     def _joined(self, request: Request, replica: int) -> None:
         """Count *request*, which is on its way to *replica*."""
         self._router.joined(replica, request)
-        if self._doors is not None:
-            self._doors.joined(replica, request)
+        if self._admission is not None:
+            self._admission.joined(replica, request)
 
-    def _gone(self, replica: int, request: Request) -> None:
+    def _discount(self, replica: int, request: Request) -> None:
         """Discount *request*, which is no longer on its way to *replica*."""
         self._router.left(replica, request)
-        if self._doors is not None:
-            self._doors.left(replica, request)
+        if self._admission is not None:
+            self._admission.left(replica, request)
 
     def _eject(self, replica: int, for_s: float) -> None:
         """Close *replica* for *for_s* seconds."""
-        roster = self._router
-        if not isinstance(roster, ServingReplicas) or not roster.eject(replica):
+        router = self._router
+        if not isinstance(router, ServingReplicas) or not router.eject(replica):
             return
 
         def readmit(_: simpy.Event) -> None:
-            roster.readmit(replica)
+            router.readmit(replica)
             self._send_held()
 
         self._env.timeout(for_s).callbacks.append(readmit)
 
     def _left(self, request: Request, replica: int) -> None:
         """Record that *request* has left *replica*."""
-        self._gone(replica, request)
-        if self._losses is not None:
-            self._losses.left(request, replica)
+        self._discount(replica, request)
+        if self._stranded is not None:
+            self._stranded.left(request, replica)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
         if self._breaks and (broken := replica.broken_off(requests, end_s)):
@@ -286,10 +300,10 @@ class RunningFleet:
                 self._left(request, replica.index)
             self._refuse(broken, end_s)
             requests = [request for request in requests if request not in broken]
-        if self._handover is not None:
+        if self._kv_transfers is not None:
             for request in requests:
                 if isnan(request.finished_s):
-                    self._handover.take(replica, request, end_s)
+                    self._kv_transfers.prompt_done(replica, request, end_s)
             requests = [request for request in requests if not isnan(request.finished_s)]
         if self._scaler is not None:
             self._scaler.finished(replica.pool, requests, end_s)
@@ -302,8 +316,8 @@ class RunningFleet:
         for request in requests:
             if replica is not None:
                 self._left(request, replica)
-                if self._doors is not None:
-                    self._doors.answered(replica, end_s)
+                if self._admission is not None:
+                    self._admission.answered(replica, end_s)
             self._source.answered(request, end_s)
         self._over = self._is_done(now)
 
@@ -357,12 +371,12 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     meters: dict[int, Meters] = {}
     requests: list[list[Request]] = []
     for group in plan.groups():
-        log = RunningFleet(plan.together(group) if _gated(group) else plan.alone(group[0])).run()
+        log = RunningFleet(plan.together(group) if _needs_one_source(group) else plan.alone(group[0])).run()
         names = {service.name for service in group}
         own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
         places = [first[position] + i for position in own for i in range(counts[position])]
         for request in log.requests:
-            request.service = request.service if _gated(group) else group[0].name
+            request.service = request.service if _needs_one_source(group) else group[0].name
             _renumber(request, places)
         for interval in log.intervals:
             interval.replica = places[interval.replica]
@@ -378,7 +392,7 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     return together
 
 
-def _gated(group: tuple[ServicePlan, ...]) -> bool:
+def _needs_one_source(group: tuple[ServicePlan, ...]) -> bool:
     """Return whether the requests of *group* share pools, or are changed or refused before they reach the fleet."""
     return len(group) > 1 or group[0].priority is not None or group[0].rate_limit is not None
 

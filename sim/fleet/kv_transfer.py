@@ -75,7 +75,7 @@ class LayerStreams:
         for index, tokens in span.prompts.items():
             request = self._prompts.get(index)
             if request is None or request.replica != replica.index or request.preemptions:
-                continue  # what is computed again has left already, or leaves when the prompt is done
+                continue  # KV that is computed again has left already, or leaves when the prompt is done
             first_s = span.start_s + self._lead * duration_s
             self._send(replica, request, tokens, first_s, span.end_s, span.start_s)
 
@@ -92,10 +92,10 @@ class KvProduction:
 
 
 @dataclass(slots=True, eq=False)
-class KvTransferUnderWay:
+class PortTransfer:
     """KV transfer that is waiting for a port or in progress."""
 
-    what: Any
+    payload: Any
     source: int
     """Sending port."""
     target: int
@@ -106,7 +106,7 @@ class KvTransferUnderWay:
     """Time at which the current rate applies from: its last change, or the first byte [s]."""
     version: int = 0
     """Number of the current due time; heap entries with other versions are stale."""
-    making: KvProduction | None = None
+    production: KvProduction | None = None
     """Production of KV that limits the rate; None once all of it is computed."""
 
 
@@ -115,7 +115,7 @@ class Port:
     """Sending or receiving side of a network port, or the network between all ports."""
 
     bytes_per_s: float
-    flowing: dict[KvTransferUnderWay, None] = field(default_factory=dict)
+    flowing: dict[PortTransfer, None] = field(default_factory=dict)
 
 
 class PortNetwork:
@@ -126,7 +126,7 @@ class PortNetwork:
         clock: FleetClock,
         plan: TransferPlan,
         pool_of_replica: Sequence[int],
-        arrived: Callable[["KvTransferUnderWay", float], None],
+        arrived: Callable[["PortTransfer", float], None],
         window_s: tuple[float, float] = (0.0, inf),
     ) -> None:
         """Call *arrived* with each transfer whose last byte has come. Count the bytes sent inside *window_s*."""
@@ -135,10 +135,10 @@ class PortNetwork:
         rates = plan.rates(pool_of_replica)
         self.sending = [Port(rate) for rate in rates]
         self.receiving = [Port(rate) for rate in rates]
-        self._between = Port(plan.between(pool_of_replica))
+        self._core = Port(plan.between(pool_of_replica))
         self._most = plan.concurrent or inf
-        self._waiting: dict[KvTransferUnderWay, None] = {}
-        self._due: list[tuple[float, int, int, KvTransferUnderWay]] = []
+        self._waiting: dict[PortTransfer, None] = {}
+        self._due: list[tuple[float, int, int, PortTransfer]] = []
         self._pushed = 0
         self._call = -1
         self._call_s = inf
@@ -146,16 +146,18 @@ class PortNetwork:
         self._sent_bytes = [0.0] * len(rates)
 
     def send(
-        self, what: Any, source: int, target: int, size_bytes: float, making: KvProduction | None = None
-    ) -> KvTransferUnderWay:
+        self, payload: Any, source: int, target: int, size_bytes: float, production: KvProduction | None = None
+    ) -> PortTransfer:
         """Send *size_bytes* from replica *source* to replica *target*, now or once both ports have a free slot."""
-        transfer = KvTransferUnderWay(what, self._port_of[source], self._port_of[target], size_bytes, making=making)
+        transfer = PortTransfer(
+            payload, self._port_of[source], self._port_of[target], size_bytes, production=production
+        )
         if not self._begin(transfer, self._clock.now):
             self._waiting[transfer] = None
         self._arm()
         return transfer
 
-    def cancel(self, transfers: Iterable[KvTransferUnderWay]) -> None:
+    def cancel(self, transfers: Iterable[PortTransfer]) -> None:
         """Cancel *transfers*; what they have sent is lost."""
         now = self._clock.now
         for transfer in transfers:
@@ -177,23 +179,23 @@ class PortNetwork:
             for sent, port in zip(self._sent_bytes, self.sending, strict=True)
         ]
 
-    def _sent_inside(self, transfer: KvTransferUnderWay, now: float) -> float:
+    def _sent_inside(self, transfer: PortTransfer, now: float) -> float:
         """Return the bytes that *transfer* has sent at its current rate inside the window."""
         begins_s, ends_s = self._window_s
         return transfer.rate * max(0.0, min(now, ends_s) - max(transfer.since_s, begins_s))
 
-    def _begin(self, transfer: KvTransferUnderWay, now: float) -> bool:
+    def _begin(self, transfer: PortTransfer, now: float) -> bool:
         sender, receiver = self.sending[transfer.source], self.receiving[transfer.target]
         if len(sender.flowing) >= self._most or len(receiver.flowing) >= self._most:
             return False
-        begins_s = now if transfer.making is None else max(now, transfer.making.first_s)
+        begins_s = now if transfer.production is None else max(now, transfer.production.first_s)
         transfer.since_s = begins_s + self._plan.latency_s
         for port in self._ports(transfer):
             port.flowing[transfer] = None
-        self._share(transfer, now)
+        self._update_rates(transfer, now)
         return True
 
-    def _push(self, transfer: KvTransferUnderWay, at_s: float) -> None:
+    def _push(self, transfer: PortTransfer, at_s: float) -> None:
         transfer.version += 1
         self._pushed += 1
         heappush(self._due, (at_s, self._pushed, transfer.version, transfer))
@@ -211,14 +213,14 @@ class PortNetwork:
         if number != self._call:
             return
         now, self._call_s = self._call_s, inf
-        done: list[KvTransferUnderWay] = []
+        done: list[PortTransfer] = []
         while self._due and self._due[0][0] <= now:
             _, _, version, transfer = heappop(self._due)
             if version != transfer.version:
                 continue
-            if transfer.making is not None and transfer.making.done_s <= now:
-                transfer.making = None
-                self._go_on(transfer, self._part(transfer), now)
+            if transfer.production is not None and transfer.production.done_s <= now:
+                transfer.production = None
+                self._set_rate(transfer, self._rate_of(transfer), now)
             else:
                 done.append(transfer)
                 self._stop(transfer, now)
@@ -234,40 +236,40 @@ class PortNetwork:
             if self._begin(waiting, now):
                 del self._waiting[waiting]
 
-    def _stop(self, transfer: KvTransferUnderWay, now: float) -> None:
+    def _stop(self, transfer: PortTransfer, now: float) -> None:
         """Remove *transfer* from its ports: its last byte has come, or it is cancelled."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         for port in self._ports(transfer):
             del port.flowing[transfer]
-        self._share(transfer, now)
+        self._update_rates(transfer, now)
 
-    def _ports(self, transfer: KvTransferUnderWay) -> tuple[Port, Port, Port]:
-        return self.sending[transfer.source], self.receiving[transfer.target], self._between
+    def _ports(self, transfer: PortTransfer) -> tuple[Port, Port, Port]:
+        return self.sending[transfer.source], self.receiving[transfer.target], self._core
 
-    def _share(self, changed: KvTransferUnderWay, now: float) -> None:
+    def _update_rates(self, changed: PortTransfer, now: float) -> None:
         """Recompute the rates of all transfers that share a port with *changed*, from *now* on."""
         sender, receiver, between = self._ports(changed)
         met = between.flowing if between.bytes_per_s < inf else {**sender.flowing, **receiver.flowing}
         for transfer in met:
-            rate = self._part(transfer)
+            rate = self._rate_of(transfer)
             if rate != transfer.rate:
-                self._go_on(transfer, rate, now)
+                self._set_rate(transfer, rate, now)
 
-    def _part(self, transfer: KvTransferUnderWay) -> float:
+    def _rate_of(self, transfer: PortTransfer) -> float:
         rate = min(port.bytes_per_s / len(port.flowing) for port in self._ports(transfer))
-        return rate if transfer.making is None else min(rate, transfer.making.bytes_per_s)
+        return rate if transfer.production is None else min(rate, transfer.production.bytes_per_s)
 
-    def _go_on(self, transfer: KvTransferUnderWay, rate: float, now: float) -> None:
+    def _set_rate(self, transfer: PortTransfer, rate: float, now: float) -> None:
         """Continue *transfer* at *rate* until its last byte has come, or until all that it sends is computed."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
         transfer.rate, transfer.since_s = rate, max(now, transfer.since_s)
         due_s = transfer.since_s + max(0.0, transfer.left_bytes) / rate
-        self._push(transfer, due_s if transfer.making is None else transfer.making.done_s)
+        self._push(transfer, due_s if transfer.production is None else transfer.production.done_s)
 
 
 @dataclass(slots=True, eq=False)
-class RequestHandover:
+class RequestTransfer:
     """Transfer of one request's KV from the replica that computes its prompt to the one that answers."""
 
     request: Request
@@ -281,42 +283,46 @@ class RequestHandover:
     ready_tokens: int = 0
     """Prompt tokens whose KV is computed and not sent."""
     sent_tokens: int = 0
-    flying: dict[KvTransferUnderWay, None] = field(default_factory=dict)
+    in_flight: dict[PortTransfer, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferCallbacks:
-    """Callbacks from `Handover` to the fleet."""
+    """Callbacks from `KvTransfers` to the fleet."""
 
     router: Callable[[], Router | ServingReplicas]
     """Return the router, which counts requests at replicas."""
     choose: Callable[[Request], int]
     """Choose the answering replica of a request; -1 while none is open."""
-    homeless: Callable[[], None]
+    unassigned: Callable[[], None]
     """Report that no replica can answer a request."""
-    losses: StrandedRequests | None
+    stranded: StrandedRequests | None
     """Requests stranded on failed replicas; None where replicas do not fail."""
 
 
-class Handover:
+class KvTransfers:
     """All requests of a fleet that are being moved from a prefill replica to an answering one."""
 
-    def __init__(self, plan: CasePlan, clock: FleetClock, replicas: list[Replica], ways: TransferCallbacks) -> None:
+    def __init__(
+        self, plan: CasePlan, clock: FleetClock, replicas: list[Replica], callbacks: TransferCallbacks
+    ) -> None:
         if plan.kv_transfer is None:
             raise ValueError("no pool has a role")
-        self._plan, self._replicas, self._ways, self._transfer = plan, replicas, ways, plan.kv_transfer
+        self._plan, self._replicas, self._callbacks, self._transfer = plan, replicas, callbacks, plan.kv_transfer
         pools, window_s = [replica.pool for replica in replicas], plan.window_s(inf)
         self.network = PortNetwork(clock, plan.kv_transfer, pools, self._arrived, window_s)
-        self._moves: dict[Request, RequestHandover] = {}
-        self._expected: list[deque[RequestHandover]] = [deque() for _ in replicas]
+        self._moves: dict[Request, RequestTransfer] = {}
+        self._expected: list[deque[RequestTransfer]] = [deque() for _ in replicas]
         """Answering replica -> moves that wait for blocks there, in order of arrival."""
-        self._homeless: dict[RequestHandover, None] = {}
+        self._unassigned: dict[RequestTransfer, None] = {}
         """Moves for which no answering replica was open."""
         self._answering = [(pool.served, rank_limits(pool)) for pool in plan.pools if pool.role != "prefill"]
-        self._splits = [plan.pools[replica.pool].role == "prefill" for replica in replicas]
-        computing = [replica for replica, splits in zip(replicas, self._splits, strict=True) if splits]
-        if ways.losses is not None:
-            ways.losses.moves = self.strike
+        self._prefill_only = [plan.pools[replica.pool].role == "prefill" for replica in replicas]
+        computing = [
+            replica for replica, prefill_only in zip(replicas, self._prefill_only, strict=True) if prefill_only
+        ]
+        if callbacks.stranded is not None:
+            callbacks.stranded.transfers = self.fail_replica
         transfer = plan.kv_transfer
         self._layers = LayerStreams(transfer, self._stream, computing) if transfer.overlaps else None
 
@@ -327,17 +333,17 @@ class Handover:
         sends = [pool for pool in sorted(set(pools)) if self._transfer.sends[pool]]
         return {pool: sum(sent[port] for port, holder in of_ports.items() if holder == pool) for pool in sends}
 
-    def splits(self, index: int) -> bool:
+    def prefill_only(self, index: int) -> bool:
         """Return whether replica *index* computes prompts only."""
-        return self._splits[index]
+        return self._prefill_only[index]
 
-    def begins(self, request: Request, index: int) -> bool:
+    def computes_prompt_only(self, request: Request, index: int) -> bool:
         """Return whether replica *index*, where *request* is sent, computes only its prompt.
 
         The request is rejected where no answering pool can hold it.
         """
         request.prefill_replica, request.kv_transfer_s = -1, nan
-        if not self._splits[index]:
+        if not self._prefill_only[index]:
             return False
         sequence = EngineSequence(request)
         several = bool(self._plan.services)
@@ -348,31 +354,31 @@ class Handover:
             self._layers.offered(request)
         return True
 
-    def take(self, source: Replica, request: Request, now: float) -> None:
+    def prompt_done(self, source: Replica, request: Request, now: float) -> None:
         """Move *request*, whose prompt *source* has computed, to an answering replica."""
-        if self._ways.losses is not None:
-            self._ways.losses.left(request, source.index)
+        if self._callbacks.stranded is not None:
+            self._callbacks.stranded.left(request, source.index)
         request.left = (*request.left, ReplicaVisit(source.index, request.came_s, now, None, request.busy))
         request.prefill_replica = source.index
         request.replica, request.came_s, request.busy = -1, nan, BusyTime()
         move = self._moves.get(request)
         is_new = move is None
         if move is None:
-            move = self._moves[request] = RequestHandover(request, source)
+            move = self._moves[request] = RequestTransfer(request, source)
         move.computed = True
         move.ready_tokens = request.prompt_tokens - move.sent_tokens
         if is_new:
-            self._find_home(move, now)
+            self._assign(move, now)
         elif move.reserved:
-            self._go_on(move, now)
+            self._proceed(move, now)
 
     def opened(self, now: float) -> None:
         """Assign the moves without an answering replica: one has begun to serve."""
-        homeless, self._homeless = self._homeless, {}
-        for move in homeless:
-            self._find_home(move, now)
+        unassigned, self._unassigned = self._unassigned, {}
+        for move in unassigned:
+            self._assign(move, now)
 
-    def gives_up(self, request: Request, now: float) -> bool:
+    def abandon(self, request: Request, now: float) -> bool:
         """Cancel the move of *request*, whose client has given up.
 
         Return whether the request was moving with its prompt computed.
@@ -380,17 +386,17 @@ class Handover:
         move = self._moves.get(request)
         if move is None:
             return False
-        self._drop(move, now)
+        self._abort(move, now)
         return move.computed
 
-    def strike(self, index: int, now: float) -> list[Request]:
+    def fail_replica(self, index: int, now: float) -> list[Request]:
         """Fail replica *index*: cancel the moves from or to it.
 
         Return the affected requests whose prompts are computed. They count at replica *index* from now on.
         """
         struck = [move for move in self._moves.values() if index in (move.source.index, move.target)]
         for move in struck:
-            self._drop(move, now, dead=index)
+            self._abort(move, now, failed=index)
         return [move.request for move in struck if move.computed]
 
     def _stream(
@@ -399,9 +405,9 @@ class Handover:
         """Send the KV of *tokens* that *source* computes up to *done_s*, from *first_s* on."""
         move = self._moves.get(request)
         if move is None:
-            move = self._moves[request] = RequestHandover(request, source)
+            move = self._moves[request] = RequestTransfer(request, source)
             move.ready_tokens = request.cached_tokens
-            self._find_home(move, now)
+            self._assign(move, now)
         tokens = min(tokens, request.prompt_tokens - move.ready_tokens - move.sent_tokens)
         if not move.reserved:
             move.ready_tokens += tokens
@@ -409,19 +415,19 @@ class Handover:
             pace = tokens * self._plan.pools[source.pool].kv_bytes_per_token / (done_s - now)
             self._send(move, tokens, KvProduction(first_s, done_s, pace))
 
-    def _find_home(self, move: RequestHandover, now: float) -> None:
-        request, losses = move.request, self._ways.losses
-        index = self._ways.choose(request)
+    def _assign(self, move: RequestTransfer, now: float) -> None:
+        request, stranded = move.request, self._callbacks.stranded
+        index = self._callbacks.choose(request)
         if index < 0:
-            self._homeless[move] = None
-            self._ways.homeless()
+            self._unassigned[move] = None
+            self._callbacks.unassigned()
             return
-        self._ways.router().joined(index, request)
+        self._callbacks.router().joined(index, request)
         move.target = index
-        if losses is not None and losses.has_failed(index):
-            self._drop(move, now, dead=index)
+        if stranded is not None and stranded.has_failed(index):
+            self._abort(move, now, failed=index)
             if move.computed:
-                losses.swallows(request, index)
+                stranded.strand_if_failed(request, index)
             return
         self._expected[index].append(move)
         self._make_room(self._replicas[index], now)
@@ -432,64 +438,64 @@ class Handover:
         while expected and replica.reserve(expected[0].request, now):
             move = expected.popleft()
             move.reserved = True
-            self._go_on(move, now)
+            self._proceed(move, now)
         replica.after_step = self._make_room if expected else None
 
-    def _go_on(self, move: RequestHandover, now: float) -> None:
+    def _proceed(self, move: RequestTransfer, now: float) -> None:
         """Send the KV that is ready; once all has arrived, let the request continue at its new replica."""
         if move.ready_tokens:
             tokens, move.ready_tokens = move.ready_tokens, 0
             self._send(move, tokens)
-        elif move.computed and not move.flying:
-            self._land(move, now)
+        elif move.computed and not move.in_flight:
+            self._complete(move, now)
 
-    def _send(self, move: RequestHandover, tokens: int, making: KvProduction | None = None) -> None:
+    def _send(self, move: RequestTransfer, tokens: int, production: KvProduction | None = None) -> None:
         size = tokens * self._plan.pools[move.source.pool].kv_bytes_per_token
         move.sent_tokens += tokens
-        move.flying[self.network.send(move, move.source.index, move.target, size, making)] = None
+        move.in_flight[self.network.send(move, move.source.index, move.target, size, production)] = None
 
-    def _arrived(self, transfer: KvTransferUnderWay, now: float) -> None:
+    def _arrived(self, transfer: PortTransfer, now: float) -> None:
         """Account for a part of a request's KV that has reached the answering replica."""
-        move = transfer.what
-        del move.flying[transfer]
-        self._go_on(move, now)
+        move = transfer.payload
+        del move.in_flight[transfer]
+        self._proceed(move, now)
 
-    def _land(self, move: RequestHandover, now: float) -> None:
+    def _complete(self, move: RequestTransfer, now: float) -> None:
         """Continue the request at its answering replica: all of its KV is there."""
         request, source, replica = move.request, move.source, self._replicas[move.target]
         del self._moves[request]
-        source.let_go(request, now)
-        self._ways.router().left(source.index, request)
+        source.release_kv(request, now)
+        self._callbacks.router().left(source.index, request)
         request.replica, request.came_s = replica.index, now
         request.kv_transfer_s = now - request.left[-1].left_s
-        if self._ways.losses is not None:
-            self._ways.losses.joined(request, replica.index)
+        if self._callbacks.stranded is not None:
+            self._callbacks.stranded.joined(request, replica.index)
         if replica.offer(request, now):
             replica.replan(now)
 
-    def _drop(self, move: RequestHandover, now: float, dead: int = -1) -> None:
+    def _abort(self, move: RequestTransfer, now: float, failed: int = -1) -> None:
         """Abort *move* and free all that is reserved for it.
 
-        A request whose prompt is computed counts at the replica that is *dead*, and nowhere else.
+        A request whose prompt is computed counts at the replica that is *failed*, and nowhere else.
         """
         request, target = move.request, move.target
         del self._moves[request]
-        self.network.cancel(move.flying)
-        self._homeless.pop(move, None)
+        self.network.cancel(move.in_flight)
+        self._unassigned.pop(move, None)
         if target >= 0:
             if move.reserved:
-                self._let_go(self._replicas[target], request, now, dead)
+                self._release_kv(self._replicas[target], request, now, failed)
             elif move in self._expected[target]:
                 self._expected[target].remove(move)
-            if target != dead or not move.computed:
-                self._ways.router().left(target, request)
+            if target != failed or not move.computed:
+                self._callbacks.router().left(target, request)
         if move.computed:
-            self._let_go(move.source, request, now, dead)
-            if move.source.index != dead:
-                self._ways.router().left(move.source.index, request)
+            self._release_kv(move.source, request, now, failed)
+            if move.source.index != failed:
+                self._callbacks.router().left(move.source.index, request)
 
-    def _let_go(self, replica: Replica, request: Request, now: float, dead: int) -> None:
-        if replica.index == dead:
-            replica.transit.let_go(request, now)
+    def _release_kv(self, replica: Replica, request: Request, now: float, failed: int) -> None:
+        if replica.index == failed:
+            replica.transit.release_kv(request, now)
         else:
-            replica.let_go(request, now)
+            replica.release_kv(request, now)

@@ -3,13 +3,13 @@
 from dataclasses import fields
 
 from sim.fleet.arrivals import Send
-from sim.fleet.replica import LIFE, Replica, State
+from sim.fleet.replica import STATE_PROPERTIES, Replica, State
 from sim.power import PoolPower
 from sim.records import BusyTime, FleetLog, Interval, Meters, Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 
-def with_time_of_its_own(send: Send) -> Send:
+def with_busy_times(send: Send) -> Send:
     """Return *send* behind a step that gives every request its own `BusyTime`."""
 
     def give(requests: list[Request], now: float) -> None:
@@ -117,7 +117,7 @@ class MeterLog:
             interval.unused = float(pool.slices.unused)
         if pool.power is not None:
             interval.peak_w = float(gpus / pool.gpus_per_replica) * pool.power.peak_w
-            if LIFE[state].powered:
+            if STATE_PROPERTIES[state].powered:
                 _add_energy(interval, pool, pool.power, used)
         return interval
 

@@ -43,7 +43,7 @@ from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
 
-Taken = tuple[Request, bool]
+PendingRequest = tuple[Request, bool]
 """A request, and whether only its prompt is wanted."""
 
 
@@ -59,17 +59,17 @@ class IntakeEngine:
         self.engine = engine
         self._intake_s = intake_s
         self._serves = serves
-        self._turn: list[Taken] = []
-        self._next: list[Taken] = []
+        self._turn: list[PendingRequest] = []
+        self._next: list[PendingRequest] = []
         self._turn_end_s = inf
         self._engine_end_s = inf
-        self._brought: set[Request] = set()
+        self._with_kv: set[Request] = set()
         """Requests that came with the KV of their prompts from another replica, past the API server."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
-        if request in self._brought:
-            self._brought.discard(request)
+        if request in self._with_kv:
+            self._with_kv.discard(request)
             return self.engine.offer(request, now, prompt_only)
         if not self._serves(Sequence(request, prompt_only)):
             request.rejected = True
@@ -93,14 +93,14 @@ class IntakeEngine:
         transit = self.engine.kv_transit()
         if transit is None or not transit.reserve(request, now):
             return False
-        self._brought.add(request)
+        self._with_kv.add(request)
         return True
 
-    def let_go(self, request: Request, now: float) -> None:
-        """See `KvTransit.let_go`."""
-        self._brought.discard(request)
+    def release_kv(self, request: Request, now: float) -> None:
+        """See `KvTransit.release_kv`."""
+        self._with_kv.discard(request)
         if (transit := self.engine.kv_transit()) is not None:
-            transit.let_go(request, now)
+            transit.release_kv(request, now)
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`. Evicting a request does not shorten the turn in which it would have been read."""
@@ -114,7 +114,7 @@ class IntakeEngine:
     def crash(self, now: float) -> None:
         """See `ReplicaEngine.crash`."""
         self._turn, self._next, self._turn_end_s = [], [], inf
-        self._brought.clear()
+        self._with_kv.clear()
         self.engine.crash(now)
 
     def plan(self, now: float) -> float:
@@ -179,7 +179,7 @@ class SequentialIntakeEngine(IntakeEngine):
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
-        if request in self._brought or self._turn_end_s < inf or now < self._free_s:
+        if request in self._with_kv or self._turn_end_s < inf or now < self._free_s:
             return super().offer(request, now, prompt_only)
         if self._serves(Sequence(request, prompt_only)):
             self._free_s = now + self._intake_s
@@ -229,7 +229,7 @@ class Acceptance:
         return max(1.0, tokens / steps) - 1
 
 
-SCHEDULES: dict[str, type[Scheduler]] = {
+SCHEDULERS: dict[str, type[Scheduler]] = {
     "vllm": VllmScheduler,
     "prefill_first": PrefillFirstScheduler,
     "reserve": ReserveScheduler,
@@ -289,17 +289,17 @@ def _recompute_s_per_token(pool: PoolPlan) -> float:
 def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:
     batching = pool.batching
     if pool.models:
-        return _shared(pool, [_engine(one, draws, new_tiers) for one in pool.models])
+        return _multi_model_engine(pool, [_engine(one, draws, new_tiers) for one in pool.models])
     if isinstance(batching, Dynamic):
         mps = batching.sharing == "mps"
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
-    limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _schedule(pool)
+    limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _scheduler_class(pool)
     if pool.adapters is not None:
         limits = replace(limits, new_adapters=_new_adapters(pool.adapters))
     grouped = limits.kv_groups != (None,)
-    flying = pool.pipeline_parallel_size > 1 or limits.caches_states
-    if flying and schedule is VllmScheduler and isinstance(batching, VllmLimits):
+    in_flight = pool.pipeline_parallel_size > 1 or limits.caches_states
+    if in_flight and schedule is VllmScheduler and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
     if grouped and schedule is VllmScheduler and isinstance(batching, VllmLimits):
         if not batching.async_scheduling:
@@ -332,7 +332,7 @@ def _new_adapters(plan: AdapterPlan) -> Callable[[], AdapterSlots]:
     return lambda: AdapterSlots(plan.on_gpu, plan.in_host, plan.swap_s, plan.fetch_s)
 
 
-def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
+def _multi_model_engine(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
     """Return one engine that runs the *engines* of several models in turn."""
     able = [engine for engine in engines if isinstance(engine, VllmEngine)]
     if len(able) < len(engines):
@@ -344,7 +344,7 @@ def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
     return SleepModeEngine(able, of_service, wake_s, pool.sharing.max_awake_s)
 
 
-def _schedule(pool: PoolPlan) -> Any:
+def _scheduler_class(pool: PoolPlan) -> Any:
     """Return the scheduler's constructor, which gets a rank's limits, its KV blocks and its waiting queue."""
     batching = pool.batching
     if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
@@ -356,7 +356,7 @@ def _schedule(pool: PoolPlan) -> Any:
     if isinstance(batching, Slots) and batching.kv_unified:
         return UnifiedCacheScheduler
     if not isinstance(batching, RegisteredBatching):
-        return SCHEDULES[batching.policy]
+        return SCHEDULERS[batching.policy]
     if batching.order is not None:
         return VllmScheduler
     return lambda limits, blocks, waiting: batching.made(limits=limits, pool=blocks, waiting=waiting)

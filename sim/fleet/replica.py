@@ -1,7 +1,7 @@
 """A replica of the fleet: its possible states, its engine on the fleet's clock, and requests stranded on it.
 
 Schedules, autoscalers and failures move replicas from state to state through `ReplicaLifecycle`; routing, metering and
-rent only read the table `LIFE`. `Replica` wakes when its engine changes something that others can see.
+rent only read the table `STATE_PROPERTIES`. `Replica` wakes when its engine changes something that others can see.
 `StrandedRequests` lists the requests at each replica: those of a failed one are stranded until the failure is detected.
 """
 
@@ -33,7 +33,7 @@ class State(StrEnum):
 class StateProperties:
     """Properties of a state for routing, metering and rent."""
 
-    then: frozenset[State]
+    successors: frozenset[State]
     """States that may follow."""
     routed: bool = False
     """True if the router may send new requests."""
@@ -43,40 +43,40 @@ class StateProperties:
     """True if a provider that bills by the time switched on bills this time."""
 
 
-def _then(*states: State) -> frozenset[State]:
+def _states(*states: State) -> frozenset[State]:
     return frozenset(states)
 
 
-LIFE: dict[State, StateProperties] = {
+STATE_PROPERTIES: dict[State, StateProperties] = {
     # switched off, or given back
-    State.OFF: StateProperties(_then(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
-    # asked for and not there yet: clouds bill from the start of the machine
-    State.PROVISIONING: StateProperties(_then(State.BOOTING, State.OFF)),
-    # machine, container and engine start, and the engine warms up behind its weights; a start given as one time stays
-    # here to its end
+    State.OFF: StateProperties(_states(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
+    # requested and not available yet: clouds bill from the start of the machine
+    State.PROVISIONING: StateProperties(_states(State.BOOTING, State.OFF)),
+    # machine, container and engine start, and the engine warms up after its weights are loaded; a start given as one
+    # time is in this state to its end
     State.BOOTING: StateProperties(
-        _then(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
+        _states(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
     # weights on their way into GPU memory
     State.LOADING: StateProperties(
-        _then(State.BOOTING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
+        _states(State.BOOTING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
     State.SERVING: StateProperties(
-        _then(State.DRAINING, State.RESERVE, State.FAILED, State.OFF), routed=True, powered=True, rented=True
+        _states(State.DRAINING, State.RESERVE, State.FAILED, State.OFF), routed=True, powered=True, rented=True
     ),
-    # answers what it has; it can be taken back before it is off
+    # answers its remaining requests; it can serve again before it is off
     State.DRAINING: StateProperties(
-        _then(State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
+        _states(State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
-    # stands still with the power on until somebody notices: a router that does not know goes on sending requests
+    # powered and not working until the failure is detected; the router continues to send requests
     State.FAILED: StateProperties(
-        _then(State.REPAIRING, State.PROVISIONING, State.BOOTING, State.OFF), powered=True, rented=True
+        _states(State.REPAIRING, State.PROVISIONING, State.BOOTING, State.OFF), powered=True, rented=True
     ),
-    # in the workshop, or exchanged by the landlord
-    State.REPAIRING: StateProperties(_then(State.PROVISIONING, State.BOOTING, State.OFF)),
+    # under repair, or replaced by the provider
+    State.REPAIRING: StateProperties(_states(State.PROVISIONING, State.BOOTING, State.OFF)),
     # a spare, or asleep: the machine is on, and serving is a shorter start away
     State.RESERVE: StateProperties(
-        _then(State.BOOTING, State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
+        _states(State.BOOTING, State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
     ),
 }  # fmt: skip
 
@@ -116,12 +116,12 @@ class ReplicaLifecycle:
             before = self.states[replica]
             if before is state:
                 continue
-            if state not in LIFE[before].then:
+            if state not in STATE_PROPERTIES[before].successors:
                 raise IllegalTransition(f"replica {replica} is {before} and cannot be {state} next")
             self._before_move(replica, before, state)
             self.states[replica] = state
             self.moves[replica] += 1
-            opened |= LIFE[state].routed
+            opened |= STATE_PROPERTIES[state].routed
         if opened:
             self._opened()
 
@@ -189,10 +189,10 @@ class Replica:
         self.replan(now)
         return True
 
-    def let_go(self, request: Request, now: float) -> None:
+    def release_kv(self, request: Request, now: float) -> None:
         """Free the KV of *request*'s prompt, which another replica has fetched."""
         self.catch_up(now)
-        self.transit.let_go(request, now)
+        self.transit.release_kv(request, now)
         self.replan(now)
 
     def evict(self, requests: Iterable[Request], now: float) -> list[Request]:
@@ -301,36 +301,36 @@ class StrandedRequests:
         """
         self._replicas = replicas
         self._left, self._lose, self._move = left, lose, move
-        self._has: list[dict[Request, None]] = [{} for _ in replicas]
+        self._requests: list[dict[Request, None]] = [{} for _ in replicas]
         self._stranded: dict[Request, int] = {}
-        self._dead: set[int] = set()
-        self.moves: Callable[[int, float], list[Request]] = lambda index, now: []
+        self._failed: set[int] = set()
+        self.transfers: Callable[[int, float], list[Request]] = lambda index, now: []
         """Function that returns the requests on their way to or from a failed replica; they are stranded there."""
 
     def has_failed(self, index: int) -> bool:
         """Return whether replica *index* has failed and the failure is not detected."""
-        return index in self._dead
+        return index in self._failed
 
     def joined(self, request: Request, index: int) -> None:
         """Record that replica *index* works on *request*."""
-        self._has[index][request] = None
+        self._requests[index][request] = None
 
     def left(self, request: Request, index: int) -> None:
         """Record that *request* has left replica *index*, finished or removed."""
-        del self._has[index][request]
+        del self._requests[index][request]
 
-    def swallows(self, request: Request, index: int) -> bool:
+    def strand_if_failed(self, request: Request, index: int) -> bool:
         """Strand *request*, sent to replica *index*, if that has failed. Return whether it has."""
-        if index not in self._dead:
+        if index not in self._failed:
             return False
         self._stranded[request] = index
         return True
 
-    def where(self, request: Request) -> int:
+    def replica_of(self, request: Request) -> int:
         """Return the replica at which *request* is stranded; -1 if it is not."""
         return self._stranded.get(request, -1)
 
-    def gives_up(self, request: Request) -> bool:
+    def abandon(self, request: Request) -> bool:
         """Forget *request*, whose client has given up. Return whether it was stranded."""
         index = self._stranded.pop(request, None)
         if index is None:
@@ -338,34 +338,34 @@ class StrandedRequests:
         self._left(index, request)
         return True
 
-    def strike(self, index: int, now: float) -> None:
+    def fail(self, index: int, now: float) -> None:
         """Fail replica *index*: its KV cache and its current step are lost, and its requests are stranded."""
-        self._dead.add(index)
-        for request in self._replicas[index].crash(list(self._has[index]), now):
-            del self._has[index][request]
+        self._failed.add(index)
+        for request in self._replicas[index].crash(list(self._requests[index]), now):
+            del self._requests[index][request]
             self._stranded[request] = index
-        for request in self.moves(index, now):
+        for request in self.transfers(index, now):
             self._stranded[request] = index
 
-    def empty(self, index: int, now: float) -> None:
+    def migrate(self, index: int, now: float) -> None:
         """Stop replica *index*, which is closed; other replicas continue its requests."""
-        gone = self._replicas[index].crash(list(self._has[index]), now)
+        gone = self._replicas[index].crash(list(self._requests[index]), now)
         for request in gone:
             self.left(request, index)
             self._left(index, request)
         if gone:
             self._move(gone, now)
 
-    def notice(self, index: int, now: float) -> list[Request]:
+    def detect(self, index: int, now: float) -> list[Request]:
         """Detect the failure of replica *index*. Return the requests that were stranded there."""
-        self._dead.discard(index)
+        self._failed.discard(index)
         lost = [request for request, where in self._stranded.items() if where == index]
         for request in lost:
             del self._stranded[request]
             self._left(index, request)
         return lost
 
-    def send_elsewhere(self, lost: list[Request], now: float) -> None:
+    def retry(self, lost: list[Request], now: float) -> None:
         """Retry *lost* through their clients or the router."""
         if lost:
             self._lose(lost, now)

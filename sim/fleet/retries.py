@@ -34,54 +34,56 @@ class Attempts:
     """
 
     CHUNK = 1024
-    LEAST_PAUSE_S = 0.001
+    MIN_PAUSE_S = 0.001
     """Pause of a client without backoff whose request is refused [s]."""
 
-    def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: ClientCallbacks) -> None:
-        self._env, self._client, self._hands = env, client, hands
+    def __init__(
+        self, env: simpy.Environment, client: Client | None, streams: Streams, callbacks: ClientCallbacks
+    ) -> None:
+        self._env, self._client, self._callbacks = env, client, callbacks
         self._rng = streams("backoff")
-        self._chances: list[float] = []
+        self._uniforms: list[float] = []
         self._pausing: set[Request] = set()
         timeout_s, patience_s = (client.timeout_s, client.patience_s) if client else (None, None)
         self._timeouts = Deadlines(env, timeout_s, self._timed_out, _has_ended)
-        self._patience = Deadlines(env, patience_s, self._leaves, _has_begun)
+        self._patience = Deadlines(env, patience_s, self._out_of_patience, _has_begun)
 
     def arrive(self, requests: list[Request], now: float) -> None:
         """Send the first attempts of *requests*."""
         for request in requests:
             self._patience.add(request, now)
             self._timeouts.add(request, now)
-        self._hands.send(requests, now)
+        self._callbacks.send(requests, now)
 
     def lose(self, requests: Iterable[Request], now: float) -> None:
         """Retry *requests*, whose replica has failed, once the failure is detected at *now*."""
-        again = [request for request in requests if self._goes_on(request, "lost", now)]
+        again = [request for request in requests if self._retries(request, "lost", now)]
         if again:
-            self._hands.send_again(again, now)
+            self._callbacks.send_again(again, now)
 
     def move(self, requests: list[Request], now: float) -> None:
         """Continue *requests*, whose replica is being withdrawn, on other replicas in the same attempt."""
         for request in requests:
             progress = request.left[-1].progress
             request.kept_tokens = progress.output_tokens if progress is not None else 0
-        self._hands.send_again(requests, now)
+        self._callbacks.send_again(requests, now)
 
     def refuse(self, requests: Iterable[Request], now: float) -> None:
         """Retry or end *requests*, which have been refused."""
         for request in requests:
             if self._client is None:
                 self._end(request, "rejected", now)
-            elif self._goes_on(request, "rejected", now):
+            elif self._retries(request, "rejected", now):
                 # without a pause it would be turned away for ever in the same moment
                 self._pausing.add(request)
-                self._env.timeout(self.LEAST_PAUSE_S).callbacks.append(partial(self._resume, request))
+                self._env.timeout(self.MIN_PAUSE_S).callbacks.append(partial(self._resume, request))
 
     def _timed_out(self, requests: list[Request], now: float) -> None:
-        again = [request for request in self._taken(requests, now) if self._goes_on(request, "timed_out", now)]
+        again = [request for request in self._taken(requests, now) if self._retries(request, "timed_out", now)]
         if again:
-            self._hands.send_again(again, now)
+            self._callbacks.send_again(again, now)
 
-    def _leaves(self, requests: list[Request], now: float) -> None:
+    def _out_of_patience(self, requests: list[Request], now: float) -> None:
         for request in self._taken(requests, now):
             self._end(request, "timed_out", now)
 
@@ -89,9 +91,9 @@ class Attempts:
         pausing = [request for request in requests if request in self._pausing]
         self._pausing.difference_update(pausing)
         sent = [request for request in requests if request not in pausing] if pausing else requests
-        return [*pausing, *self._hands.take(sent, now)]
+        return [*pausing, *self._callbacks.take(sent, now)]
 
-    def _goes_on(self, request: Request, ending: str, now: float) -> bool:
+    def _retries(self, request: Request, ending: str, now: float) -> bool:
         """Return whether *request* is to be sent again now; otherwise it pauses, or that was its last attempt."""
         client = self._client
         if client is not None and request.attempts >= client.attempts:
@@ -101,7 +103,7 @@ class Attempts:
             request.kept_tokens = request.left[-1].progress.output_tokens
         else:
             request.first_token_s = nan
-        pause_s = client.pause_s(request.attempts, self._chance(request.index)) if client else 0.0
+        pause_s = client.pause_s(request.attempts, self._uniform(request.index)) if client else 0.0
         request.attempts += 1
         if pause_s <= 0:
             self._timeouts.add(request, now)
@@ -115,20 +117,20 @@ class Attempts:
         if request in self._pausing:
             self._pausing.remove(request)
             self._timeouts.add(request, self._env.now)
-            self._hands.send_again([request], self._env.now)
+            self._callbacks.send_again([request], self._env.now)
 
     def _end(self, request: Request, ending: str, now: float) -> None:
         if ending == "rejected":
             request.rejected = True
         else:
             request.gave_up = ending
-        self._hands.ended([request], now)
+        self._callbacks.ended([request], now)
 
-    def _chance(self, index: int) -> float:
+    def _uniform(self, index: int) -> float:
         """Return the random number in [0, 1) of a request's pauses, the same in every fleet."""
-        while index >= len(self._chances):
-            self._chances += self._rng.random(self.CHUNK).tolist()
-        return self._chances[index]
+        while index >= len(self._uniforms):
+            self._uniforms += self._rng.random(self.CHUNK).tolist()
+        return self._uniforms[index]
 
 
 class Deadlines:

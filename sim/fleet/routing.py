@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sim.engine.multi_model import SleepModeEngine
-from sim.fleet.replica import LIFE, Replica, State
+from sim.fleet.replica import STATE_PROPERTIES, Replica, State
 from sim.records import Request
 from sim.routing import Router, Routing
 from sim.scenario.resolving.resolved import CasePlan
@@ -31,7 +31,7 @@ class ServingReplicas:
         self._came = [0] * len(states)
         self._states = states
         self._ejected: set[int] = set()
-        self._open = [LIFE[state].routed for state in states]
+        self._open = [STATE_PROPERTIES[state].routed for state in states]
         for replica, is_open in enumerate(self._open):
             if not is_open:
                 policy.closed(replica)
@@ -65,7 +65,7 @@ class ServingReplicas:
     def before_move(self, replica: int, after: State) -> None:
         """Open or close *replica*, which changes to the state *after*."""
         if after is not State.FAILED:
-            self._set(replica, LIFE[after].routed and replica not in self._ejected)
+            self._set(replica, STATE_PROPERTIES[after].routed and replica not in self._ejected)
 
     def eject(self, replica: int) -> bool:
         """Close *replica*, whatever its state. Return whether it was closed: the last open replica stays open."""

@@ -124,9 +124,9 @@ class PoolScaling:
     """
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, lives: ReplicaLifecycle, roster: ServingReplicas
+        self, plan: CasePlan, env: simpy.Environment, lifecycle: ReplicaLifecycle, router: ServingReplicas
     ) -> None:
-        self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
+        self._plan, self._env, self._lifecycle, self._router = plan, env, lifecycle, router
         self.replicas = replicas_of(plan)
         """Replicas per pool, each the indices of the engines it consists of."""
         self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
@@ -136,28 +136,28 @@ class PoolScaling:
         self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
         self.barred: set[int] = set()
         """First engines of replicas that must not start."""
-        self._stands_by: set[int] = set()
+        self._starting_spares: set[int] = set()
         """First engines of replicas that start as spares in reserve."""
 
-    def on(self, position: int) -> list[list[int]]:
+    def active(self, position: int) -> list[list[int]]:
         """Return the replicas of a pool that serve, then those that start."""
-        states = self._lives.states
+        states = self._lifecycle.states
         serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
         starting = [one for one in self.replicas[position] if states[one[0]] in STARTING]
-        return serving + [one for one in starting if one[0] not in self._stands_by]
+        return serving + [one for one in starting if one[0] not in self._starting_spares]
 
     def serving(self, position: int) -> int:
         """Return the number of replicas of a pool that serve."""
-        states = self._lives.states
+        states = self._lifecycle.states
         return sum(states[one[0]] is State.SERVING for one in self.replicas[position])
 
-    def bring(self, position: int, wanted: int) -> None:
+    def scale_to(self, position: int, wanted: int) -> None:
         """Start or stop replicas of a pool until *wanted* serve or are starting.
 
         The number is smaller where other replicas are broken or under repair.
         """
         self._wanted[position] = wanted
-        on = self.on(position)
+        on = self.active(position)
         for engines in on[wanted:]:
             self.stop(engines)
         if len(on) < wanted:
@@ -170,34 +170,34 @@ class PoolScaling:
     def replace(self, position: int) -> None:
         """Start replacements for the failed replicas of a pool, where it has other replicas."""
         if self._plan.pools[position].has_others:
-            self.bring(position, self._wanted[position])
+            self.scale_to(position, self._wanted[position])
 
-    def is_back(self, position: int, engines: list[int]) -> None:
+    def repaired(self, position: int, engines: list[int]) -> None:
         """Return a repaired replica to the pool: it serves if it is wanted, otherwise it becomes a spare."""
         pool = self._plan.pools[position]
-        self._lives.move(engines, State.OFF)
+        self._lifecycle.move(engines, State.OFF)
         if engines[0] in self.barred:
             return
         if not pool.has_others:
             self.start(position, engines)
             return
-        self.bring(position, self._wanted[position])
+        self.scale_to(position, self._wanted[position])
         spares = pool.failures.spares if pool.failures else None
         warm = pool.start.wake or (spares is not None and spares.kind == "warm")
         if warm and self._is_there(engines):
-            self._stands_by.add(engines[0])
+            self._starting_spares.add(engines[0])
             self._stage(position, engines, pool.start.stages)
 
     def start(self, position: int, engines: list[int]) -> None:
         """Start a replica that is off, in reserve or repaired; a draining one serves again at once."""
         start = self._plan.pools[position].start
         if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
-            states = self._lives.states
-            self._lives.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
-            self._lives.move(engines, State.SERVING)
-        elif engines[0] in self._stands_by:  # its start goes on, to serve
-            self._stands_by.remove(engines[0])
-        elif self._lives.states[engines[0]] is not State.RESERVE:
+            states = self._lifecycle.states
+            self._lifecycle.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
+            self._lifecycle.move(engines, State.SERVING)
+        elif engines[0] in self._starting_spares:  # its start goes on, to serve
+            self._starting_spares.remove(engines[0])
+        elif self._lifecycle.states[engines[0]] is not State.RESERVE:
             self._stage(position, engines, start.stages)
         elif start.wake:
             self._stage(position, engines, start.wake)
@@ -207,22 +207,22 @@ class PoolScaling:
     def stop(self, engines: list[int]) -> None:
         """Drain a replica, or switch it off where it has no requests."""
         for engine in engines:
-            busy = self._lives.states[engine] in ANSWERING and self._roster.outstanding(engine)
-            self._lives.move([engine], State.DRAINING if busy else self._resting[engine])
+            busy = self._lifecycle.states[engine] in ANSWERING and self._router.outstanding(engine)
+            self._lifecycle.move([engine], State.DRAINING if busy else self._resting[engine])
 
     def drained(self, engine: int) -> None:
         """Switch off a draining engine that has answered its last request."""
-        self._lives.move([engine], self._resting[engine])
+        self._lifecycle.move([engine], self._resting[engine])
 
     def moved(self, replica: int, following: State) -> None:
         """Cancel the transfer of *replica*, which changes to the state *following*, unless its start continues."""
         if following not in STARTING:
-            self._stands_by.discard(replica)
+            self._starting_spares.discard(replica)
         if following not in STARTING and (ticket := self._fetching.pop(replica, None)) is not None:
             ticket.link.stop(ticket)
 
     def _drains(self, engines: list[int]) -> bool:
-        return any(self._lives.states[engine] is State.DRAINING for engine in engines)
+        return any(self._lifecycle.states[engine] is State.DRAINING for engine in engines)
 
     def _rank(self, engines: list[int]) -> int | None:
         """Return how soon an idle replica could serve, 0 being the soonest; None where it cannot."""
@@ -230,44 +230,44 @@ class PoolScaling:
             return None
         if self._drains(engines):
             return 0
-        if self._lives.states[engines[0]] is State.RESERVE:
+        if self._lifecycle.states[engines[0]] is State.RESERVE:
             return 1
-        if engines[0] in self._stands_by:
+        if engines[0] in self._starting_spares:
             return 2
         return 3 if self._is_there(engines) else None
 
     def _take_over(self, position: int, engines: list[int]) -> None:
         """Let a spare in reserve serve after its takeover time."""
         failing = self._plan.pools[position].failures
-        self._lives.move(engines, State.BOOTING)
-        move = self._lives.moves[engines[0]]
+        self._lifecycle.move(engines, State.BOOTING)
+        move = self._lifecycle.moves[engines[0]]
 
         def serve(_: simpy.Event) -> None:
-            if self._lives.moves[engines[0]] == move:
-                self._lives.move(engines, State.SERVING)
+            if self._lifecycle.moves[engines[0]] == move:
+                self._lifecycle.move(engines, State.SERVING)
 
         takeover_s = failing.spares.takeover_s if failing and failing.spares else 0.0
         self._env.timeout(takeover_s).callbacks.append(serve)
 
     def _is_there(self, engines: list[int]) -> bool:
-        return all(self._lives.states[engine] in RESTING for engine in engines)
+        return all(self._lifecycle.states[engine] in RESTING for engine in engines)
 
     def _stage(self, position: int, engines: list[int], stages: tuple[StartStage, ...]) -> None:
         """Run the *stages* of a start one after another; then the replica serves or is a spare."""
         if not stages:
-            self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
+            self._lifecycle.move(engines, State.RESERVE if engines[0] in self._starting_spares else State.SERVING)
             return
         stage = stages[0]
-        self._lives.move(engines, State(stage.doing))
-        move = self._lives.moves[engines[0]]
+        self._lifecycle.move(engines, State(stage.doing))
+        move = self._lifecycle.moves[engines[0]]
 
         def go_on() -> None:
             self._fetching.pop(engines[0], None)
-            if self._lives.moves[engines[0]] == move:
+            if self._lifecycle.moves[engines[0]] == move:
                 self._stage(position, engines, stages[1:])
 
         def fetch(_: simpy.Event) -> None:
-            if self._lives.moves[engines[0]] != move:
+            if self._lifecycle.moves[engines[0]] != move:
                 return
             if stage.transfer is None:
                 go_on()
@@ -341,4 +341,4 @@ class ScheduledScaling:
     def _switch(self, position: int, event: simpy.Event) -> None:
         schedule = self._plan.pools[position].schedule
         if schedule is not None:
-            self._scale.bring(position, schedule.wanted(self._clock.second_of_day(self._env.now)))
+            self._scale.scale_to(position, schedule.wanted(self._clock.second_of_day(self._env.now)))

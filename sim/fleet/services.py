@@ -50,12 +50,12 @@ class ServicesSource:
     """
 
     def __init__(
-        self, plan: CasePlan, streams: Callable[[str], Streams], env: FleetClock, send: Send, turn_away: Send
+        self, plan: CasePlan, streams: Callable[[str], Streams], env: FleetClock, send: Send, refuse: Send
     ) -> None:
         """Start the sources of all services; *streams* maps a service to its random streams."""
         self.requests: list[Request] = []
         """Requests that have arrived."""
-        self._send, self._turn_away = send, turn_away
+        self._send, self._refuse_arrivals = send, refuse
         self._sources: dict[str, RequestSource] = {}
         self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
         """Names of the LoRA adapters of all services; services that use the same name share the adapter."""
@@ -91,7 +91,7 @@ class ServicesSource:
 
         tenants = service.workload.tenants
         content = self._contents.index(self._contents[place])
-        onward = TenantGate(tenants, weighted, self._turn_away).arrive if tenants else weighted
+        onward = TenantGate(tenants, weighted, self._refuse_arrivals).arrive if tenants else weighted
 
         def arrive(requests: list[Request], now: float) -> None:
             admitted: list[Request] = []
@@ -110,7 +110,7 @@ class ServicesSource:
             if admitted:
                 onward(admitted, now)
             if refused:
-                self._turn_away(refused, now)
+                self._refuse_arrivals(refused, now)
 
         return arrive
 
@@ -145,7 +145,12 @@ class ServiceWeights:
         """Compute the weights of *pool* from the requests of *log* that went there."""
         names = [plan.pools[position].name for position in log.pool_of_replica]
         own = [
-            [hop.busy for request in log.requests if request.service == name for hop in _there(request, names, pool)]
+            [
+                hop.busy
+                for request in log.requests
+                if request.service == name
+                for hop in _visits_to(request, names, pool)
+            ]
             for name in pool.services
         ]
         phases = {
@@ -156,7 +161,7 @@ class ServiceWeights:
         tokens: dict[str, list[float]] = {name: [] for name in TOKENS}
         replicas = {place for place, name in enumerate(names) if name == pool.name}
         for name in pool.services:
-            here = [one for one in log.requests if one.service == name and any(_there(one, names, pool))]
+            here = [one for one in log.requests if one.service == name and any(_visits_to(one, names, pool))]
             for kind, count in _tokens(here, replicas, *window_s).items():
                 tokens[kind].append(count)
         tokens["recomputed_tokens"] = [float(each) for each in phases["recompute"]]
@@ -178,7 +183,7 @@ class ServiceWeights:
     def count(self, total: int, weights: Sequence[float], service: str) -> int:
         """Return the share of *service* in *total*, in whole numbers that sum to *total* over all services."""
         scaled = [round(weight * NANO) for weight in weights]
-        return self._cut(total, scaled if any(scaled) else self.busy, service)
+        return self._divide(total, scaled if any(scaled) else self.busy, service)
 
     def meters(self, whole: Meters, service: str) -> Meters:
         """Return the share of *service* in a replica's totals; batches and peaks are those of all services together."""
@@ -238,11 +243,11 @@ class ServiceWeights:
         return replace(
             whole,
             quantity=share * whole.quantity,
-            amount_nano_usd=self._cut(whole.amount_nano_usd, weights, service),
+            amount_nano_usd=self._divide(whole.amount_nano_usd, weights, service),
             amount_in_currency=share * whole.amount_in_currency,
         )
 
-    def _cut(self, total: int, weights: Sequence[int], service: str) -> int:
+    def _divide(self, total: int, weights: Sequence[int], service: str) -> int:
         """Return the share of *service* in *total* by *weights*, as whole numbers that sum to *total*."""
         place, whole = self.names.index(service), sum(weights)
         before = sum(weights[:place])
@@ -250,12 +255,12 @@ class ServiceWeights:
         return last - first
 
 
-def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
+def service_weights(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
     """Return the weights of each pool that services share, keyed by pool name."""
     return {pool.name: ServiceWeights.of(plan, log, pool) for pool in plan.shared_pools}
 
 
-def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[ReplicaVisit]:
+def _visits_to(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[ReplicaVisit]:
     return [hop for hop in request.hops if pools[hop.replica] == pool.name]
 
 

@@ -316,7 +316,7 @@ HEADS = (
 )
 HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
 
-LIFE = N_(
+STATE_PROPERTIES = N_(
     "units stay until the end of their life, also where demand falls, are sold at their "
     "value by age, and replaced where they are needed; what is in service at the end of the "
     "plan is sold then"
@@ -508,7 +508,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
             _("{count} before service, as late as possible; priced and paid when ordered", count=_months_told(lead)),
         ),
         (_("Prices"), _("new hardware {hardware}, rents {rents}", hardware=hardware, rents=rents)),
-        (_("Life"), _(LIFE)),
+        (_("Life"), _(STATE_PROPERTIES)),
         (
             _("Rent"),
             _(

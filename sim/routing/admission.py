@@ -51,11 +51,6 @@ class Admission(Spec):
             raise ValueError("says nothing: give max_outstanding, max_predicted_ttft_s, shed or ejection")
         return self
 
-    @property
-    def turns_away(self) -> bool:
-        """True if requests may be refused."""
-        return any(one is not None for one in (self.max_outstanding, self.max_predicted_ttft_s, self.shed))
-
 
 class AdmissionRules:
     """Admission rules of one fleet at run time."""

@@ -8,7 +8,7 @@ from small_scenario import planned
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fleet.pool import SCHEDULES, rank_limits
+from sim.fleet.pool import SCHEDULERS, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -30,7 +30,7 @@ def plan_of(folder: Path, catalog: Catalog, **pool: Any) -> CasePlan:
 
 
 def test_every_policy_has_a_schedule_and_every_engine_a_policy(catalog: Catalog) -> None:
-    assert {*SCHEDULES, "dynamic"} == set(POLICIES)  # sim/engine/dynamic_batching.py is an engine of its own
+    assert {*SCHEDULERS, "dynamic"} == set(POLICIES)  # sim/engine/dynamic_batching.py is an engine of its own
     assert {catalog.engine(name).batching for name in catalog.ids("engines")} <= set(POLICIES)
 
 

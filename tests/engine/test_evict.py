@@ -149,7 +149,7 @@ def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workloa
         done = advance()
         left.extend(done)
         for one in done:
-            engine.let_go(one, 0.0)
+            engine.release_kv(one, 0.0)
 
     engine.advance = advance_and_let_go
     fast = [Request(**r) for r in requests]

@@ -91,7 +91,7 @@ def test_a_crash_frees_the_blocks_that_were_let_go_in_its_step(engine) -> None:
         now_s = running.plan(now_s)
     running.offer(other, now_s)
     running.plan(now_s)
-    running.let_go(handed, now_s)
+    running.release_kv(handed, now_s)
     running.evict(other, now_s)
     running.crash(now_s)
     assert all(pool.free == pool.usable for pool in running.caches())

@@ -101,7 +101,7 @@ def test_the_slot_used_longest_ago_is_given_up_and_host_memory_keeps_more() -> N
     slots = AdapterSlots(2, 3, swap_s=1.0, fetch_s=10.0)
 
     def visit(name: str) -> float:
-        took_s = slots.bring(name)
+        took_s = slots.load(name)
         slots.enter(name)
         slots.leave(name)
         return took_s
@@ -116,7 +116,7 @@ def test_the_slot_used_longest_ago_is_given_up_and_host_memory_keeps_more() -> N
 
 def test_who_runs_keeps_its_slot() -> None:
     slots = AdapterSlots(1, 1, 1.0, 10.0)
-    slots.bring("a")
+    slots.load("a")
     slots.enter("a")
     assert slots.has_room("a")
     assert slots.has_room("")

@@ -77,7 +77,7 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
     server, refused = LimitedServer(spec, [replica]), []
     for index, priority in enumerate([1, 2, 1, 2, 0, 0]):
         request, now = Request(index, index / 1000, 8, 10, priority=priority), index / 1000
-        loser = server.turns_away(request, replica, now)
+        loser = server.request_to_refuse(request, replica, now)
         refused.append(-1 if loser is None else loser.index)
         if loser is not request:
             if loser is not None:
@@ -95,7 +95,7 @@ def test_who_is_being_read_in_stands_in_the_queue_that_is_limited(plan: CasePlan
     server, refused = LimitedServer(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0
     for index in range(20):
         request = Request(index, 0.0, 8, 10)
-        if server.turns_away(request, replica, 0.0) is None:
+        if server.request_to_refuse(request, replica, 0.0) is None:
             engine.offer(request, 0.0)
         else:
             refused += 1

@@ -12,7 +12,7 @@ from small_scenario import ran
 
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
-from sim.fleet.replica import LIFE, State
+from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.records import Interval
 from sim.registry import Registration, enter
 from sim.scenario.reading.errors import ScenarioErrors
@@ -59,7 +59,7 @@ def check_laws(result: CaseResult) -> None:
         assert (intervals[0].start_s, intervals[-1].end_s) == (0.0, log.end_s)
         assert all(a.end_s == b.start_s for a, b in pairwise(intervals))
         for one in intervals:
-            assert (one.server_energy_j > 0) == LIFE[State(one.state)].powered
+            assert (one.server_energy_j > 0) == STATE_PROPERTIES[State(one.state)].powered
             if one.state not in ("serving", "draining", "failed"):  # a step that is lost with its replica goes on
                 assert (one.busy_s, one.output_tokens) == (0.0, 0)
     assert [request.index for request in log.requests] == list(range(len(log.requests)))
@@ -74,7 +74,7 @@ def check_laws(result: CaseResult) -> None:
     rented_s = fsum(
         one.end_s - one.start_s
         for one in log.intervals
-        if LIFE[State(one.state)].rented and one.is_within(*result.window_s)
+        if STATE_PROPERTIES[State(one.state)].rented and one.is_within(*result.window_s)
     )
     # by the second, each start rounded up
     assert result.ledger.total_nano_usd / 1e9 == pytest.approx(0.5 * rented_s / 3600, rel=0.01, abs=0.01)

@@ -26,7 +26,7 @@ from sim.failures import (
     domains_of,
 )
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.replica import LIFE, State
+from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.records import FleetLog
 from sim.scenario.experiment import ReplicaSchedule
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
@@ -156,7 +156,7 @@ def test_no_request_is_lost(plan, law, of_server, settings_, seed, start_s, time
         intervals = sorted((i for i in log.intervals if i.replica == replica), key=lambda i: i.start_s)
         assert (intervals[0].start_s, intervals[-1].end_s) == (0.0, log.end_s)
         assert all(a.end_s == b.start_s for a, b in pairwise(intervals))
-        assert all(i.server_energy_j == 0 or LIFE[State(i.state)].powered for i in intervals)
+        assert all(i.server_energy_j == 0 or STATE_PROPERTIES[State(i.state)].powered for i in intervals)
 
 
 def moves(log: FleetLog, replica: int) -> list[float]:

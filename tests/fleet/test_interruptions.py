@@ -40,8 +40,8 @@ def idle_where_off(log: FleetLog) -> bool:
 
 def withdrawn(plan: CasePlan, spot: SpotInterruptions, maintained_at_s: float, takes_s: float) -> FleetLog:
     """One replica that is taken back as *spot*, and maintained."""
-    upkeep = MaintenanceSpec(every_h=maintained_at_s / 3600, takes_h=takes_s / 3600)
-    failures = FailurePlan((), servers=((0,),), maintenance=upkeep)
+    maintenance = MaintenanceSpec(every_h=maintained_at_s / 3600, takes_h=takes_s / 3600)
+    failures = FailurePlan((), servers=((0,),), maintenance=maintenance)
     pool = replace(plan.pools[0], spot=spot, failures=failures)
     return RunningFleet(replace(plan, pools=(pool,), drain_limit_s=100.0)).run()
 

@@ -1,4 +1,4 @@
-"""Pools that compute prompts and pools that answer: the KV between them, and what closed forms say of it.
+"""Pools that compute prompts and pools that answer: the KV between them, and its closed forms.
 
 KV that leaves layer by layer, and requests between two replicas where clients give up and replicas fail.
 """
@@ -86,7 +86,7 @@ def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None
     for one in moved(log):
         there, here = one.hops
         assert there.left_s == one.first_token_s <= here.came_s <= one.finished_s
-    assert not any(port.flowing for port in fleet._handover.network.sending)
+    assert not any(port.flowing for port in fleet._kv_transfers.network.sending)
 
 
 @given(
@@ -105,15 +105,15 @@ def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, conc
     pools = [0, 0, 1, 1, 1, 1]
     clock = FleetClock()
     there: dict[int, float] = {}
-    network = PortNetwork(clock, plan, pools, lambda transfer, now: there.__setitem__(transfer.what, now))
-    share = network._share
+    network = PortNetwork(clock, plan, pools, lambda transfer, now: there.__setitem__(transfer.payload, now))
+    share = network._update_rates
 
     def shared(changed, now):
         share(changed, now)
-        for port in (*network.sending, *network.receiving, network._between):
+        for port in (*network.sending, *network.receiving, network._core):
             assert sum(one.rate for one in port.flowing) <= port.bytes_per_s * (1 + 1e-12)
 
-    network._share = shared
+    network._update_rates = shared
     asked: dict[int, tuple[float, float]] = {}
     for number, (at, source, target, size) in enumerate(transfers):
         due = clock.timeout(at / 8)
@@ -211,26 +211,26 @@ FAILING = st.fixed_dictionaries({"mtbf_h": st.sampled_from([0.002, 0.01]), "repa
 
 def count_bytes(fleet) -> None:
     """Of every request that goes on elsewhere, all KV has been sent and has arrived."""
-    handover = fleet._handover
+    handover = fleet._kv_transfers
     network = handover.network
-    send, arrived, land = network.send, network._arrived, handover._land
+    send, arrived, land = network.send, network._arrived, handover._complete
     size: dict = {}
     received: dict = defaultdict(float)
 
-    def sent(move, source, target, size_bytes, making=None):
-        transfer = send(move, source, target, size_bytes, making)
+    def sent(move, source, target, size_bytes, production=None):
+        transfer = send(move, source, target, size_bytes, production)
         size[transfer] = size_bytes
         return transfer
 
     def came(transfer, now):
-        received[transfer.what] += size.pop(transfer)
+        received[transfer.payload] += size.pop(transfer)
         arrived(transfer, now)
 
     def landed(move, now):
         assert received[move] == move.request.prompt_tokens * 30_000
         land(move, now)
 
-    network.send, network._arrived, handover._land = sent, came, landed
+    network.send, network._arrived, handover._complete = sent, came, landed
 
 
 @given(
@@ -273,8 +273,8 @@ def test_every_request_ends_once_whatever_breaks(tmp_path_factory, data) -> None
         assert isnan(one.finished_s) == (one.status != "finished")
         if one.status == "finished" and one.prefill_replica >= 0:
             assert 0 <= one.kv_transfer_s < inf
-    handover = fleet._handover
-    assert [*handover._moves, *handover._homeless, *chain(*handover._expected)] == []
+    handover = fleet._kv_transfers
+    assert [*handover._moves, *handover._unassigned, *chain(*handover._expected)] == []
     network = handover.network
     assert [*network._waiting, *chain(*(port.flowing for port in (*network.sending, *network.receiving)))] == []
     for replica in fleet._replicas:

@@ -21,7 +21,7 @@ from sim.cost.metering import ByPhase, stops
 from sim.cost.rental import Billing, RentedTime
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.arrivals import FleetClock
-from sim.fleet.replica import LIFE, IllegalTransition, Replica, ReplicaLifecycle, State
+from sim.fleet.replica import STATE_PROPERTIES, IllegalTransition, Replica, ReplicaLifecycle, State
 from sim.records import Batch, Interval, Leap, ReplicaProgress, Request
 
 CATALOG = load_catalog()
@@ -49,14 +49,14 @@ def run(folder: Path, replicas: str, rate: str = "0.5", output: int = 50) -> Cas
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    assert set(LIFE) == set(State)
+    assert set(STATE_PROPERTIES) == set(State)
     reached = {State.OFF}
-    while more := {state for one in reached for state in LIFE[one].then} - reached:
+    while more := {state for one in reached for state in STATE_PROPERTIES[one].successors} - reached:
         reached |= more
     assert reached == set(State)
-    assert all(state is State.OFF or State.OFF in LIFE[state].then for state in State)
-    assert all(state not in LIFE[state].then for state in State)
-    assert [state for state in State if LIFE[state].routed] == [State.SERVING]
+    assert all(state is State.OFF or State.OFF in STATE_PROPERTIES[state].successors for state in State)
+    assert all(state not in STATE_PROPERTIES[state].successors for state in State)
+    assert [state for state in State if STATE_PROPERTIES[state].routed] == [State.SERVING]
 
 
 @pytest.mark.parametrize("state", State)
@@ -66,10 +66,10 @@ def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
 
     charge = RentedTime("rental", "p", "", 1.0, UnitPrice(1.0, "GPU-h", ""), Billing())
     charged = charge.by_phase(interval(0, 10, state.value))
-    assert fsum(charged) == (10 if LIFE[state].rented else 0)
+    assert fsum(charged) == (10 if STATE_PROPERTIES[state].rented else 0)
     assert isinstance(charged, ByPhase)
     ends = stops([interval(0, 10, "serving"), interval(10, 20, state.value)])
-    assert bool(ends) is not LIFE[state].rented
+    assert bool(ends) is not STATE_PROPERTIES[state].rented
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(State)), max_size=40))
@@ -77,25 +77,25 @@ def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, Sta
     told: list[tuple[int, State, State]] = []
     openings = []
     states = [State.OFF, State.OFF, State.SERVING]
-    lives = ReplicaLifecycle(
+    lifecycle = ReplicaLifecycle(
         states, lambda *move: told.append((*move, states[move[0]])), lambda: openings.append(list(states))
     )
     for replica, state in moves:
         before, count = states[replica], len(told)
         if state is before:
-            lives.move([replica], state)
+            lifecycle.move([replica], state)
             assert len(told) == count
-        elif state in LIFE[before].then:
-            lives.move([replica], state)
+        elif state in STATE_PROPERTIES[before].successors:
+            lifecycle.move([replica], state)
             # told while it still was in the former state
             assert told[-1] == (replica, before, state, before)
             assert states[replica] is state
         else:
             with pytest.raises(IllegalTransition, match=f"replica {replica} is {before} and cannot be {state} next"):
-                lives.move([replica], state)
+                lifecycle.move([replica], state)
             assert states[replica] is before
     assert len(openings) == sum(after is State.SERVING for _, _, after, _ in told)
-    assert lives.moves == [sum(replica == one for replica, *_ in told) for one in range(3)]
+    assert lifecycle.moves == [sum(replica == one for replica, *_ in told) for one in range(3)]
 
 
 def test_replicas_that_belong_together_open_at_once() -> None:
@@ -123,7 +123,7 @@ def test_time_and_energy_tile_over_states_and_each_replica_is_read_for_itself(tm
         for one in intervals:
             duration_s = one.end_s - one.start_s
             loaded_j = power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, one.busy_s))
-            least_j = idle_w * duration_s if LIFE[State(one.state)].powered else 0.0
+            least_j = idle_w * duration_s if STATE_PROPERTIES[State(one.state)].powered else 0.0
             assert least_j * (1 - 1e-12) <= one.server_energy_j <= loaded_j * (1 + 1e-12)
             if one.state in ("off", "booting"):
                 assert (one.busy_s, one.output_tokens) == (0.0, 0)

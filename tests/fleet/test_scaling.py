@@ -20,7 +20,7 @@ from sim.coldstart import StartTransfer
 from sim.cost.clock import MIDNIGHT
 from sim.cost.metering import OF_STATE, PHASES, ReplicaStop, gpu_s_by_phase, seconds_by_phase, stops, wall_j_by_phase
 from sim.cost.rental import Billing
-from sim.fleet.replica import LIFE, State
+from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.fleet.scaling import Links
 from sim.records import Interval
 from sim.scenario.experiment import ReplicaSchedule
@@ -286,4 +286,4 @@ def test_time_and_energy_of_every_state_have_one_phase(state: State) -> None:
         assert fsum(split) == whole
         assert getattr(split, phase) == whole
     assert split._fields == tuple(name.replace(" ", "_") for name in PHASES)
-    assert (phase == "idle") == (LIFE[state].routed or state in (State.OFF, State.DRAINING))
+    assert (phase == "idle") == (STATE_PROPERTIES[state].routed or state in (State.OFF, State.DRAINING))

@@ -430,14 +430,14 @@ class GroupCache(NamedBlocks):
             if named < places.stop:
                 self._add_run(sequence, range(group, group + 1), range(named, places.stop))
             blocks = table.blocks[group]
-            self._let_go(blocks[:count])
+            self._release_blocks(blocks[:count])
             del blocks[:count]
 
     def _add_run(self, sequence: Sequence, groups: range, places: range) -> None:
         self.free += len(groups) * len(places)
         self._queue.add(OwnedBlocks(sequence, groups, places))
 
-    def _let_go(self, blocks: list[NamedGroupBlock]) -> None:
+    def _release_blocks(self, blocks: list[NamedGroupBlock]) -> None:
         for block in reversed(blocks):
             block.users -= 1
             if not block.users:
@@ -471,7 +471,7 @@ class GroupCache(NamedBlocks):
             for group in groups:
                 self.free += nameless
                 self._queue.add_unknown(nameless)
-                self._let_go(table.blocks[group])
+                self._release_blocks(table.blocks[group])
 
     def _forget_own(self, sequence: Sequence, table: BlockTable) -> None:
         """Drop the names of the blocks that only *sequence*, which does not return, can look up."""

@@ -57,7 +57,7 @@ class BlocksInTransfer:
         self._pool.take(blocks)
         self.reserved[request] = blocks
 
-    def let_go(self, request: Request, stepping: bool) -> None:
+    def release_kv(self, request: Request, stepping: bool) -> None:
         """Free the blocks of *request*: now, or where the rank is *stepping* when `settle` is called."""
         if request in self._behind:
             self._leaving.append(self._behind.pop(request))
@@ -197,14 +197,14 @@ class Scheduler(ABC):
         Where blocks were reserved for its request, the sequence brings the KV of its prompt.
         """
         if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
-            sequence.bring(blocks)
+            sequence.receive_kv(blocks)
             self.joining.append(sequence)
             return len(self.joining) == 1
         return self.waiting.add(sequence)
 
-    def _bring_adapter(self, sequence: Sequence) -> float:
+    def _load_adapter(self, sequence: Sequence) -> float:
         """Load the LoRA adapter of *sequence* to the GPU. Return the time this takes [s]."""
-        return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
+        return 0.0 if self.adapters is None else self.adapters.load(sequence.request.adapter)
 
     def queued(self) -> int:
         """Return the number of requests that wait for admission."""
@@ -310,7 +310,7 @@ class Scheduler(ABC):
             if not chunk or self._missing(sequence, hits, below * pool.block_size + chunk + padding) > pool.free:
                 self.blocked_by = "kv" if chunk else "budget"
                 return
-            self.read_s += pool.read(sequence, hits, below) + self._bring_adapter(sequence)
+            self.read_s += pool.read(sequence, hits, below) + self._load_adapter(sequence)
             self._seat(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
             if padding:

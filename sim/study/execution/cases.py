@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from sim.case import CaseResult, run_like, run_plan
+from sim.case import CaseResult, reprice, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.registry import Registration, enter, entered
 from sim.scenario.resolving.case import resolve
@@ -58,7 +58,7 @@ class CaseJob:
         self._store(outcome, known[0])
         for job, its in zip(self.beside, known[1:], strict=True):
             other = resolve(job.scenario, job.case, job.catalog)
-            alike = run_like(other, plan, outcome) if isinstance(outcome, CaseResult) else None
+            alike = reprice(other, plan, outcome) if isinstance(outcome, CaseResult) else None
             if alike is None:
                 job._store(run_plan(other), its)
             else:
