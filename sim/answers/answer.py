@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.answers.folder import begin, written_together
+from sim.answers.folder import begin, replaced_together
 from sim.answers.questions import Answered, Question, Task
 from sim.catalogue.catalog import Catalog
 from sim.report.words.money import in_its_currency
@@ -39,7 +39,7 @@ def deliver(
     remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
     settled = question.settled(scenario)
     found = question.compute(Task(settled, catalog, out, workplace, relative, quiet))
-    with written_together(out, told | question.simulated(found)) as folder:
+    with replaced_together(out, told | question.simulated(found)) as folder:
         resolved = _keep_basis(folder, settled, catalog, question.fleets(found))
         question.write(folder, Answered(settled, found, relative, remarks, resolved), report)
     return Answered(scenario, found, relative, remarks, resolved)

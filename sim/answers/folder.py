@@ -35,7 +35,7 @@ from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.execution.cases import MANIFEST, POINTS
 from sim.study.execution.digest import placeless
-from sim.study.execution.durable import flush, flush_folder, write_whole
+from sim.study.execution.durable import flush, flush_folder, write_atomically
 from sim.study.execution.store import discard_unfinished
 
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
@@ -250,7 +250,7 @@ def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], 
 
 
 @contextmanager
-def written_together(out: Path, told: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
+def replaced_together(out: Path, told: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
     """Yield a folder for the files of an answer, which replace an earlier answer's in *out* when the context ends.
 
     A process that is killed leaves the earlier answer, or a complete new one that the next command in *out* moves into
@@ -321,7 +321,7 @@ def finished(told: Manifest) -> Manifest:
 
 def write_manifest(folder: Path, told: Manifest) -> None:
     """Write manifest.json, the origin of the files beside it."""
-    write_whole(folder / MANIFEST, json.dumps(told, indent=2) + "\n")
+    write_atomically(folder / MANIFEST, json.dumps(told, indent=2) + "\n")
 
 
 def program_version() -> str:

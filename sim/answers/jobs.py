@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import StoredQuestion, begin_question, digest, written_together
+from sim.answers.folder import StoredQuestion, begin_question, digest, replaced_together
 from sim.catalogue.catalog import Catalog
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import AnyScenario
@@ -38,7 +38,7 @@ def run_work(
     told = begin_question(out, _question(scenario), command, force, scenario=scenario.name, seed=scenario.seed)
     kind = kind_of(scenario)
     rows = kind.rows(scenario, catalog)
-    with written_together(out, told | {"cases": len(rows)}, points=()) as folder:
+    with replaced_together(out, told | {"cases": len(rows)}, points=()) as folder:
         kind.write(folder, scenario, rows, kind.described(rows, catalog), report)
         (folder / SCENARIO_FILE).write_text(dump(as_data(scenario)), encoding="utf-8")
     return rows

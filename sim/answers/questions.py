@@ -315,7 +315,7 @@ class _Sensitivity(Question):
         between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
         explained = ExplainedGaps(())
         if between is not None and asked.metric == USD:
-            with CaseProgress(task.quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
+            with CaseProgress(task.quiet, "attributing the gap", "counterfactual fleets", goes_on=True) as progress:
                 explained = explain(plain_scenario, *task.place, *between, progress)
         return SensitivityAnswer(found, explained, between, task.scenario.replications)
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import begin, written_together
+from sim.answers.folder import begin, replaced_together
 from sim.catalogue.catalog import Catalog
 from sim.language import ENGLISH, speaking
 from sim.report.assumptions import price_age_note
@@ -78,16 +78,16 @@ def _finish(
     told: dict[str, Any],
 ) -> None:
     """Write tables, report and the scenario itself, which replace the earlier files together."""
-    futures = monte_carlo_study(scenario, catalog, cases)
+    study = monte_carlo_study(scenario, catalog, cases)
     answers: list[str] = []
     drawn: dict[str, Any] = {}
-    if futures is not None:
+    if study is not None:
         points = summarize(cases, axes(scenario), limits(scenario))
         with speaking(ENGLISH):  # the manifest keeps them
-            answers = sentences(futures, points, axes(scenario))
-        drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(futures, points)]}
+            answers = sentences(study, points, axes(scenario))
+        drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(study, points)]}
     told = told | {"cases": len(cases)} | drawn | statistics_entries(scenario, cases)
-    with written_together(out, told, [case.folder.name for case in cases]) as folder:
+    with replaced_together(out, told, [case.folder.name for case in cases]) as folder:
         write_report(
             folder,
             cases,
@@ -106,7 +106,7 @@ def _finish(
                 *availability_notes(scenario.slo),
                 *answers,
             ],
-            futures=futures,
+            futures=study,
             worths=partial(confidences_by_key, scenario, catalog),
             models=models_of(scenario, scenario.compare),
         )

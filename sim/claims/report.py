@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import begin_question, written_together
+from sim.answers.folder import begin_question, replaced_together
 from sim.catalogue.catalog import Catalog
 from sim.claims.figures import ClaimFigure
 from sim.claims.verdict import VERDICTS, ClaimVerdict, ConditionedPart, JudgedPart, check_claims
@@ -254,6 +254,6 @@ def deliver_claims(
     record = begin_question(out, question, command, force)
     with CaseProgress(quiet, "checking", "claims") as progress:
         answers = check_claims(files, catalog, workers, progress)
-    with written_together(out, record | {"claims": len(answers)}, points=()) as folder:
+    with replaced_together(out, record | {"claims": len(answers)}, points=()) as folder:
         write_claims(folder, answers)
     return answers

@@ -131,10 +131,10 @@ def calibrate(
 
 def _write(out: Path, texts: Mapping[Path, str]) -> None:
     """Write *texts* to their files; *out* is the file named in messages."""
-    from sim.study.execution.durable import write_whole
+    from sim.study.execution.durable import write_atomically
 
     try:
         for file, text in texts.items():
-            write_whole(file, text)
+            write_atomically(file, text)
     except OSError as error:
         fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import begin_question, written_together
+from sim.answers.folder import begin_question, replaced_together
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED, read_mlperf
 from sim.benchdata.training import KIND_COLUMNS, read_training
@@ -102,7 +102,7 @@ def run_validation(
     told = begin_question(out, question, command, force, validation=table)
     with CaseProgress(quiet) as progress:
         outcomes = kind.predict(rows, catalog, workers, progress)
-    with written_together(out, told | {"rows": len(rows)}, points=()) as folder:
+    with replaced_together(out, told | {"rows": len(rows)}, points=()) as folder:
         kind.write(folder, outcomes)
         write_page(folder, Path(table).name, kind.show(outcomes), kind.pairs(outcomes))
     return outcomes

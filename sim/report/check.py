@@ -250,11 +250,11 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
     """Yield the number of candidates, the first that may serve, and the reasons of refusals, most frequent first."""
     assert scenario.size is not None
     kinds = list(units(scenario, scenario.size, catalog))
-    prospects = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)
+    candidate_bounds = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)
     able: list[Unit] = []
     refused: dict[str, list[Unit]] = {}
     for unit in kinds:
-        reason = unit.refusal if prospects is None else prospects.look(unit).reason
+        reason = unit.refusal if candidate_bounds is None else candidate_bounds.look(unit).reason
         if reason:
             refused.setdefault(reason, []).append(unit)
         else:

@@ -34,10 +34,10 @@ from sim.study.monte_carlo import (
     UncertainInput,
     cheapest,
     cheapest_share,
+    input_effects,
     inputs_of,
     settings_of,
     spread_of,
-    turned,
 )
 from sim.study.points import Point, sweep_of
 
@@ -303,7 +303,7 @@ def _draws(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
 
 
 def _tornado(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
-    for one in turned(study, setting, (MILLION, MONTH)):
+    for one in input_effects(study, setting, (MILLION, MONTH)):
         row: Row = {"of": one.of, "axes": setting.axes, **_ends(one.input)}
         for name, ends in one.measures.items():
             row |= {f"{name}_at_low": ends.low, f"{name}_at_high": ends.high, f"{name}_central": ends.central}

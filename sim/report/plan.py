@@ -249,7 +249,7 @@ def _sale(one: FleetPlanOutlook, held: HeldUnits, plan: MultiYear) -> str:
         fleet=one.fleet,
         units=units,
         when=when,
-        cash=cash(held.worth_usd(held.sold)),
+        cash=cash(held.resale_usd(held.sold)),
         books=books,
     )
 

@@ -512,8 +512,8 @@ def _notes(answer: SensitivityAnswer) -> list[str]:
 
 GAP_NOTES = [
     N_(
-        "The gap is shared by Shapley values (1953) over hybrids that take each group from one "
-        "fleet or the other; every hybrid is simulated, and the parts sum to the gap."
+        "The gap is divided by Shapley values (1953) over counterfactual fleets, with each group from one fleet or "
+        "the other; every counterfactual is simulated, and the parts sum to the gap."
     ),
     N_(
         "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its "

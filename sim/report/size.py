@@ -320,7 +320,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """Yield a note if chance may have decided that the winner meets the service level."""
     found = best.standing
     if best.doubtful and found is not None:
-        if not found.doubts:
+        if not found.inconclusive_goals:
             yield _("The queue seems to grow; a longer horizon_s shows whether it does.")
             return
         more = _(

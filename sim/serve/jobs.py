@@ -38,7 +38,7 @@ from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.scenarios import SentScenario, sent_scenario
 from sim.serve.workspace import Workspace, program_folders
 from sim.study.execution.cases import POINTS
-from sim.study.execution.durable import write_whole
+from sim.study.execution.durable import write_atomically
 
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"
@@ -153,7 +153,7 @@ class CommandQueue:
             shown = [one[:LONGEST_SHOWN] for one in sets]
             job = QueuedCommand(f"{time.time_ns()}-{os.urandom(3).hex()}", scenario, shown, folder, cases, command)
             self._place(job).mkdir(mode=0o700)
-            write_whole(self._place(job) / SCENARIO, frozen)
+            write_atomically(self._place(job) / SCENARIO, frozen)
             self._keep(job)
             self._jobs[job.id] = job
             self._forget()
@@ -336,7 +336,7 @@ class CommandQueue:
         self._tell()
 
     def _keep(self, job: QueuedCommand) -> None:
-        write_whole(self._place(job) / JOB, json.dumps(asdict(job)))
+        write_atomically(self._place(job) / JOB, json.dumps(asdict(job)))
 
     def _forget(self) -> None:
         closed = [job for job in self._jobs.values() if job.state not in OPEN]

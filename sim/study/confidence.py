@@ -19,11 +19,11 @@ data/fidelity/intervals.yaml has the error for each of these marks. An interval 
 from the 10th percentile to the 90th. It was computed from measurements whose pair of GPU and model, or whose GPU, was
 left out of the fit, each with the mark that it had without them.
 
-`chance_cheaper` computes whether the result of a sizing is robust against this error. A draw gives each fleet a speed
-relative to the predicted one, from the interval of its mark; a part of the error is common to both fleets, as both run
-on hosts of the same kind. A fleet that meets the service level with n replicas but not with n - 1 needs a number drawn
-uniformly between these at the predicted speed; at another speed it needs that number over the speed, and its cost is
-proportional to its replicas.
+`probability_cheaper` computes whether the result of a sizing is robust against this error. A draw gives each fleet a
+speed relative to the predicted one, from the interval of its mark; a part of the error is common to both fleets, as
+both run on hosts of the same kind. A fleet that meets the service level with n replicas but not with n - 1 needs a
+number drawn uniformly between these at the predicted speed; at another speed it needs that number over the speed, and
+its cost is proportional to its replicas.
 """
 
 import csv
@@ -208,7 +208,7 @@ class PredictedSetting:
     """User's own calibration runs of this server, if any."""
 
     @property
-    def measured_by_its_owner(self) -> bool:
+    def covered_by_own_runs(self) -> bool:
         """True if the user's own runs cover this server and this load."""
         return self.own is not None and not self.beyond and self.own.near(self.sequences, self.prompt)
 
@@ -243,7 +243,7 @@ def mark_of(setting: PredictedSetting, index: Sequence[MeasuredSetup]) -> tuple[
 
     A reason is a phrase for each direction in which nothing near was measured, or for own runs.
     """
-    if setting.measured_by_its_owner:
+    if setting.covered_by_own_runs:
         return MARKS[0], ("it is calibrated on your own runs of this server",)
     # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
     here = [entry for entry in index if entry.gpu == setting.gpu and not setting.calibrated]
@@ -431,7 +431,7 @@ class MeetingFleet:
 
     usd_per_h: float
     replicas: int
-    worth: PredictionConfidence
+    confidence: PredictionConfidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,12 +445,12 @@ class WinProbability:
     """True if the rival was not simulated, so that the lower bound of its cost is used."""
 
 
-def chance_cheaper(one: MeetingFleet, other: MeetingFleet, seed: int) -> float | None:
+def probability_cheaper(one: MeetingFleet, other: MeetingFleet, seed: int) -> float | None:
     """Return the share of draws in which *one* is cheaper than *other*; draws with equal cost count half.
 
     None where no interval of throughput is known.
     """
-    if not all("throughput" in bid.worth.factors for bid in (one, other)):
+    if not all("throughput" in bid.confidence.factors for bid in (one, other)):
         return None
     draws = stream(seed, 0, "model error")
     common = draws.standard_normal(DRAWS)
@@ -459,9 +459,9 @@ def chance_cheaper(one: MeetingFleet, other: MeetingFleet, seed: int) -> float |
 
 
 def _usd_per_h(bid: MeetingFleet, common: Floats, draws: np.random.Generator) -> Floats:
-    low, high = (np.log(end) / TENTH_PERCENTILE for end in bid.worth.factors["throughput"])
+    low, high = (np.log(end) / TENTH_PERCENTILE for end in bid.confidence.factors["throughput"])
     spread = (high - low) / 2
-    shared = min(1.0, bid.worth.common_sd / spread) if spread > 0 else 0.0
+    shared = min(1.0, bid.confidence.common_sd / spread) if spread > 0 else 0.0
     z = shared * common + np.sqrt(1 - shared**2) * draws.standard_normal(DRAWS)
     speed = np.exp(np.where(z > 0, z * high, -z * low))
     needed = np.maximum(1.0, np.ceil((bid.replicas - draws.random(DRAWS)) / speed))
@@ -499,16 +499,16 @@ def confidence_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConf
     """Return mark, reasons and factors of one setting."""
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
-    own = intervals.calibrated if setting.measured_by_its_owner else {}
+    own = intervals.calibrated if setting.covered_by_own_runs else {}
     found = {metric: own.get(metric) or intervals.of(metric, mark) for metric in METRICS}
     speed = found["throughput"]
     factors = {metric: (one.low, one.high) for metric, one in found.items() if one is not None}
     return PredictionConfidence(mark, why, factors, speed.common_sd if speed is not None else 0.0)
 
 
-def worst(worths: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
+def worst(confidences: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
     """Return the confidence with the mark farthest from measurements, the first of several; None without any."""
-    return max((one for one in worths if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
+    return max((one for one in confidences if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
 
 
 def point_confidences(
@@ -607,9 +607,9 @@ __all__ = [
     "PredictedSetting",
     "PredictionConfidence",
     "WinProbability",
-    "chance_cheaper",
     "fleet_confidence",
     "point_confidences",
+    "probability_cheaper",
     "setting_of",
     "worst",
 ]  # fmt: skip

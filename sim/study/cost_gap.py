@@ -84,13 +84,13 @@ def shapley(players: Sequence[str], value: Value) -> dict[str, Fraction]:
 
     """
     count = len(players)
-    worth = {chosen: Fraction(value(chosen)) for chosen in coalitions(players)}
+    values = {chosen: Fraction(value(chosen)) for chosen in coalitions(players)}
     found = dict.fromkeys(players, Fraction(0))
-    for chosen, before in worth.items():
+    for chosen, before in values.items():
         for player in players:
             if player not in chosen:
                 orders = factorial(len(chosen)) * factorial(count - len(chosen) - 1)
-                found[player] += Fraction(orders, factorial(count)) * (worth[chosen | {player}] - before)
+                found[player] += Fraction(orders, factorial(count)) * (values[chosen | {player}] - before)
     return found
 
 
@@ -119,7 +119,7 @@ def why_not(plan: CasePlan) -> str:
     return "" if plan.costs is not None else "it has no cost"
 
 
-def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
+def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
     """Return the plan with the groups *of_first* from *first* and all others from *second*, except the price."""
     plans = {group: first if group in of_first else second for group in PHYSICAL}
     pools = {group: plan.pools[0] for group, plan in plans.items()}
@@ -137,19 +137,21 @@ def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
     return replace(plans[LAYOUT], pools=(pool,))
 
 
-def alike(first: CasePlan, second: CasePlan) -> frozenset[str]:
+def equal_groups(first: CasePlan, second: CasePlan) -> frozenset[str]:
     """Return the physical groups in which the two fleets are equal."""
     every = frozenset(PHYSICAL)
 
     def same(of_first: Set[str], others: Set[str]) -> bool:
-        return _told(hybrid(first, second, of_first)) == _told(hybrid(first, second, others))
+        return _simulation_inputs(counterfactual(first, second, of_first)) == _simulation_inputs(
+            counterfactual(first, second, others)
+        )
 
     return frozenset(
         group for group in PHYSICAL if same({group}, frozenset()) and same(every, every.difference({group}))
     )
 
 
-def _told(plan: CasePlan) -> tuple[Any, ...]:
+def _simulation_inputs(plan: CasePlan) -> tuple[Any, ...]:
     """Return all inputs that determine the simulation of a counterfactual fleet."""
     pool = plan.pools[0]
     roofline = _roofline(pool)
@@ -252,7 +254,7 @@ def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
     return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
 
 
-HYBRIDS = "hybrids"
+COUNTERFACTUALS = "hybrids"
 FULL_HORIZON_S = 1800.0
 """Length of full load [s], whatever the scenario's horizon: hundreds of clients settle slowly."""
 FULL_WARMUP = 0.2
@@ -333,14 +335,14 @@ def explain(
                 (), f"The gap between {first} and {second} is not divided among causes, because of {name}: {reason}."
             )
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
-    games = {load: list(_games(scenario, catalog, out / HYBRIDS, (first, second), load)) for load in loads}
+    games = {load: list(_games(scenario, catalog, out / COUNTERFACTUALS, (first, second), load)) for load in loads}
     call = Call(_costs, scenario, catalog)
     _simulate([game for played in games.values() for game in played], call, workplace, progress)
     found = [_gap(load, played) for load, played in games.items()]
     missing = (
         ""
         if all(found)
-        else "At some load a hybrid fleet answers no request, so the gap cannot be divided among causes."
+        else "At some load a counterfactual fleet answers no request, so the gap cannot be divided among causes."
     )
     return ExplainedGaps(tuple(gap for gap in found if gap is not None), missing)
 
@@ -352,8 +354,8 @@ def _games(
     fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
         plans = _plans(scenario, catalog, names, replication, 0)
-        clients = max(_seats(one.pools[0]) for one in plans) if load == FULL else 0
-        same = alike(*(_at_load(one, clients) for one in plans))
+        clients = max(_concurrent_sequences(one.pools[0]) for one in plans) if load == FULL else 0
+        same = equal_groups(*(_at_load(one, clients) for one in plans))
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
         yield AttributionGame(key, names, replication, clients, same, paths)
@@ -378,7 +380,7 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
         for game in games
         for chosen, path in game.paths.items()
     }
-    missing = [path for path in known if not _kept(path)]
+    missing = [path for path in known if not _is_stored(path)]
     found = len(known) - len(missing)
     progress(found, len(known), found)
     for done, (place, costs) in enumerate(workplace.map(call, [known[path] for path in missing]), start=found + 1):
@@ -388,7 +390,7 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
 
 def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
     """Return the gap with its parts; None where a counterfactual answers no request."""
-    costs = [_worth(game) for game in games]
+    costs = [_coalition_costs(game) for game in games]
     tokens = {chosen: sum(one[chosen][1] for one in costs) for chosen in costs[0]}
     if not all(tokens.values()):
         return None
@@ -398,8 +400,8 @@ def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
         {chosen: (usd - value[chosen] * made) * len(costs) / tokens[chosen] for chosen, (usd, made) in one.items()}
         for one in costs
     ]
-    astray = [_shares(one) for one in residuals]
-    halves = {group: half_width([one[group] for one in astray]) for group in GROUPS}
+    residual_shares = [_shares(one) for one in residuals]
+    halves = {group: half_width([one[group] for one in residual_shares]) for group in GROUPS}
     half = half_width([one[everything] - one[nothing] for one in residuals])
     usd_of = (value[everything], value[nothing])
     return CostGap(load, games[-1].clients, *games[-1].names, *usd_of, _shares(value), halves, half)
@@ -410,7 +412,7 @@ def _shares(value: Mapping[Chosen, float]) -> dict[str, float]:
     return {group: float(part) for group, part in shapley(GROUPS, lambda chosen: value[chosen]).items()}
 
 
-def _seats(pool: PoolPlan) -> int:
+def _concurrent_sequences(pool: PoolPlan) -> int:
     return (pool.batching.max_num_seqs or 1) * pool.replicas * pool.data_parallel_size
 
 
@@ -430,7 +432,7 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
     )
 
 
-def _worth(game: AttributionGame) -> Costs:
+def _coalition_costs(game: AttributionGame) -> Costs:
     """Return v(S) for every S, as cost and tokens."""
     costs = {one: read_sealed(path) for one, path in game.paths.items()}
     found: Costs = {}
@@ -458,7 +460,7 @@ def _costs(
         _PLANS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
     plans = _PLANS[key, clients]
-    plan = hybrid(*plans, chosen)
+    plan = counterfactual(*plans, chosen)
     return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
 
 
@@ -466,7 +468,7 @@ _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
 """Plans of the two fleets of the last counterfactual, by the game's key and load; the next often needs them."""
 
 
-def _kept(path: Path) -> bool:
+def _is_stored(path: Path) -> bool:
     """Return whether the costs of a counterfactual are on disk and undamaged."""
     if not path.exists():
         return False

@@ -57,7 +57,7 @@ from sim.study.points import Point
 from sim.study.rebill import added_up, window_s
 from sim.units import HOURS_PER_MONTH
 
-World = Mapping[Place, float]
+Draw = Mapping[Place, float]
 """Draw: the value at every uncertain place."""
 LOW, HIGH = 0.1, 0.9
 """Quantiles between which a tornado chart varies each input."""
@@ -90,16 +90,16 @@ def inputs_of(scenario: Scenario) -> tuple[UncertainInput, ...]:
     found: dict[str, list[tuple[str, Place, Uncertain]]] = {}
     for path, one in (scenario.futures.inputs if scenario.futures else {}).items():
         place = place_of(data, path)
-        found.setdefault(_thing(place, scenario), []).append((path, place, one))
-    return tuple(_input(thing, members) for thing, members in found.items())
+        found.setdefault(_input_name(place, scenario), []).append((path, place, one))
+    return tuple(_input(name, members) for name, members in found.items())
 
 
-def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> UncertainInput:
+def _input(name: str, members: list[tuple[str, Place, Uncertain]]) -> UncertainInput:
     paths, places, distributions = zip(*members, strict=True)
-    return UncertainInput(thing, paths, places, distributions)
+    return UncertainInput(name, paths, places, distributions)
 
 
-def _thing(place: Place, scenario: Scenario) -> str:
+def _input_name(place: Place, scenario: Scenario) -> str:
     """Return the name of the input that the value at *place* belongs to."""
     if place[0] == "fleets":
         fleet = scenario.fleets[int(place[1])]
@@ -119,7 +119,7 @@ def _without_items(place: Place) -> Iterator[str | int]:
             return
 
 
-def central_world(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
+def central_draw(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
     """Return the central value of every input, by place."""
     return {
         place: one.distribution.central for each in inputs for place, one in zip(each.places, each.members, strict=True)
@@ -266,9 +266,9 @@ class Biller:
         mine, its = ((one._position, one.terms, one.machines) for one in (self, other))
         return mine == its
 
-    def values(self, world: World) -> dict[Place, float]:
-        """Return the values of *world* that appear in this fleet's terms."""
-        found = ((place_in_terms(place, self._position, self._fleet), value) for place, value in world.items())
+    def values(self, draw: Draw) -> dict[Place, float]:
+        """Return the values of *draw* that appear in this fleet's terms."""
+        found = ((place_in_terms(place, self._position, self._fleet), value) for place, value in draw.items())
         return {place: value for place, value in found if place is not None}
 
     def priced(self, values: Mapping[Place, float]) -> PricedTerms:
@@ -281,12 +281,12 @@ class Biller:
         now = self.reading.amounts(priced)
         return DrawnAmounts(
             self.stored.usd + (now.usd - central.usd),
-            _moved(self.stored.api_usd, now.api_usd, central.api_usd),
-            _moved(self.stored.kg_co2e, now.kg_co2e, central.kg_co2e),
+            _shifted(self.stored.api_usd, now.api_usd, central.api_usd),
+            _shifted(self.stored.kg_co2e, now.kg_co2e, central.kg_co2e),
         )
 
 
-def _moved(stored: float | None, now: float | None, central: float | None) -> float | None:
+def _shifted(stored: float | None, now: float | None, central: float | None) -> float | None:
     if stored is None or now is None or central is None:
         return None
     return stored + (now - central)
@@ -345,11 +345,11 @@ def monte_carlo_study(scenario: Scenario, catalog: Catalog, stored: Sequence[Sto
     drawn: dict[Place, Numbers] = {}
     for one in inputs:
         drawn |= one.drawn(scenario.seed, scenario.futures.draws)
-    central = central_world(inputs)
-    moved = [central | world for share in (LOW, HIGH) for one in inputs for world in one.at(share)]
+    central = central_draw(inputs)
+    moved = [central | draw for share in (LOW, HIGH) for one in inputs for draw in one.at(share)]
     rows = zip(*(values.tolist() for values in drawn.values()), strict=True)
-    worlds: list[World] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
-    outcomes = _outcomes(_billers(scenario, catalog, stored), worlds, len(inputs), _load_axis(scenario, inputs))
+    input_draws: list[Draw] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
+    outcomes = _outcomes(_billers(scenario, catalog, stored), input_draws, len(inputs), _load_axis(scenario, inputs))
     models = models_of(scenario, scenario.compare)
     return MonteCarloStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
 
@@ -378,14 +378,14 @@ def _load_axis(scenario: Scenario, inputs: Sequence[UncertainInput]) -> str | No
 
 
 def _outcomes(
-    billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World], inputs: int, axis: str | None
+    billers: Sequence[tuple[Case, Biller]], input_draws: Sequence[Draw], inputs: int, axis: str | None
 ) -> list[FleetDraws]:
     groups: dict[tuple[str, str], list[tuple[Case, Biller]]] = {}
     for case, biller in billers:
         others = {name: value for name, value in case.axes.items() if name != axis}
         groups.setdefault((case.fleet, repr(others)), []).append((case, biller))
-    rates = np.array([world.get(RATE, 0.0) for world in worlds])
-    totals = _totals(billers, worlds)
+    rates = np.array([draw.get(RATE, 0.0) for draw in input_draws])
+    totals = _totals(billers, input_draws)
     found = []
     for members in groups.values():
         case = members[0][0]
@@ -405,7 +405,7 @@ def _outcomes(
     return found
 
 
-def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> dict[int, dict[str, Numbers]]:
+def _totals(billers: Sequence[tuple[Case, Biller]], input_draws: Sequence[Draw]) -> dict[int, dict[str, Numbers]]:
     """Return the totals of every biller in every draw; the first draw holds the central values.
 
     Terms that several billers share are priced once.
@@ -416,7 +416,7 @@ def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> 
         kinds.append([biller]) if kind is None else kind.append(biller)
     tables: dict[int, dict[str, Numbers]] = {}
     for kind in kinds:
-        values = [kind[0].values(world) for world in worlds]
+        values = [kind[0].values(draw) for draw in input_draws]
         priced = kind[0].priced(values[0])
         central = [biller.reading.amounts(priced) for biller in kind]
         rows: list[list[DrawnAmounts]] = [[] for _ in kind]
@@ -450,8 +450,8 @@ def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numb
     table = np.array(columns)
     left = np.clip(np.searchsorted(known, rates, side="right") - 1, 0, len(known) - 2)
     share = (rates - known[left]) / (known[left + 1] - known[left])
-    worlds = np.arange(len(rates))
-    return np.asarray((1 - share) * table[left, worlds] + share * table[left + 1, worlds])
+    input_draws = np.arange(len(rates))
+    return np.asarray((1 - share) * table[left, input_draws] + share * table[left + 1, input_draws])
 
 
 def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
@@ -614,7 +614,7 @@ class InputEffect:
     measures: Mapping[str, QuantileEffect]
 
 
-def turned(study: MonteCarloStudy, setting: DrawnSetting, measures: Sequence[str]) -> Iterator[InputEffect]:
+def input_effects(study: MonteCarloStudy, setting: DrawnSetting, measures: Sequence[str]) -> Iterator[InputEffect]:
     """Yield the effect of each input on the difference of the first two fleets of each model, then on every fleet."""
     ranked = [own.first_two for own in setting.apart(study.models)]
     pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [

@@ -243,7 +243,7 @@ def sold_in(month: int, held: Sequence[HeldUnits]) -> SoldUnits:
     gone = [one for one in held if one.sold == month]
     return SoldUnits(
         sum(one.units for one in gone),
-        fsum(one.worth_usd(month) for one in gone),
+        fsum(one.resale_usd(month) for one in gone),
         fsum(one.removal_usd for one in gone),
         fsum(one.gain_usd(month) for one in gone),
     )

@@ -440,7 +440,7 @@ class HeldUnits:
         """Cost of removing the units [USD]."""
         return self.units * self.kind.costs.removal_usd
 
-    def worth_usd(self, month: int) -> float:
+    def resale_usd(self, month: int) -> float:
         """Return the resale value of the units in *month* [USD]."""
         worth = value_of(self.kind.declines.finance, self.kind.declines, self.bought, self.bought, month)
         return self.units * self.kind.costs.resold_usd * worth
@@ -453,8 +453,8 @@ class HeldUnits:
         """
         if self.book_value_usd is None:
             return 0.0
-        written_off = max(0.0, self.book_value_usd - self.worth_usd(self.ends))
-        return self.worth_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
+        written_off = max(0.0, self.book_value_usd - self.resale_usd(self.ends))
+        return self.resale_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
 
 
 def standing(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:

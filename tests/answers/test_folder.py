@@ -12,7 +12,7 @@ import pytest
 from small_scenario import TINY, variant
 from typer.testing import CliRunner, Result
 
-from sim.answers.folder import begin, differences, owned, question_of, written_together
+from sim.answers.folder import begin, differences, owned, question_of, replaced_together
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cli.questions import default_folder
@@ -21,7 +21,7 @@ from sim.fidelity.fit import calibration_of
 from sim.report.run.tables import write_rows
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
-from sim.study.execution.durable import whole_folder, write_whole
+from sim.study.execution.durable import atomic_folder, write_atomically
 
 SCENARIO = Scenario.model_validate(
     {
@@ -47,13 +47,13 @@ def _began(out):
 
 
 def _write_half(out):
-    with written_together(out, _began(out)) as folder:
+    with replaced_together(out, _began(out)) as folder:
         (folder / "table.csv").write_text("later")
         (folder / "picture.png").write_text(1 / 0)
 
 
 def test_an_answer_takes_the_place_of_the_earlier_one(answered):
-    with written_together(answered, _began(answered)) as folder:
+    with replaced_together(answered, _began(answered)) as folder:
         (folder / "table.csv").write_text("later")
         assert (answered / "table.csv").read_text() == "earlier"
     assert {path.name for path in answered.iterdir()} == {"table.csv", "manifest.json", "points"}
@@ -79,11 +79,11 @@ def test_files_and_folders_have_the_modes_of_the_umask(tmp_path, umask, file, fo
         out = tmp_path / "out"
         with owned(out):
             told = _began(out)
-            with whole_folder(out / "points" / "one") as point:
+            with atomic_folder(out / "points" / "one") as point:
                 (point / "intervals").write_text("measured")
-            with written_together(out, told) as answer:
+            with replaced_together(out, told) as answer:
                 write_rows(answer / "table.csv", [{"a": 1}])
-                write_whole(answer / "scenario.yaml", "name: s\n")
+                write_atomically(answer / "scenario.yaml", "name: s\n")
     finally:
         os.umask(before)
     modes = {path.relative_to(out).as_posix(): path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}

@@ -104,7 +104,7 @@ def test_whoever_measured_the_server_needs_no_others(
     strange = replace(SETTING, kernel="int3", calibrated=True, own=Calibrated(runs))
     asked = replace(strange, **changed)  # type: ignore[arg-type]
     assert mark_of(asked, INDEX)[0] == mark
-    assert asked.measured_by_its_owner == (mark == NEAR) == ("your own runs" in "".join(mark_of(asked, INDEX)[1]))
+    assert asked.covered_by_own_runs == (mark == NEAR) == ("your own runs" in "".join(mark_of(asked, INDEX)[1]))
 
 
 AS_IT_IS = {"factor": 1, "low": 1, "high": 1, "determined": True}

@@ -23,7 +23,7 @@ from sim.study.confidence import (
     MeetingFleet,
     PredictionConfidence,
     PredictionInterval,
-    chance_cheaper,
+    probability_cheaper,
     read_intervals,
 )
 
@@ -99,27 +99,29 @@ def bid(
 
 
 def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_always_is() -> None:
-    ahead, behind = (chance_cheaper(bid(one, 9), bid(other, 9), 1) for one, other in ((1, 1.0001), (1.0001, 1)))
+    ahead, behind = (probability_cheaper(bid(one, 9), bid(other, 9), 1) for one, other in ((1, 1.0001), (1.0001, 1)))
     assert ahead is not None
     assert behind is not None
     assert ahead + behind == pytest.approx(1, abs=0.15)
-    assert chance_cheaper(bid(1, 1), bid(1, 1), 1) == pytest.approx(0.5, abs=0.03)
-    assert chance_cheaper(bid(1, 9), bid(5, 9), 1) == 1
-    assert chance_cheaper(bid(1, 9), MeetingFleet(2, 9, PredictionConfidence(MARKS[0], ())), 1) is None
+    assert probability_cheaper(bid(1, 1), bid(1, 1), 1) == pytest.approx(0.5, abs=0.03)
+    assert probability_cheaper(bid(1, 9), bid(5, 9), 1) == 1
+    assert probability_cheaper(bid(1, 9), MeetingFleet(2, 9, PredictionConfidence(MARKS[0], ())), 1) is None
 
 
 def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
-    alone, together = (chance_cheaper(bid(10, 40, common_sd=sd), bid(11.5, 40, common_sd=sd), 1) for sd in (0.0, 1.0))
+    alone, together = (
+        probability_cheaper(bid(10, 40, common_sd=sd), bid(11.5, 40, common_sd=sd), 1) for sd in (0.0, 1.0)
+    )
     assert alone is not None
     assert together is not None
     assert alone < together
 
 
 def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the_prediction() -> None:
-    worth = PredictionConfidence(MARKS[1], (), {"tpot": (0.8, 1.25)})
+    confidence = PredictionConfidence(MARKS[1], (), {"tpot": (0.8, 1.25)})
 
     def row(measured: float, gpu: str) -> PredictedRow:
-        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=worth)
+        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=confidence)
         return PredictedRow(BenchRow(2, "a", gpu, "m", concurrency=4, measured={"tpot_mean_ms": measured}), told)
 
     (found,) = inside([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])

@@ -29,9 +29,9 @@ from sim.study.monte_carlo import (
     QuantileEffect,
     cheapest,
     cheapest_share,
+    input_effects,
     monte_carlo_study,
     spread_of,
-    turned,
 )
 from sim.study.points import summarize
 from sim.study.rebill import Rebilling
@@ -289,7 +289,7 @@ def test_shares_and_quantiles_by_hand() -> None:
 
 def test_the_difference_of_the_first_two_comes_first() -> None:
     study: Any = SimpleNamespace(inputs=["price of power"], models={})
-    found = list(turned(study, SETTING, [MILLION]))
+    found = list(input_effects(study, SETTING, [MILLION]))
     assert [one.of for one in found] == ["rented less own", "own", "rented"]
     assert found[0].measures[MILLION] == QuantileEffect(1.5, 3.5, 2.0)
 
@@ -300,4 +300,4 @@ def test_fleets_of_different_models_are_ranked_apart() -> None:
         ("small", (OWN,)),
         ("large", (RENTED,)),
     ]
-    assert [one.of for one in turned(study, SETTING, [MILLION])] == ["own", "rented"]
+    assert [one.of for one in input_effects(study, SETTING, [MILLION])] == ["own", "rented"]

@@ -143,8 +143,8 @@ def test_the_price_then_is_todays_by_the_plans_decline() -> None:
     old = {"fleet": "old", "units": 1, "bought": "2026-01"}
     finance = {"method": "straight_line", "life_years": 3, "resale": {"by_age": {1: 0.6, 3: 0.6}}}
     (held,) = held_in(scenario({"existing": [old], "price_decline_per_year": 0.2}, finance=finance))
-    assert held.worth_usd(0) == pytest.approx(0.6 * OLD_USD / 0.8)
-    assert held.worth_usd(24) == pytest.approx(min(0.6 / 0.8, 0.64) * OLD_USD)
+    assert held.resale_usd(0) == pytest.approx(0.6 * OLD_USD / 0.8)
+    assert held.resale_usd(24) == pytest.approx(min(0.6 / 0.8, 0.64) * OLD_USD)
 
 
 def test_kinds_share_the_load_by_capacity_and_each_pays_for_its_own() -> None:

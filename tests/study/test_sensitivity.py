@@ -1,4 +1,4 @@
-"""Swings against closed forms, hybrids against the fleets that they are made of, and the command from door to door."""
+"""Sensitivities against closed forms, counterfactuals against their source fleets, and the command end to end."""
 
 import csv
 from math import fsum
@@ -16,7 +16,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import Case
 from sim.study import cost_gap as gap_of_fleets
-from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, explain, hybrid
+from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, counterfactual, explain
 from sim.study.execution.cores import ProcessPool
 from sim.study.sensitivity import swings
 
@@ -67,15 +67,15 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     assert power.low["one"].value == life.high["one"].value == found.base["one"].value
 
 
-def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
+def test_counterfactual_with_all_groups_of_one_fleet_equals_that_fleet(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
     two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
     base = swings(scenario, catalog, tmp_path, ProcessPool(1)).base
-    usd, _, millions = cost_of(hybrid(two, one, set(PHYSICAL)), (two, one))
+    usd, _, millions = cost_of(counterfactual(two, one, set(PHYSICAL)), (two, one))
     assert usd / millions == pytest.approx(base["two"].value, rel=1e-9)
-    _, usd, millions = cost_of(hybrid(two, one, set()), (two, one))
+    _, usd, millions = cost_of(counterfactual(two, one, set()), (two, one))
     assert usd / millions == pytest.approx(base["one"].value, rel=1e-9)
-    assert hybrid(two, one, {LINK}).pools[0].steptime.inputs.link == two.pools[0].steptime.inputs.link
+    assert counterfactual(two, one, {LINK}).pools[0].steptime.inputs.link == two.pools[0].steptime.inputs.link
 
 
 @pytest.mark.slow

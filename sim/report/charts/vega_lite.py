@@ -23,7 +23,7 @@ from sim.report.charts.layout import AxisScale, PlacedText, core, lay_out
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
 from sim.report.words.money import money_mark, money_thousands, symbol
 from sim.report.words.text import percent, plain, ranged
-from sim.study.execution.durable import write_whole
+from sim.study.execution.durable import write_atomically
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 DARK = {"#0072B2": "#4BA3E3", "#CE6BA3": "#D87CAF", "#6F5A00": "#E6B000", "#1A94FE": "#A6DAFF", "#000000": "#F2F2F2"}
@@ -498,7 +498,7 @@ def bundle() -> str:
         return (_cache() / name).read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
     with suppress(OSError, RuntimeError):  # a cache that cannot be written is none
-        write_whole(_cache() / name, text)
+        write_atomically(_cache() / name, text)
     return text
 
 

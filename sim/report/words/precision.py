@@ -12,7 +12,7 @@ from sim.scenario.sections.load_profile import CLIENTS, RATE
 from sim.scenario.sections.precision import Precision
 from sim.scenario.sweep import as_data, points
 from sim.study.capacity import FleetCapacity
-from sim.study.execution.precision import PointPrecision, held_to, replications_wanted
+from sim.study.execution.precision import PointPrecision, attained_precision, replications_wanted
 from sim.study.execution.store import StoredCase
 
 WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"
@@ -40,7 +40,7 @@ def statistics_entries(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[
         points = [
             {"fleet": one.fleet, "axes": one.axes, "replications": one.replications, "met": one.met}
             | {"relative": None if one.relative is None else round(one.relative, 6)}
-            for one in held_to(scenario, cases)
+            for one in attained_precision(scenario, cases)
         ]
         told["precision"] = scenario.precision.model_dump() | {"points": points}
     return told
@@ -55,7 +55,7 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     wanted = _(
         "{metric} within {relative:g} %", metric=scenario.precision.metric, relative=100 * scenario.precision.relative
     )
-    held = held_to(scenario, cases)
+    held = attained_precision(scenario, cases)
     counts = sorted({one.replications for one in held if one.met is not None})
     after = ranged(str(counts[0]), str(counts[-1])) if counts else _("no")
     notes = []

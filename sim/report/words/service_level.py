@@ -139,14 +139,14 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
 
 def doubt_texts(standing: ServiceLevelAttainment) -> list[str]:
     """Return the reasons why a verdict is open: goals whose limit lies within the 95 % interval, a growing queue."""
-    told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
-    return [*told, _("the queue seems to grow")] if standing.outgrown else told
+    told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.inconclusive_goals]
+    return [*told, _("the queue seems to grow")] if standing.inconclusive_growth else told
 
 
 def why_open(standings: Sequence[ServiceLevelAttainment], interval: str) -> str:
     """Return why the verdicts of *standings* are open: *interval* where a limit lies within one, or a growing queue."""
-    reasons = [_(interval)] if any(one.doubts for one in standings) else []
-    if any(one.outgrown for one in standings):
+    reasons = [_(interval)] if any(one.inconclusive_goals for one in standings) else []
+    if any(one.inconclusive_growth for one in standings):
         reasons.append(_("the queue seems to grow; a longer horizon_s shows whether it does"))
     return _("; ").join(reasons)
 

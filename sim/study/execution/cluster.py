@@ -32,7 +32,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.execution.cases import Call, CaseJob, catalog_of
 from sim.study.execution.digest import program_digest
-from sim.study.execution.durable import whole_folder
+from sim.study.execution.durable import atomic_folder
 
 CONNECT_S, WORKERS_S = 10, 30
 """Default limits [s]: on the scheduler's answer, and on the time that a run continues without any worker."""
@@ -524,5 +524,5 @@ def archived(folder: Path) -> bytes:
 
 def unpack(archive: bytes, folder: Path) -> None:
     """Extract the files of *archive* to *folder*, which appears complete or not at all."""
-    with whole_folder(folder) as building, zipfile.ZipFile(io.BytesIO(archive)) as files:
+    with atomic_folder(folder) as building, zipfile.ZipFile(io.BytesIO(archive)) as files:
         files.extractall(building)

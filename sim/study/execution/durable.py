@@ -58,7 +58,7 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}-{secrets.token_hex(8)}")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write *text* to the file *path* atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = beside(path)
@@ -75,7 +75,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder, renamed to *folder* with checksums when the context ends, or deleted on an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = beside(folder)
@@ -84,14 +84,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         yield building
         (building / SUMS_FILE).write_text(_sums(building), encoding="utf-8")
         flush_folder(building)
-        _take_name(building, folder)
+        _rename_over(building, folder)
         flush(folder.parent)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
 
 
-def _take_name(building: Path, folder: Path) -> None:
+def _rename_over(building: Path, folder: Path) -> None:
     """Rename *building* to *folder*, replacing a damaged folder or that of a process that outlived its command."""
     while True:
         try:
@@ -107,7 +107,7 @@ def _take_name(building: Path, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check the files of *folder* against the checksums that `whole_folder` wrote.
+    """Check the files of *folder* against the checksums that `atomic_folder` wrote.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def file_digest(path: Path) -> str:
 
 def write_sealed(path: Path, value: Any) -> None:
     """Write *value* as JSON with its checksum to *path*, atomically."""
-    write_whole(path, json.dumps({"value": value, "sha256": _seal(value)}))
+    write_atomically(path, json.dumps({"value": value, "sha256": _seal(value)}))
 
 
 def read_sealed(path: Path) -> Any:

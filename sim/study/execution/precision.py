@@ -49,7 +49,7 @@ def key_of(case: Case | StoredCase) -> Key:
     return case.fleet, repr(case.axes), case.replication
 
 
-def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
+def attained_precision(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
     """Return the precision attained by every fleet at every point, in order."""
     assert scenario.precision is not None
     return [_held(scenario.precision, members) for members in _grouped(stored).values()]

@@ -16,7 +16,7 @@ from sim.infile import opened
 from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
-from sim.study.execution.durable import DamagedFile, check_folder, warn_of, whole_folder
+from sim.study.execution.durable import DamagedFile, atomic_folder, check_folder, warn_of
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.window_requests import WindowRequests, good_requests
 from sim.units import NANO_PER_USD
@@ -156,7 +156,7 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
 
 def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
     """Write the case file and the *tables* to *folder* atomically."""
-    with whole_folder(folder) as building:
+    with atomic_folder(folder) as building:
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
         (building / CASE_FILE).write_text(json.dumps(told | {"point": folder.name}), encoding="utf-8")

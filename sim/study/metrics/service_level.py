@@ -77,7 +77,7 @@ class ServiceLevelAttainment:
         return self.met is not False and not self.overloaded
 
     @property
-    def doubts(self) -> tuple[GoalAttainment, ...]:
+    def inconclusive_goals(self) -> tuple[GoalAttainment, ...]:
         """Goals that leave the verdict inconclusive; none where it is certain."""
         missed = any(one.certain and not one.met for one in self.readings)
         if self.overloaded or missed or self.met is None:
@@ -85,7 +85,7 @@ class ServiceLevelAttainment:
         return tuple(one for one in self.readings if not one.certain)
 
     @property
-    def outgrown(self) -> bool:
+    def inconclusive_growth(self) -> bool:
         """True if all goals are met but the queue probably grows, so that the verdict is inconclusive."""
         return self.growing and self.good and self.met is True
 
@@ -94,7 +94,9 @@ class ServiceLevelAttainment:
         """Verdict on the service level; None without a goal."""
         if self.met is None:
             return None
-        return "inconclusive" if self.doubts or self.outgrown else "met" if self.good else "missed"
+        return (
+            "inconclusive" if self.inconclusive_goals or self.inconclusive_growth else "met" if self.good else "missed"
+        )
 
 
 def standing(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:

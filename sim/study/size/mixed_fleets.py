@@ -363,11 +363,11 @@ class MixedSearcher:
         size: Size,
         mixed: MixedFleets,
         units: Sequence[Unit],
-        prospects: CandidateBounds,
+        candidate_bounds: CandidateBounds,
         trials: Trials,
         best_usd_per_h: float,
     ) -> None:
-        self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
+        self._size, self._mixed, self._trials, self._bounds = size, mixed, trials, candidate_bounds
         self._best_usd_per_h = best_usd_per_h
         self._goal = trials.slo.goals[0]
         """Goal for which bounds are computed; simulations judge all goals."""
@@ -449,7 +449,7 @@ class MixedSearcher:
         """Return the units that may be part of a cheaper fleet, and their limits."""
         costs: dict[int, tuple[float, ...]] = {}
         for place, unit in enumerate(units):
-            if unit.own is None and not self._prospects.cannot_start(unit):
+            if unit.own is None and not self._bounds.cannot_start(unit):
                 costs[place] = tuple(self._costs(unit))
         held = [place for place in costs if costs[place] and not dominated(place, units, costs)]
         known = self._by_class(
@@ -460,7 +460,7 @@ class MixedSearcher:
 
     def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> KindLimits:
         """Return the limits of *units* for at most *count* classes of prompts."""
-        demand = self._prospects.demand
+        demand = self._bounds.demand
         borders = length_classes(demand, count)
         classes = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *borders, inf])]
         rates: dict[str, tuple[list[float], list[float]]] = {}
@@ -475,9 +475,9 @@ class MixedSearcher:
 
     def _costs(self, unit: Unit) -> Iterator[float]:
         """Yield the lower bound of the cost of 1, 2, ... replicas [USD/h], up to the cost of the best fleet."""
-        for replicas in range(1, self._prospects.most_replicas(unit, self._size) + 1):
+        for replicas in range(1, self._bounds.most_replicas(unit, self._size) + 1):
             try:
-                usd_per_h, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
+                usd_per_h, needs = self._bounds.floor(unit, replicas, self._size.spare_replicas)
             except CostError:
                 return
             if usd_per_h >= self._best_usd_per_h or self._over(needs):
@@ -489,22 +489,22 @@ class MixedSearcher:
         unit, spare = self._units[place], self._size.spare_replicas
         shared = replace(unit, cost=unit.cost | {"share": True})
         counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
-        return [self._prospects.needs(shared.fleet(n, spare)) for n in counts]
+        return [self._bounds.needs(shared.fleet(n, spare)) for n in counts]
 
     def _needs(self, mix: MixedFleet) -> FleetNeeds:
-        return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
+        return self._bounds.needs(self.fleet(mix, self._size.spare_replicas))
 
     def _over(self, needs: FleetNeeds) -> bool:
         return bool(over(self._size.budget, needs))
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
         """Return, per class, the highest rate of one replica [1/s] and the share of requests that can be good [1]."""
-        plan = self._prospects.plan(unit).pools[0]
-        whole = PoolBounds(plan, self._prospects.demand)
+        plan = self._bounds.plan(unit).pools[0]
+        whole = PoolBounds(plan, self._bounds.demand)
         floors = [PoolBounds(plan, part) for part in classes]
         good = [floor.good_alone(self._goal) for floor in floors]
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
-        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
+        shares = [len(part.prompts) / len(self._bounds.demand.prompts) for part in classes]
         apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
         # prompts of one class fill steps that decodes of another leave room in
         help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0

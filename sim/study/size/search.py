@@ -25,7 +25,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
 from sim.scenario.sections.size import Budget, Size
 from sim.scenario.year import at_peak
-from sim.study.confidence import MeetingFleet, WinProbability, chance_cheaper, fleet_confidence
+from sim.study.confidence import MeetingFleet, WinProbability, fleet_confidence, probability_cheaper
 from sim.study.discounting import levelised
 from sim.study.execution.cases import Workplace
 from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
@@ -68,10 +68,10 @@ class Nearest:
     """Search for the fleet that attains the most within a budget, where none meets the service level within it."""
 
     def __init__(
-        self, size: Size, budget: Budget, units: Sequence[Unit], prospects: CandidateBounds, trials: Trials
+        self, size: Size, budget: Budget, units: Sequence[Unit], candidate_bounds: CandidateBounds, trials: Trials
     ) -> None:
         self._size, self._budget = size, budget
-        self._units, self._prospects, self._trials = units, prospects, trials
+        self._units, self._bounds, self._trials = units, candidate_bounds, trials
         self._heap: list[_Candidate] = []
         self._settled: dict[str, int] = {}
         """Machine -> largest number of replicas simulated within the budget.
@@ -87,7 +87,7 @@ class Nearest:
         """Return the fleet that attains the most; None where no fleet that can start stays within the budget."""
         for order, unit in enumerate(self._units):
             if self._may_start(unit):
-                self._push(order, self._prospects.most_replicas(unit, self._size))
+                self._push(order, self._bounds.most_replicas(unit, self._size))
         while batch := self._batch():
             fleets = [self._units[one.order].fleet(one.replicas) for one in batch]
             outcomes = self._trials.whole(fleets)
@@ -101,7 +101,7 @@ class Nearest:
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
             return False
         try:
-            return not self._prospects.cannot_start(unit)
+            return not self._bounds.cannot_start(unit)
         except (ValueError, ArithmeticError):
             return False
 
@@ -110,7 +110,7 @@ class Nearest:
         unit = self._units[order]
         for replicas in range(most, 0, -1):
             try:
-                floor, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
+                floor, needs = self._bounds.floor(unit, replicas, self._size.spare_replicas)
             except CostError:
                 return
             if not over(self._budget, needs):
@@ -120,12 +120,12 @@ class Nearest:
 
     def _bound(self, unit: Unit, replicas: int) -> float:
         """Return the upper bound of the fleet's slack: attained share of requests minus the target [1]."""
-        demand, goals = self._prospects.demand, self._trials.slo.goals
-        if self._prospects.demands:
-            return 1.0 - max(goal.share for slo in self._prospects.levels for goal in slo.goals)
+        demand, goals = self._bounds.demand, self._trials.slo.goals
+        if self._bounds.demands:
+            return 1.0 - max(goal.share for slo in self._bounds.levels for goal in slo.goals)
         if unit.own is not None or unit.beside is not None:
             return min(1.0 - goal.share for goal in goals)
-        floor = PoolBounds(self._prospects.plan(unit).pools[0], demand)
+        floor = PoolBounds(self._bounds.plan(unit).pools[0], demand)
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
         if not demand.rate_rps:
             return alone
@@ -204,7 +204,7 @@ class Search:
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
-        self._prospects = CandidateBounds(self.scenario, catalog)
+        self._bounds = CandidateBounds(self.scenario, catalog)
         self._units = list(units(self.scenario, size, catalog))
         self._needs: dict[tuple[int, int], FleetNeeds] = {}
         """(unit, replicas) -> money and power of the fleet."""
@@ -225,7 +225,7 @@ class Search:
         while batch := self._next_batch():
             self._try(batch)
         self._try_each_kind()
-        has_rate = self._prospects.demand.rate_rps is not None
+        has_rate = self._bounds.demand.rate_rps is not None
         mixed = self._mixed() if self.size.mixed is not None and has_rate else None
         self._extend_front()
         while self._heap:
@@ -244,17 +244,19 @@ class Search:
         if best is None or rival is None:
             return None
         bids = [None if self._levels else self._bid(one) for one in (best, rival)]
-        share = chance_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
+        share = probability_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
         return None if share is None else WinProbability(rival.name, share, rival.usd_per_h is None)
 
     def _bid(self, one: CandidateFleet) -> MeetingFleet | None:
         """Return *one* in the form for Monte Carlo draws; None for several pools or without a computed step time."""
         single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
-        worth = fleet_confidence(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
+        confidence = (
+            fleet_confidence(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
+        )
         return (
             None
-            if worth is None or one.least_usd_per_h is None
-            else MeetingFleet(one.least_usd_per_h, one.replicas, worth)
+            if confidence is None or one.least_usd_per_h is None
+            else MeetingFleet(one.least_usd_per_h, one.replicas, confidence)
         )
 
     def _nearest(self) -> CandidateFleet | None:
@@ -262,7 +264,7 @@ class Search:
         assert self.size.budget is not None
         # whoever serves attains no less than whoever stands by
         serving = [unit for unit in self._units if unit.standby is None]
-        finder = Nearest(self.size, self.size.budget, serving, self._prospects, self._trials)
+        finder = Nearest(self.size, self.size.budget, serving, self._bounds, self._trials)
         best = finder.run()
         rows = [self._judged(one) for one in finder.judged]
         judged = [(self._units[one.order], one) for one in finder.judged]
@@ -306,10 +308,10 @@ class Search:
     def _stand_by(self, entry: _Entry, kind: str, count: int) -> None:
         """Queue the replicas of *entry* with *count* warm or cold spares of *kind*."""
         unit = with_spares(self._units[entry.order], self.size, kind, count)
-        if entry.replicas > self._prospects.most_replicas(unit, self.size):
+        if entry.replicas > self._bounds.most_replicas(unit, self.size):
             return
         self._units.append(unit)
-        reason = self._prospects.refusal(unit) if count == 1 else ""
+        reason = self._bounds.refusal(unit) if count == 1 else ""
         try:
             if not reason:
                 self._push(len(self._units) - 1, entry.replicas, entry.floor_usd_per_h)
@@ -335,13 +337,13 @@ class Search:
 
     def _push_more(self, entry: _Entry) -> None:
         unit = self._units[entry.order]
-        if unit.standby is None and entry.replicas < self._prospects.most_replicas(unit, self.size):
+        if unit.standby is None and entry.replicas < self._bounds.most_replicas(unit, self.size):
             self._push(entry.order, entry.replicas + 1)
 
     def _mixed(self) -> MixedSearch:
         """Return the result of the search among fleets of several kinds cheaper than the best of one kind."""
         assert self.size.mixed is not None
-        known = (self._units, self._prospects, self._trials, self._best_usd_per_h)
+        known = (self._units, self._bounds, self._trials, self._best_usd_per_h)
         found = MixedSearcher(self.size, self.size.mixed, *known).run()
         for trial in found.best_by_name():
             self._add_mixed(trial)
@@ -362,9 +364,9 @@ class Search:
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Queue *unit* with its least number of replicas, or add a row with the reason why it is impossible."""
-        machine = self._prospects.look(unit)
+        machine = self._bounds.look(unit)
         reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
-        most = self._prospects.most_replicas(unit, self.size)
+        most = self._bounds.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
             return  # told with one that answers, beside which there is the most room for prompts
         if not reason and least > most and unit.own is None:
@@ -389,7 +391,7 @@ class Search:
         return f"serves {model} and the others {wanted}: compare: {{across_models: true}} ranks them as one product"
 
     def _push(self, order: int, replicas: int, least_usd_per_h: float = 0.0) -> None:
-        floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)
+        floor, needs = self._bounds.floor(self._units[order], replicas, self.size.spare_replicas)
         floor = max(floor, least_usd_per_h)
         self._needs[order, replicas] = needs
         entry = _Entry(floor, order, replicas)
@@ -476,7 +478,7 @@ class Search:
         )
 
     def _gpus(self, fleet: Fleet) -> int:
-        return gpus_of(fleet, self._prospects.scenario, self._prospects.catalog)
+        return gpus_of(fleet, self._bounds.scenario, self._bounds.catalog)
 
     def _refused(self, unit: Unit, reason: str) -> CandidateFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)

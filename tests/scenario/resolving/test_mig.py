@@ -222,6 +222,6 @@ def test_size_tries_slices_and_counts_whole_gpus(catalog: Catalog) -> None:
     found = {one.name: one for one in units(read, read.size, catalog)}
     assert set(found) == {"whole", f"1x {A100}, rented", f"2x {A100}, rented", f"1g.10gb of {A100}, rented"}
     slices = found[f"1g.10gb of {A100}, rented"]
-    prospects = CandidateBounds(read, catalog)
-    assert [prospects.usd_per_h(slices, replicas, 0) for replicas in (7, 8)] == pytest.approx([2, 4])
+    candidate_bounds = CandidateBounds(read, catalog)
+    assert [candidate_bounds.usd_per_h(slices, replicas, 0) for replicas in (7, 8)] == pytest.approx([2, 4])
     assert gpus_of(slices.fleet(8), read, catalog) == 2

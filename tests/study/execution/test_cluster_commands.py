@@ -123,14 +123,14 @@ def test_a_search_outlives_a_worker(machines: Machines, tmp_path: Path) -> None:
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
-def test_hybrids_are_simulated_there_with_the_trace_that_they_need(machines: Machines, tmp_path: Path) -> None:
+def test_counterfactuals_are_simulated_on_workers_with_their_trace(machines: Machines, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(variant(SCENARIO, {"workload": TRACED}))
     rows = [f"{0.1 * i:.1f},{100 + i},{20 + i}" for i in range(30)]
     (tmp_path / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
     assert there_and_here(["sensitivity"], tmp_path, machines) == ["gap.csv", "sensitivity.csv"]
-    hybrids = contents(tmp_path / "there" / cost_gap.HYBRIDS)
-    assert len(hybrids) > 8
-    assert hybrids == contents(tmp_path / "here" / cost_gap.HYBRIDS)
+    counterfactuals = contents(tmp_path / "there" / cost_gap.COUNTERFACTUALS)
+    assert len(counterfactuals) > 8
+    assert counterfactuals == contents(tmp_path / "here" / cost_gap.COUNTERFACTUALS)
 
 
 def test_without_an_answer_the_command_ends_as_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

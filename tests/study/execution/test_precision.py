@@ -12,7 +12,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool
-from sim.study.execution.precision import held_to
+from sim.study.execution.precision import attained_precision
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import half_width, mean, paired_difference
 from sim.yamlio import dump
@@ -73,7 +73,7 @@ def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(
         assert counts["one", rate] == counts["faster", rate]
     assert len(set(counts.values())) == 2, "the noisier point gets more"
     assert min(counts.values()) >= 5
-    for one in held_to(loaded, cases):
+    for one in attained_precision(loaded, cases):
         values = [c.metrics["e2e_s_mean"] for c in cases if (c.fleet, c.axes) == (one.fleet, one.axes)]
         half = half_width(values)
         assert half is not None
@@ -100,7 +100,7 @@ def test_what_cannot_be_reached_ends_at_the_limit(tmp_path: Path) -> None:
     wanted = {"metric": "ttft_s_p99", "relative": 0.001, "max_replications": 7}
     loaded = scenario(tmp_path, precision=wanted, horizon_s=60, sweep={"workload.arrivals.rate_rps": [2.0, 40.0]})
     cases = run(loaded, tmp_path / "out")
-    held = {(one.fleet, one.axes["rate_rps"]): one for one in held_to(loaded, cases)}
+    held = {(one.fleet, one.axes["rate_rps"]): one for one in attained_precision(loaded, cases)}
     assert (held["one", 2.0].met, held["one", 2.0].replications) == (False, 7)
     # overloaded: nothing to be precise about
     assert (held["one", 40.0].met, held["one", 40.0].replications) == (None, 5)

@@ -17,7 +17,7 @@ import pytest
 from small_scenario import TINY
 from typer.testing import CliRunner
 
-from sim.answers.folder import FolderBusy, owned, written_together
+from sim.answers.folder import FolderBusy, owned, replaced_together
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
@@ -139,7 +139,7 @@ def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pyte
     assert len(caplog.messages) == 1
 
 
-def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
+def test_damaged_counterfactual_is_detected(tmp_path: Path) -> None:
     write_sealed(tmp_path / "h.json", [1.5, 0.1, 2e-7])
     assert read_sealed(tmp_path / "h.json") == [1.5, 0.1, 2e-7]
     (tmp_path / "h.json").write_text((tmp_path / "h.json").read_text().replace("1.5", "1.6"))
@@ -201,7 +201,7 @@ def test_an_answer_that_was_cut_off_while_it_took_its_place_is_completed(
 
             replace = Path.replace
             told = {"program": "gpufleet", "started_at": "2026-01-01T00:00:00+00:00"}
-            with written_together(out, told, ["new"]) as folder:
+            with replaced_together(out, told, ["new"]) as folder:
                 (folder / "kept.csv").write_text("new")
                 (folder / "more.csv").write_text("new")
                 monkeypatch.setattr(Path, "replace", step)

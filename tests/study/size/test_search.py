@@ -82,13 +82,13 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     assert scenario.size is not None
     found = search(scenario, catalog, tmp_path / "out", ProcessPool(1))
     looking = Search(scenario, scenario.size, catalog, tmp_path / "out", ProcessPool(1))
-    runner, prospects = (
+    runner, candidate_bounds = (
         Runner(looking.scenario, catalog, tmp_path / "out", ProcessPool(1)),
         CandidateBounds(looking.scenario, catalog),
     )
     costs, latencies, tries = {}, {}, 0
     for unit in units(scenario, scenario.size, catalog):
-        known = prospects.look(unit)
+        known = candidate_bounds.look(unit)
         if any(card in unit.name and unit.name.endswith(contract) for card, contract in DEARER):
             continue
         for replicas in (1, 2, 3) if unit.own is None else (1,):
@@ -104,7 +104,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
             assert known.least_replicas <= replicas, fleet.name
             costs[fleet.name] = np.mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in cases])
             latencies[fleet.name] = [np.mean([case.metrics[name] for case in cases]) for name in LATENCIES]
-            least = prospects.usd_per_h(unit, replicas, 0)
+            least = candidate_bounds.usd_per_h(unit, replicas, 0)
             assert least <= costs[fleet.name] * (1 + 1e-6)  # a ledger rounds to nano-USD
     assert len(costs) > 10
     assert found.winner is not None
