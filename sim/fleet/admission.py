@@ -24,7 +24,7 @@ from sim.workload.tenants import RateLimit, Tenant
 
 def with_request_gates(workload: Workload, streams: Streams, send: Send, refused: Send) -> Send:
     """Return *send* behind the adapter draws and the tenants' limits of *workload*."""
-    if workload.asks_for_adapters:
+    if workload.uses_adapters:
         send = AdapterGate(workload.adapter_draws(streams), send).arrive
     return TenantGate(workload.tenants, send, refused).arrive if workload.tenants else send
 

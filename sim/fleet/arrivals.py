@@ -18,7 +18,7 @@ from simpy.events import NORMAL
 from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
-from sim.workload.sessions import ComingSessions, Session, SessionStart, Turn
+from sim.workload.sessions import Session, SessionSource, SessionStart, Turn
 
 Send = Callable[[list[Request], float], None]
 """Function that gets requests which arrive together, and their arrival time [s]."""
@@ -189,7 +189,7 @@ class ClientSource:
         self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
         if loop.random:
-            for at_s in loop.pauses_s(streams, "first pauses", 0, loop.concurrency).tolist():
+            for at_s in loop.think_times_s(streams, "first pauses", 0, loop.concurrency).tolist():
                 self._send_at(at_s)
         else:
             first = [self._next(0.0) for _ in range(loop.concurrency)]
@@ -216,7 +216,7 @@ class ClientSource:
     def _pause_s(self, index: int) -> float:
         while index >= len(self._pauses_s):
             known = len(self._pauses_s)
-            self._pauses_s += self._loop.pauses_s(self._streams, "pauses", known, self.CHUNK).tolist()
+            self._pauses_s += self._loop.think_times_s(self._streams, "pauses", known, self.CHUNK).tolist()
         return self._pauses_s[index]
 
     def _send_at(self, at_s: float) -> None:
@@ -281,7 +281,7 @@ def source_of(
     workload: Workload, streams: Streams, horizon_s: float | None, env: FleetClock, send: Send
 ) -> RequestSource:
     """Return the source of the requests of *workload*."""
-    coming = workload.coming_sessions(streams, horizon_s)
+    coming = workload.session_source(streams, horizon_s)
     if coming is not None:
         return SessionSource(env, coming, horizon_s, send)
     if workload.closed_loop() is not None:
@@ -318,7 +318,7 @@ class SessionSource:
     answered. A request without an answer ends its session.
     """
 
-    def __init__(self, env: FleetClock, coming: ComingSessions, horizon_s: float | None, send: Send) -> None:
+    def __init__(self, env: FleetClock, coming: SessionSource, horizon_s: float | None, send: Send) -> None:
         self.requests: list[Request] = []
         """Requests that have arrived."""
         self._env, self._send = env, send

@@ -14,7 +14,7 @@ from sim.study.metrics.statistics import mean
 from sim.study.metrics.window_requests import percentile
 from sim.study.points import FinishedCase, group
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
-from sim.workload.tenants import NOBODY
+from sim.workload.tenants import UNATTRIBUTED
 
 COUNTS = ("requests", "completed", "rejected", "prompt_tokens", "output_tokens")
 LATENCIES = ("ttft_s_mean", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "e2e_s_mean", "e2e_s_p95", "e2e_s_p99")
@@ -72,7 +72,7 @@ def _shares(case: FinishedCase) -> dict[str, TenantShare]:
     tenants = columns["tenant"].astype(str)
     shares = {name: _share(columns, tenants == name) for name in sorted(set(tenants.tolist()))}
     if "cost_usd" in columns:
-        shares[NOBODY] = TenantShare()
+        shares[UNATTRIBUTED] = TenantShare()
         _add_energy(shares, case, columns, tenants)
         _add_costs(shares, case, columns, tenants)
     return shares
@@ -120,14 +120,14 @@ def _add_energy(
             for name in ("server_energy_j", "idle_energy_j", "prefill_energy_j", "recompute_energy_j")
         )
         spent = {"prefill": prefill, "recompute": recompute, "decode": max(0.0, wall - idle - prefill - recompute)}
-        joules[NOBODY] += idle
+        joules[UNATTRIBUTED] += idle
         for phase, seconds in PHASES.items():
             total_s = float(columns[seconds][here].sum())
             if total_s == 0:
-                joules[NOBODY] += spent[phase]
+                joules[UNATTRIBUTED] += spent[phase]
                 continue
             for name in shares:
-                if name != NOBODY:
+                if name != UNATTRIBUTED:
                     joules[name] += spent[phase] * float(columns[seconds][here & (tenants == name)].sum()) / total_s
     for name, amount in joules.items():
         shares[name].figures["it_energy_kwh"] = amount / JOULES_PER_KWH
@@ -141,7 +141,7 @@ def _add_costs(shares: Mapping[str, TenantShare], case: FinishedCase, columns: M
     left = int(_nano_usd(amounts).sum())
     nano = _nano_usd(columns["cost_usd"].astype(float))
     for name, share in shares.items():
-        amount = left if name == NOBODY else int(nano[tenants == name].sum())
+        amount = left if name == UNATTRIBUTED else int(nano[tenants == name].sum())
         share.figures["cost_usd"] = amount / NANO_PER_USD
         left -= amount
 

@@ -1,6 +1,6 @@
-"""What the fleet is asked to do: when requests arrive and how long they are.
+"""Workloads: arrival times and lengths of the requests that a fleet receives.
 
-`Workload` is that of one service, `MergedWorkload` those of several services of one fleet.
+`Workload` describes the requests of one service, `MergedWorkload` those of several services of one fleet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,45 +18,46 @@ from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal
 from sim.workload.published import PublishedTable, hourly_table, length_table
 from sim.workload.requests import RequestTable, Streams, uniforms
 from sim.workload.sessions import (
-    ComingSessions,
     OpenSessions,
     RecordedSessions,
     SessionDraws,
     Sessions,
+    SessionSource,
     UserSessions,
     sample,
 )
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix, own_block_hashes
-from sim.workload.tenants import NOBODY, Tenant, drawn_names
+from sim.workload.tenants import UNATTRIBUTED, Tenant, drawn_names
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
 
 
 class Workload(Spec):
     """Drawn requests (`arrivals` and `lengths`) or recorded ones (`trace`).
 
-    Request i is the same request in every fleet and at every point of a sweep: it takes number i of each random stream.
+    Request i is the same request in every fleet and at every point of a sweep: it uses number i of each random stream.
     """
 
     arrivals: Arrivals | None = None
-    """When requests arrive."""
+    """Arrival process of requests."""
     lengths: Lengths | None = None
-    """How long they are. Left out: requests of services, each one unit of work. With `sessions` the prompt is what a
-    user says, without the conversation before it."""
+    """Distributions of prompt and output length. Default: requests of one-pass services, each one unit of work. With
+    `sessions` the prompt is the user's new text, without the preceding conversation."""
     sessions: Sessions | None = None
-    """Conversations: `arrivals` then are of sessions, at a rate that still counts requests; left out: each request
-    stands by itself."""
+    """Conversations. `arrivals` is then the process of session starts, with a rate that still counts requests. Default:
+    independent requests."""
     shared_prefix: SharedPrefix | None = None
-    """What the prompts have in common; left out: nothing."""
+    """Prefix shared by the prompts; default: none."""
     sent_before: WholeNumber = 0
-    """Prompts that the servers have seen before, those of the first so many requests: with enable_prefix_caching they
-    are in the cache at the start, as after an earlier run of a benchmark with the same seed. A cache with blocks of
-    several kinds (vLLM's hybrid manager) begins empty all the same."""
+    """Number of first requests whose prompts the servers have processed before: with enable_prefix_caching they are in
+    the cache at the start, as after an earlier run of a benchmark with the same seed. A cache with blocks of several
+    kinds (vLLM's hybrid manager) starts empty nevertheless."""
     tenants: tuple[Tenant, ...] = ()
-    """Who shares the fleet; of a trace those with a weight, a priority or a limit. Left out: nobody is told apart."""
+    """Tenants that share the fleet; for a trace, the tenants with a weight, a priority or a limit. Default: requests
+    have no tenants."""
     adapters: Adapters | None = None
-    """LoRA adapters that requests ask for; left out: none but those of tenants."""
+    """LoRA adapters that requests use; default: the tenants' adapters only."""
     trace: Trace | None = None
-    """Instead of all that: requests from a file."""
+    """Recorded requests from a file, in place of drawn ones."""
 
     @model_validator(mode="after")
     def _drawn_or_recorded(self) -> Self:
@@ -74,8 +75,8 @@ class Workload(Spec):
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tenants: {twice[0]!r} stands twice")
-        if NOBODY in names:
-            raise ValueError(f"tenants: {NOBODY!r} is the row of what no request causes: choose another name")
+        if UNATTRIBUTED in names:
+            raise ValueError(f"tenants: {UNATTRIBUTED!r} is the row of what no request causes: choose another name")
         if self.tenants and not any(tenant.share for tenant in self.tenants):
             raise ValueError("tenants: at least one needs a share above 0")
         if self.shared_prefix is not None and self.lengths is None:
@@ -94,17 +95,17 @@ class Workload(Spec):
 
     @property
     def of_units(self) -> bool:
-        """Whether requests are units of work without tokens. Raises TraceError."""
+        """True if requests are units of work without tokens. Raises TraceError."""
         return self.lengths is None if self.trace is None else self.trace.reading().units
 
     @property
     def needs_horizon(self) -> bool:
-        """Whether nothing but a horizon would end it."""
+        """True if only a horizon can end the workload."""
         return self.arrivals is not None and self.arrivals.num_requests is None
 
     @property
     def deterministic(self) -> bool:
-        """Whether nothing is drawn, so that a second replication would only repeat the first."""
+        """True if nothing is drawn, so that a second replication would repeat the first."""
         if self.arrivals is None:
             return True
         if self.sessions is not None or self.tenants or self.adapters is not None:
@@ -115,20 +116,20 @@ class Workload(Spec):
 
     @property
     def stationary(self) -> bool:
-        """Whether requests go on arriving in the same way for as long as one looks, so that a fleet can settle."""
+        """True if requests keep arriving by the same law without end, so that a fleet can reach a steady state."""
         return self.arrivals is not None and not isinstance(self.arrivals, Burst | Profile)
 
     def verify(self) -> None:
-        """Read the files it names. Raises TraceError with all that is wrong in a trace, UnknownId."""
+        """Read the files that the workload names. Raises TraceError listing all faults of a trace, UnknownId."""
         if self.trace is not None:
             known = set(self.trace.requests(None).tenant or ())
             if strange := sorted({tenant.name for tenant in self.tenants} - known):
-                told = f"the column 'tenant' has {', '.join(sorted(known))[:80]}" if known else "it has no tenants"
-                raise TraceError([(self.trace.path, 0, f"no request is of tenant {strange[0]!r}: {told}")])
+                reason = f"the column 'tenant' has {', '.join(sorted(known))[:80]}" if known else "it has no tenants"
+                raise TraceError([(self.trace.path, 0, f"no request is of tenant {strange[0]!r}: {reason}")])
         self.facts()
 
     def facts(self) -> list[tuple[str, Value]]:
-        """The published statistics that it draws from, with their places in the workload. Raises UnknownId."""
+        """Return the published statistics that the workload uses, with their places in it. Raises UnknownId."""
         tables: list[tuple[str, PublishedTable]] = []
         if isinstance(self.arrivals, Profile) and self.arrivals.shape is not None:
             tables.append(("arrivals.shape", hourly_table(self.arrivals.shape)))
@@ -139,9 +140,15 @@ class Workload(Spec):
         return [(place, table.mean_value()) for place, table in tables]
 
     def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
-        """All requests that arrive before *horizon_s* (None: all there are), in arrival order.
+        """Return all requests that arrive before *horizon_s* (None: all), in arrival order.
 
-        Raises TraceError; ValueError for a closed loop, or where neither a horizon nor num_requests ends the arrivals.
+        Raises
+        ------
+        TraceError
+            The trace cannot be read.
+        ValueError
+            The workload is a closed loop or has sessions, or neither a horizon nor num_requests ends the arrivals.
+
         """
         if self.trace is not None:
             return self.trace.requests(horizon_s)
@@ -155,8 +162,8 @@ class Workload(Spec):
         names = self.tenant_names(streams, 0, len(arrived_s))
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS, tenant=names)
 
-    def coming_sessions(self, streams: Streams, horizon_s: float | None) -> ComingSessions | None:
-        """The sessions that begin before *horizon_s* (None: all there are); None where requests stand by themselves.
+    def session_source(self, streams: Streams, horizon_s: float | None) -> SessionSource | None:
+        """Return the sessions that start before *horizon_s* (None: all); None if requests are independent.
 
         Raises TraceError.
         """
@@ -175,14 +182,15 @@ class Workload(Spec):
         return OpenSessions(draws, begins_s, self.tenant_names(streams, 0, len(begins_s)))
 
     def closed_loop(self) -> ClosedLoop | None:
-        """The clients and their think time if this is a closed loop, else None."""
+        """Return the clients with their think time if the workload is a closed loop, else None."""
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None
 
     def lengths_table(self, streams: Streams, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Prompt and output tokens of drawn requests *start* to *start + count*, however they are cut into calls.
+        """Return the prompt and output tokens of drawn requests *start* to *start + count*.
 
-        Without lengths a request is one unit of work: no prompt and one output token. Requests of sessions are counted
-        session by session, each prompt with the conversation before it.
+        The result does not depend on the division into calls. Without lengths a request is one unit of work: no prompt
+        and one output token. Requests of sessions are counted session by session, each prompt including the preceding
+        conversation.
         """
         if self.sessions is not None and self.lengths is not None:
             turns = list(sample(SessionDraws(self.sessions, self.lengths, streams), start, count))
@@ -199,7 +207,7 @@ class Workload(Spec):
     def block_hashes(
         self, streams: Streams, start: int, prompt_tokens: NDArray[np.int64]
     ) -> list[tuple[int, ...]] | None:
-        """Ids of the leading blocks that drawn requests *start*, ... share with others; None where they share none."""
+        """Return the ids of the leading blocks that drawn requests from *start* on share; None if they share none."""
         if self.sent_before:
             return own_block_hashes(start, prompt_tokens.tolist(), self.sent_before)
         if self.shared_prefix is None:
@@ -208,37 +216,37 @@ class Workload(Spec):
 
     @property
     def names_tenants(self) -> bool:
-        """Whether requests have tenants. Raises TraceError."""
+        """True if requests have tenants. Raises TraceError."""
         return bool(self.tenants) or (self.trace is not None and self.trace.requests(None).tenant is not None)
 
     @property
     def known_tenants(self) -> list[str]:
-        """Names of those who ask; none where nobody is told apart. Raises TraceError."""
+        """Names of the tenants; empty if requests have no tenants. Raises TraceError."""
         if self.trace is None:
             return [tenant.name for tenant in self.tenants]
         return sorted({name for name in self.trace.requests(None).tenant or () if name})
 
     def tenant_names(self, streams: Streams, start: int, count: int) -> list[str] | None:
-        """Who asks drawn requests, or begins drawn sessions, *start*, ...; None where nobody is told apart."""
+        """Return the tenants of drawn requests, or of drawn sessions, from *start* on; None without tenants."""
         return drawn_names(self.tenants, uniforms(streams, "tenant", start, count)) if self.tenants else None
 
     @property
-    def asks_for_adapters(self) -> bool:
-        """Whether any request may ask for a LoRA adapter."""
+    def uses_adapters(self) -> bool:
+        """True if any request may use a LoRA adapter."""
         return self.adapters is not None or any(tenant.adapter is not None for tenant in self.tenants)
 
     @property
     def adapter_names(self) -> list[str]:
-        """LoRA adapters that requests may ask for."""
+        """Names of the LoRA adapters that requests may use."""
         own = [tenant.adapter for tenant in self.tenants if tenant.adapter is not None]
         return [*(self.adapters.names if self.adapters is not None else ()), *own]
 
     def adapter_draws(self, streams: Streams, known: Iterable[str] = ()) -> AdapterDraws:
-        """Who gives requests their adapters; *known* are those of all whom the same replicas serve."""
+        """Return the draws of the requests' adapters; *known* are the adapters of all services on the same replicas."""
         return AdapterDraws(self.adapters, self.tenants, streams, known)
 
     def mean_rate_rps(self) -> float | None:
-        """Requests offered per second in the long run; None where there is no such rate (closed loop, burst).
+        """Return the long-run rate of offered requests [requests/s]; None for a closed loop or a burst.
 
         Raises TraceError.
         """
@@ -247,11 +255,11 @@ class Workload(Spec):
         return None if self.arrivals is None else self.arrivals.mean_rate_rps()
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the results must know about the requests, a sentence each. Raises TraceError."""
+        """Return notes on the requests for readers of the results, a sentence each. Raises TraceError."""
         return () if self.trace is None else self.trace.reading().notes
 
     def describe(self) -> str:
-        """One sentence. Raises TraceError."""
+        """Return a description of the workload, as one sentence. Raises TraceError."""
         if self.trace is not None:
             sentence = self.trace.describe() + ("; each request is one unit of work" if self.of_units else "")
         elif self.arrivals is None:
@@ -296,54 +304,54 @@ __all__ = [
 
 
 class MergedWorkload(Workload):
-    """The workloads of all services, for whoever looks at a fleet as a whole; each service draws its own requests."""
+    """Workloads of all services of a fleet; each service draws its own requests."""
 
     parts: Mapping[str, Workload] = {}
-    """Service -> its workload."""
+    """Workload by service name."""
 
     @classmethod
     def of(cls, parts: Mapping[str, Workload]) -> "MergedWorkload":
-        """Of workloads that have been checked one by one."""
+        """Return the combination of *parts*, which have already been validated."""
         nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "adapters", "trace"))
         return cls.model_construct(parts=dict(parts), tenants=(), sent_before=0, **nothing)
 
     @property
     def needs_horizon(self) -> bool:
-        """Whether nothing but a horizon would end one of them."""
+        """True if only a horizon can end one of the workloads."""
         return any(one.needs_horizon for one in self.parts.values())
 
     @property
     def deterministic(self) -> bool:
-        """Whether nothing is drawn for any of them."""
+        """True if nothing is drawn for any service."""
         return all(one.deterministic for one in self.parts.values())
 
     @property
     def stationary(self) -> bool:
-        """Whether all go on in the same way for as long as one looks."""
+        """True if the requests of all services keep arriving by the same law without end."""
         return all(one.stationary for one in self.parts.values())
 
     def verify(self) -> None:
-        """Read the files they name. Raises TraceError with all that is wrong in a trace, UnknownId."""
+        """Read the files that the workloads name. Raises TraceError listing all faults of a trace, UnknownId."""
         for one in self.parts.values():
             one.verify()
 
     def facts(self) -> list[tuple[str, Value]]:
-        """The published statistics that they draw from, with their places. Raises UnknownId."""
+        """Return the published statistics that the workloads use, with their places. Raises UnknownId."""
         return [(f"{name}.{place}", value) for name, one in self.parts.items() for place, value in one.facts()]
 
     def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
-        """Raises ValueError: each service has a table of its own."""
+        """Raise ValueError, because each service has a request table of its own."""
         raise ValueError("services have tables of requests of their own")
 
     def mean_rate_rps(self) -> float | None:
-        """Requests of all services per second; None where one has no such rate. Raises TraceError."""
+        """Return the rate of all services together [requests/s]; None if a service has no rate. Raises TraceError."""
         rates = [one.mean_rate_rps() for one in self.parts.values()]
         return None if any(rate is None for rate in rates) else sum(rate or 0.0 for rate in rates)
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the results must know about the requests. Raises TraceError."""
+        """Return notes on the requests of each service for readers of the results. Raises TraceError."""
         return tuple(f"{name}: {note}" for name, one in self.parts.items() for note in one.notes())
 
     def describe(self) -> str:
-        """A sentence a service. Raises TraceError."""
+        """Return a description of the workloads, a sentence per service. Raises TraceError."""
         return " ".join(f"{name}: {one.describe()}" for name, one in self.parts.items())

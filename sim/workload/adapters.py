@@ -1,4 +1,4 @@
-"""Which LoRA adapter a request asks for."""
+"""LoRA adapters of requests: their popularity, and the draw of each request's adapter."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -18,16 +18,16 @@ AdapterName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Adapters(Spec):
-    """LoRA adapters by popularity: `count` of them by Zipf's law, or `weights` by name. A session keeps its own."""
+    """LoRA adapters by popularity: `count` by Zipf's law, or `weights` by name. A session keeps its adapter."""
 
     count: Count | None = None
-    """adapter-1, adapter-2, ...: number k is asked for in proportion to 1 / k^zipf."""
+    """Number of adapters, named adapter-1, adapter-2, ...; number k is used in proportion to 1 / k^zipf."""
     zipf: NonNegative | None = None
-    """Exponent; left out: 1. 0: all are alike."""
+    """Exponent of Zipf's law; default: 1. With 0 all adapters are equally popular."""
     weights: dict[AdapterName, Positive] | None = None
-    """In place of `count`: name -> how often it is asked for, in any unit."""
+    """Popularity by adapter name, in any unit, in place of `count`."""
     base_share: Annotated[NonNegative, Field(le=1)] = 0.0
-    """Share of the requests that ask for the model itself."""
+    """Fraction of requests that use the base model without adapter."""
 
     @model_validator(mode="after")
     def _one_law(self) -> Self:
@@ -39,11 +39,11 @@ class Adapters(Spec):
 
     @property
     def names(self) -> list[str]:
-        """All of them, in order."""
+        """Names of all adapters, in order."""
         return list(self.weights) if self.weights else [f"adapter-{k}" for k in range(1, self._most + 1)]
 
     def ends(self) -> NDArray[np.float64]:
-        """Where the part of each name ends in [0, 1]; behind the last one stands the model itself."""
+        """Return the upper end of each name's interval in [0, 1]; the remainder is the base model."""
         weights = (
             list(self.weights.values()) if self.weights else [k**-self._exponent for k in range(1, self._most + 1)]
         )
@@ -60,16 +60,16 @@ class Adapters(Spec):
 
 
 class AdapterDraws:
-    """The adapter of each request: its tenant's, else drawn, by session or by its place in the order of arrival."""
+    """Adapter of each request: its tenant's, else drawn, by session or by the request's arrival number."""
 
     def __init__(
         self, adapters: Adapters | None, tenants: tuple[Tenant, ...], streams: Streams, known: Iterable[str] = ()
     ) -> None:
-        """*known* are all names that requests at the same replicas may ask for; left out: these alone."""
+        """Initialise the draws; *known* are all adapter names used on the same replicas, by default these alone."""
         self._of_tenant = {tenant.name: tenant.adapter for tenant in tenants if tenant.adapter is not None}
         self._streams = streams
         self._names = [*(adapters.names if adapters else ()), "", ""]
-        """The last one stands for what rounding leaves behind the end."""
+        """Adapter names in order, then twice the base model: after the last interval, and for rounding at its end."""
         self._ends = adapters.ends() if adapters else np.array([])
         self._drawn: list[str] = []
         self._numbers: dict[str, int] = {"": 0}
@@ -78,10 +78,10 @@ class AdapterDraws:
         self._salt = streams("adapter").bytes(8)
 
     def name(self, request: Request) -> str:
-        """What *request* asks for; empty: the model itself."""
-        told = self._of_tenant.get(request.tenant)
-        if told is not None:
-            return told
+        """Return the adapter of *request*; empty for the base model."""
+        name = self._of_tenant.get(request.tenant)
+        if name is not None:
+            return name
         if request.session:
             digest = blake2b(request.session.encode(), digest_size=8, key=self._salt).digest()
             return self._at(np.array([int.from_bytes(digest) / 2**64]))[0]
@@ -90,11 +90,10 @@ class AdapterDraws:
         return self._drawn[request.index]
 
     def _at(self, u: NDArray[np.float64]) -> list[str]:
-        """Names at the uniform numbers *u*."""
         return [self._names[place] for place in np.searchsorted(self._ends, u, side="right").tolist()]
 
     def give(self, request: Request) -> None:
-        """Gives *request* its adapter. KV depends on it: blocks of other adapters have other ids."""
+        """Set the adapter of *request*. KV depends on it, so blocks of different adapters get different ids."""
         request.adapter = self.name(request)
         if request.block_hashes:
             number, of = self._numbers[request.adapter], len(self._numbers)

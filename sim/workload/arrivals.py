@@ -1,6 +1,6 @@
-"""When requests arrive: arrival processes at a rate, by hourly rates, all at once, or from waiting clients.
+"""Arrival processes: at a rate, by hourly rates, all at once, or from clients that wait for responses.
 
-A new process: its class and its name in `Arrivals`.
+To add a process: a class here, and its name in `Arrivals`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,23 +20,23 @@ MOST_AT_ONCE = 1 << 20
 
 
 class OpenLoop(Spec):
-    """Requests that arrive whatever the fleet does."""
+    """Arrivals that do not depend on the fleet."""
 
     random: ClassVar[bool] = True
 
     num_requests: Count | None = None
-    """Stop after this number of requests."""
+    """Maximum number of requests."""
 
 
 class Renewal(OpenLoop, ABC):
-    """Gaps of mean 1 on a clock that counts expected requests; the rate turns that clock into seconds.
+    """Renewal process with gaps of mean 1 on a clock that counts expected requests; the rate scales it to seconds.
 
-    Gap i is the same number at every rate: at twice the rate the same requests come in half the time. The gaps are the
-    stream `arrivals`, taken one after the other.
+    Gap i is the same number at every rate: at twice the rate the same requests arrive in half the time. The gaps are
+    consecutive numbers of the stream `arrivals`.
     """
 
     def arrivals_s(self, streams: Streams, horizon_s: float | None) -> NDArray[np.float64]:
-        """Arrival times before *horizon_s*, rising. Without a horizon, `num_requests` ends them."""
+        """Return the arrival times before *horizon_s*, ascending [s]. Without a horizon, `num_requests` ends them."""
         if horizon_s is None and self.num_requests is None:
             raise ValueError("arrivals without an end: give horizon_s or num_requests")
         generator = streams("arrivals")
@@ -58,68 +58,69 @@ class Renewal(OpenLoop, ABC):
         return arrivals[: np.searchsorted(arrivals, end_s)]
 
     def unit_gaps(self, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """The next *count* gaps, of mean 1."""
+        """Return the next *count* gaps, of mean 1."""
         return generator.standard_exponential(count)
 
     def at_s(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When the given number of requests is expected to have arrived [s]."""
+        """Return the times at which *clock* requests are expected to have arrived [s]."""
         return clock / self.mean_rate_rps()
 
     @abstractmethod
     def mean_rate_rps(self) -> float:
-        """Requests per second in the long run."""
+        """Return the long-run mean rate [requests/s]."""
 
 
 class Poisson(Renewal):
-    """Exponential gaps, gap i = E_i / rate."""
+    """Poisson process: exponential gaps of mean 1 / rate."""
 
     process: Literal["poisson"]
     rate_rps: Positive
-    """Mean requests per second."""
+    """Mean rate [requests/s]."""
 
     def mean_rate_rps(self) -> float:
-        """Requests per second in the long run."""
+        """Return the long-run mean rate [requests/s]."""
         return self.rate_rps
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"Poisson arrivals at {self.rate_rps:g} requests/s"
 
 
 class Gamma(Renewal):
-    """Gamma gaps of shape k = 1/cv^2 and mean 1/rate; cv 1 is Poisson, draw for draw."""
+    """Renewal process with gamma gaps of shape 1/cv^2 and mean 1/rate; cv 1 equals Poisson, draw for draw."""
 
     process: Literal["gamma"]
     rate_rps: Positive
-    """Mean requests per second."""
+    """Mean rate [requests/s]."""
     cv: Positive
-    """Standard deviation over mean of the gaps. `burstiness` of vLLM's benchmark is 1/cv^2."""
+    """Coefficient of variation of the gaps (standard deviation over mean). `burstiness` of vLLM's benchmark is 1/cv^2.
+    """
 
     def unit_gaps(self, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """The next *count* gaps, of mean 1."""
+        """Return the next *count* gaps, of mean 1."""
         shape = self.cv**-2
         return generator.standard_gamma(shape, count) / shape
 
     def mean_rate_rps(self) -> float:
-        """Requests per second in the long run."""
+        """Return the long-run mean rate [requests/s]."""
         return self.rate_rps
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"gamma arrivals at {self.rate_rps:g} requests/s (cv {self.cv:g})"
 
 
 class Constant(OpenLoop):
-    """Request i arrives at i / rate, the first one at 0."""
+    """Evenly spaced arrivals: request i at i / rate, the first at 0."""
 
     random: ClassVar[bool] = False
 
     process: Literal["constant"]
     rate_rps: Positive
-    """Requests per second."""
+    """Rate [requests/s]."""
 
     def arrivals_s(self, streams: Streams, horizon_s: float | None) -> NDArray[np.float64]:
-        """Arrival times before *horizon_s*, rising. Without a horizon, `num_requests` ends them."""
+        """Return the arrival times before *horizon_s*, ascending [s]. Without a horizon, `num_requests` ends them."""
         count = self.num_requests
         if horizon_s is not None:
             fitting = ceil(horizon_s * self.rate_rps) + 1
@@ -130,70 +131,71 @@ class Constant(OpenLoop):
         return arrivals if horizon_s is None else arrivals[: np.searchsorted(arrivals, horizon_s)]
 
     def mean_rate_rps(self) -> float:
-        """Requests per second."""
+        """Return the rate [requests/s]."""
         return self.rate_rps
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"evenly spaced arrivals at {self.rate_rps:g} requests/s"
 
 
 class Burst(Spec):
-    """All requests arrive at time 0."""
+    """Burst: all requests arrive at time 0."""
 
     random: ClassVar[bool] = False
 
     process: Literal["burst"]
     num_requests: Count
-    """Requests in the pile."""
+    """Number of requests in the burst."""
 
     def arrivals_s(self, streams: Streams, horizon_s: float | None) -> NDArray[np.float64]:
-        """Arrival times, all zero."""
+        """Return the arrival times, all 0 [s]."""
         return np.zeros(self.num_requests)
 
     def mean_rate_rps(self) -> None:
-        """A pile has no rate."""
+        """Return None: a burst has no rate."""
         return
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"{self.num_requests} requests at once"
 
 
 class ClosedLoop(Spec):
-    """Each client sends its next request a pause after its last answer is complete.
+    """Closed loop: each client sends its next request a think time after its last response is complete.
 
-    People pause for random times and come one by one. A benchmark's clients pause for as long each time and begin
-    together: in simulations they bunch up and stay so, and what they measure is worse than what people would see.
+    People have random think times and start one by one. A benchmark's clients have a constant think time and start
+    together: in simulations they stay synchronised, and measured latencies are worse than those of people.
     """
 
     process: Literal["closed_loop"]
     concurrency: Count
-    """Clients."""
+    """Number of clients."""
     think_s: NonNegative = 0.0
-    """Pause between an answer and the client's next request; of random ones the mean."""
+    """Think time between a response and the client's next request; the mean if random [s]."""
     pauses: Literal["random", "constant"] = "random"
-    """random: exponential, and each client begins after its first; constant: all begin at time 0."""
+    """Think times. random: exponential, and each client starts after its first; constant: all clients start at time 0.
+    """
     num_requests: Count | None = None
-    """Stop after this number of requests, of all clients together."""
+    """Maximum number of requests, of all clients together."""
 
     @property
     def random(self) -> bool:
-        """Whether anything is drawn."""
+        """True if think times are drawn."""
         return self.think_s > 0 and self.pauses == "random"
 
-    def pauses_s(self, streams: Streams, stream: str, start: int, count: int) -> NDArray[np.float64]:
-        """Pauses *start* to *start + count* of the random *stream*."""
+    def think_times_s(self, streams: Streams, stream: str, start: int, count: int) -> NDArray[np.float64]:
+        """Return the think times *start* to *start + count* of the random *stream* [s]."""
         if not self.random:
             return np.full(count, self.think_s)
         return -self.think_s * np.log(uniforms(streams, stream, start, count))
 
     def mean_rate_rps(self) -> None:
-        """The fleet sets the rate."""
+        """Return None: the fleet's response times determine the rate."""
         return
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         mean = "a mean of " if self.random else ""
         pause = f", {mean}{self.think_s:g} s after the last answer" if self.think_s else ""
         clients = "1 client sends" if self.concurrency == 1 else f"{self.concurrency} clients send"
@@ -201,19 +203,25 @@ class ClosedLoop(Spec):
 
 
 class Profile(Renewal):
-    """Poisson arrivals whose rate is constant within an hour; after the last hour the profile starts again.
+    """Poisson arrivals with a constant rate within each hour; the profile repeats after its last hour.
 
-    Time rescaling (Daley and Vere-Jones, An Introduction to the Theory of Point Processes, 2003, section 7.4): request
-    i arrives when the integral of the rate reaches the sum of the first i unit exponentials.
+    Notes
+    -----
+    Time rescaling: request i arrives when the integral of the rate reaches the sum of the first i unit exponentials.
+
+    References
+    ----------
+    Daley and Vere-Jones, An Introduction to the Theory of Point Processes, 2003, section 7.4.
+
     """
 
     process: Literal["profile"]
     hourly_rps: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
-    """Requests per second in each hour; the first hour begins at time 0. 24 values are a day, 168 a week."""
+    """Rate in each hour, starting at time 0 [requests/s]; 24 values are a day, 168 a week."""
     shape: str | None = None
-    """Instead of `hourly_rps`: an id in data/workloads with hourly rates (servegen-m-small); needs `rate_rps`."""
+    """Id in data/workloads of hourly rates (servegen-m-small), in place of `hourly_rps`; requires `rate_rps`."""
     rate_rps: Positive | None = None
-    """Mean over the profile, to which the hours are scaled. Left out: the hours as they are given."""
+    """Mean rate over the profile, to which the hours are scaled [requests/s]; default: the hourly rates as given."""
 
     @model_validator(mode="after")
     def _hours_have_requests(self) -> Self:
@@ -227,15 +235,15 @@ class Profile(Renewal):
 
     @property
     def length_s(self) -> float:
-        """After so long it starts again. Raises UnknownId."""
+        """Period of the profile [s]. Raises UnknownId."""
         return len(self._hours()[0]) * SECONDS_PER_HOUR
 
     def mean_rate_rps(self) -> float:
-        """Requests per second over whole profiles. Raises UnknownId."""
+        """Return the mean rate over whole profiles [requests/s]. Raises UnknownId."""
         return float(np.mean(self._hours()[0]))
 
     def at_s(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When the given number of requests is expected to have arrived [s]."""
+        """Return the times at which *clock* requests are expected to have arrived [s]."""
         rates, expected = self._hours()
         rounds, rest = np.divmod(clock, expected[-1])
         # Hours without requests end where they begin; the last such place is the beginning of an hour that has some.
@@ -247,14 +255,14 @@ class Profile(Renewal):
         return times_s
 
     def _hours(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Rate in each hour, and requests expected before each hour and in the whole profile."""
+        """Return the rate in each hour, and the requests expected before each hour and in the whole profile."""
         rates = np.array(hourly_table(self.shape).rates if self.shape is not None else self.hourly_rps, np.float64)
         if self.rate_rps is not None:
             rates *= self.rate_rps / rates.mean()
         return rates, np.concatenate([[0.0], np.cumsum(rates * SECONDS_PER_HOUR)])
 
     def describe(self) -> str:
-        """Half a sentence. Raises UnknownId."""
+        """Return a description, as part of a sentence. Raises UnknownId."""
         rates = self._hours()[0]
         name = f"{len(rates)} hourly rates" + (f" of {self.shape}" if self.shape else "")
         return f"Poisson arrivals over {name}, mean {rates.mean():.4g}, peak {rates.max():.4g} requests/s"

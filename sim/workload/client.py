@@ -1,4 +1,4 @@
-"""What clients do while no answer comes: how long they wait, how often they ask, and how they go on."""
+"""Client behaviour without a response: timeouts, patience, and retries."""
 
 from typing import Literal
 
@@ -6,26 +6,27 @@ from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 
 
 class Client(Spec):
-    """How clients wait and ask again; the defaults for asking again are those of OpenAI's Python library."""
+    """Timeout, patience and retries of clients; retry defaults are those of OpenAI's Python library."""
 
     timeout_s: Positive | None = None
-    """From sending an attempt to its last token; the server then stops working on it, and the client asks again.
-    Left out: as long as it takes."""
+    """Maximum time from sending an attempt to its last token [s]; the server then stops processing it, and the client
+    retries. Default: no timeout."""
     patience_s: Positive | None = None
-    """From the arrival to the first token; a client that has waited so long leaves for good. Left out: no limit."""
+    """Maximum time from the arrival to the first token [s]; the client then gives up without a retry. Default: no
+    limit."""
     attempts: Count = 3
-    """How often a request is sent at most, after a timeout, a refusal or the failure of its replica."""
+    """Maximum number of attempts per request, after a timeout, a refusal or a failure of its replica."""
     backoff_s: NonNegative = 0.5
-    """Pause before the second attempt; it doubles with every further one."""
+    """Delay before the second attempt [s]; it doubles with every further attempt."""
     backoff_most_s: NonNegative = 8.0
-    """Longest pause."""
+    """Maximum delay [s]."""
     jitter: Fraction = 0.25
-    """Share of the pause that chance takes off at most."""
+    """Maximum random reduction of the delay, as a fraction."""
     retry: Literal["restart", "resume"] = "restart"
-    """What is asked for again: the whole answer, or the tokens behind those that were streamed already."""
+    """Content of a retry. restart: the whole response; resume: the tokens after those already streamed."""
 
     def pause_s(self, attempts: int, chance: float) -> float:
-        """Pause after so many *attempts* [s]; *chance* is uniform on [0, 1).
+        """Return the delay after *attempts* attempts [s]; *chance* is uniform on [0, 1).
 
         >>> Client().pause_s(1, 0.0), Client().pause_s(3, 0.0), Client().pause_s(9, 0.5)
         (0.5, 2.0, 7.0)

@@ -1,7 +1,8 @@
-"""How long prompts and answers are. A new distribution: its class and its name in `Length`.
+"""Distributions of prompt and output length.
 
-A distribution is its quantile function: request i of a stream has length quantile(u_i), whatever the parameters,
-the fleet or the load, so that two points of a sweep have the same requests.
+A distribution is given by its quantile function: request i of a stream has length quantile(u_i), whatever the
+parameters, the fleet or the load, so that two points of a sweep have the same requests. To add a distribution: a class
+here, and its name in `Length`.
 """
 
 from math import log, log1p
@@ -15,16 +16,16 @@ from sim.spec import Count, NonNegative, Positive, Spec
 from sim.workload.published import length_table
 
 LONGEST = 2**31 - 1
-"""Tokens; keeps the far tail of a wild distribution an integer. No context comes near it."""
+"""Upper limit of a length, which keeps extreme draws within integers [tokens]."""
 
 
 class Clipped(Spec):
-    """A length outside the limits becomes the limit itself: it is not drawn again, so the limits collect the tails."""
+    """Limits of a length. Values outside are set to the limit rather than drawn again, so limits collect the tails."""
 
     min: Count = 1
-    """Shortest length [tokens]."""
+    """Minimum length [tokens]."""
     max: Count | None = None
-    """Longest length [tokens]."""
+    """Maximum length [tokens]."""
 
     @model_validator(mode="after")
     def _limits_are_in_order(self) -> Self:
@@ -33,44 +34,44 @@ class Clipped(Spec):
         return self
 
     def whole_tokens(self, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
-        """*lengths* rounded to the nearest token and clipped."""
+        """Return *lengths* rounded to the nearest token and limited."""
         return np.rint(np.clip(lengths, self.min, self.max or LONGEST)).astype(np.int64)
 
     def limits(self) -> str:
-        """For a sentence: `, 8 to 3000`, empty without limits."""
+        """Return the limits as part of a sentence, such as `, 8 to 3000`; empty without limits."""
         if self.max is None:
             return f", at least {self.min}" if self.min > 1 else ""
         return f", {self.min} to {self.max}" if self.min > 1 else f", at most {self.max}"
 
 
 class Fixed(Spec):
-    """One length for all requests."""
+    """Constant length of all requests."""
 
     random: ClassVar[bool] = False
 
     distribution: Literal["fixed"]
     value: Count
-    """Tokens."""
+    """Length [tokens]."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at the cumulative probabilities *u*."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]."""
         return np.full(len(u), self.value, dtype=np.int64)
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"{self.value} tokens"
 
 
 class Uniform(Spec):
-    """Equally likely lengths, both limits included."""
+    """Uniform distribution over whole numbers, including both limits."""
 
     random: ClassVar[bool] = True
 
     distribution: Literal["uniform"]
     min: Count
-    """Shortest length [tokens]."""
+    """Minimum length [tokens]."""
     max: Count
-    """Longest length [tokens]."""
+    """Maximum length [tokens]."""
 
     @model_validator(mode="after")
     def _limits_are_in_order(self) -> Self:
@@ -79,28 +80,31 @@ class Uniform(Spec):
         return self
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at the cumulative probabilities *u*."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]."""
         return self.min + np.floor(u * (self.max - self.min + 1)).astype(np.int64)
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"{self.min} to {self.max} tokens, equally likely"
 
 
 class Lognormal(Clipped):
-    """exp(mu + sigma Z) with Z standard normal; sigma^2 = ln(1 + cv^2) and mu = ln(mean) - sigma^2 / 2.
+    """Lognormal distribution of lengths.
 
-    `mean`, `cv` and `sigma` are those of the law before clipping and rounding: a tight `max` lowers the mean of what is
-    drawn.
+    Notes
+    -----
+    exp(mu + sigma Z) with Z standard normal, sigma^2 = ln(1 + cv^2) and mu = ln(mean) - sigma^2 / 2. `mean`, `cv` and
+    `sigma` are those before limits and rounding: a low `max` lowers the mean of the drawn lengths.
+
     """
 
     random: ClassVar[bool] = True
 
     distribution: Literal["lognormal"]
     mean: Positive
-    """Mean before clipping [tokens]."""
+    """Mean before limits are applied [tokens]."""
     cv: NonNegative | None = None
-    """Standard deviation over mean, before clipping. Either this or `sigma`."""
+    """Coefficient of variation before limits are applied. Either this or `sigma`."""
     sigma: NonNegative | None = None
     """Standard deviation of the logarithm. Either this or `cv`."""
 
@@ -111,7 +115,7 @@ class Lognormal(Clipped):
         return self
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at the cumulative probabilities *u*."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]."""
         from scipy.special import ndtri  # slow to import; a scenario is also read without being run
 
         variance = self.sigma**2 if self.sigma is not None else log1p((self.cv or 0.0) ** 2)
@@ -119,48 +123,49 @@ class Lognormal(Clipped):
         return self.whole_tokens(np.exp(np.minimum(exponent, log(2 * LONGEST))))
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         spread = f"sigma {self.sigma:g}" if self.sigma is not None else f"cv {self.cv:g}"
         return f"lognormal, mean {self.mean:g} ({spread}){self.limits()} tokens"
 
 
 class Geometric(Clipped):
-    """P(n) = p (1 - p)^(n-1) for n = 1, 2, ... with p = 1/mean; the exponential law of whole tokens."""
+    """Geometric distribution: P(n) = p (1 - p)^(n-1) for n = 1, 2, ... with p = 1/mean."""
 
     random: ClassVar[bool] = True
 
     distribution: Literal["geometric"]
     mean: Annotated[Positive, Field(ge=1)]
-    """Mean before clipping [tokens]."""
+    """Mean before limits are applied [tokens]."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at the cumulative probabilities *u*."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]."""
         if self.mean == 1:
             return self.whole_tokens(np.ones(len(u)))
         return self.whole_tokens(np.ceil(np.log1p(-u) / log1p(-1 / self.mean)))
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"geometric, mean {self.mean:g}{self.limits()} tokens"
 
 
 class Empirical(Clipped):
-    """A published quantile table. Prompts and answers are drawn independently, even where one trace gives both."""
+    """Published quantile table. Prompts and outputs are drawn independently, even if one trace provides both."""
 
     random: ClassVar[bool] = True
 
     distribution: Literal["empirical"]
     table: str
-    """`<id>/prompt`, `<id>/output` or `<id>/total` with an id in data/workloads, for example azure-2023-conv/prompt."""
+    """Table `<id>/prompt`, `<id>/output` or `<id>/total` with an id in data/workloads, for example
+    azure-2023-conv/prompt."""
     scale: Positive = 1.0
-    """Factor on every length, before clipping: longer prompts as a what-if, or the prompt's share of a total."""
+    """Factor on every length before limits: longer prompts as a what-if, or the prompt's share of a total."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at the cumulative probabilities *u*. Raises UnknownId."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]. Raises UnknownId."""
         return self.whole_tokens(self.scale * length_table(self.table).at(u))
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         factor = "" if self.scale == 1 else f" times {self.scale:g}"
         return f"as in {self.table}{factor}{self.limits()}"
 
@@ -169,12 +174,12 @@ Length = Annotated[Fixed | Uniform | Lognormal | Geometric | Empirical, Field(di
 
 
 class Lengths(Spec):
-    """The lengths of prompts and of answers, drawn independently of each other."""
+    """Distributions of prompt and output length, which are drawn independently."""
 
     prompt: Length
-    """Prompt tokens."""
+    """Distribution of prompt length [tokens]."""
     output: Length
-    """Output tokens; the answer always has exactly as many."""
+    """Distribution of output length [tokens]; responses always have exactly this length."""
 
 
 __all__ = ["Empirical", "Fixed", "Geometric", "Length", "Lengths", "Lognormal", "Uniform"]

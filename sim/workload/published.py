@@ -15,23 +15,23 @@ from sim.yamlio import read
 
 
 class PublishedTable(Sourced):
-    """Something published as more than one number, with its mean."""
+    """Published table of a statistic, with its mean."""
 
     mean: Positive
 
     def mean_value(self) -> Value:
-        """The mean with the table's provenance."""
+        """Return the mean with the table's provenance."""
         return Value(value=self.mean, **{name: getattr(self, name) for name in Sourced.model_fields})
 
 
 class Quantiles(PublishedTable):
-    """A length's distribution; between the points of the table it is a straight line.
+    """Quantile table of a length, linear between its points.
 
     The mean [tokens] is that of the requests themselves, not of the table.
     """
 
     quantiles: Annotated[tuple[tuple[Fraction, Positive], ...], Field(min_length=2)]
-    """Cumulative probability from 0 to 1 and the tokens there, both never falling."""
+    """Pairs of cumulative probability, from 0 to 1, and length [tokens]; both ascending."""
 
     @model_validator(mode="after")
     def _rises_from_0_to_1(self) -> Self:
@@ -43,7 +43,7 @@ class Quantiles(PublishedTable):
         return self
 
     def at(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Tokens at the cumulative probabilities *u*."""
+        """Return the lengths at the cumulative probabilities *u* [tokens]."""
         table = np.array(self.quantiles)
         tokens: NDArray[np.float64] = np.interp(u, table[:, 0], table[:, 1])
         return tokens
@@ -56,25 +56,25 @@ class HourlyRates(PublishedTable):
 
 
 class Published(Spec):
-    """What is known of one service's traffic. Lengths of prompts and answers are given apart, not their correlation."""
+    """Published statistics of one service's traffic; prompt and output lengths are given without their correlation."""
 
     id: str
     name: str
     requests: Value | None = None
-    """Requests that the statistics rest on."""
+    """Number of requests that the statistics are based on."""
     rate_rps: Value | None = None
     interarrival_cv: Value | None = None
-    """Standard deviation over mean of the gaps between arrivals."""
+    """Coefficient of variation of the gaps between arrivals (standard deviation over mean)."""
     prompt_tokens: Quantiles | None = None
     output_tokens: Quantiles | None = None
     total_tokens: Quantiles | None = None
-    """Prompt and output together, where that is all that was published."""
+    """Total length of prompt and output, if nothing else was published."""
     hourly_rps: HourlyRates | None = None
 
 
 @lru_cache
 def published(id: str) -> Published:
-    """The statistics with this id. Raises UnknownId."""
+    """Return the published statistics with id *id*. Raises UnknownId."""
     known = published_ids()
     if id not in known:
         raise UnknownId("workload", id, tuple(get_close_matches(id, known)))
@@ -82,12 +82,12 @@ def published(id: str) -> Published:
 
 
 def published_ids() -> list[str]:
-    """All ids in data/workloads."""
+    """Return all ids in data/workloads."""
     return sorted(file.stem for file in (data_root() / "workloads").glob("*.yaml"))
 
 
 def length_table(name: str) -> Quantiles:
-    """The table that *name*, `<id>/prompt`, `<id>/output` or `<id>/total`, stands for. Raises UnknownId."""
+    """Return the table *name*: `<id>/prompt`, `<id>/output` or `<id>/total`. Raises UnknownId."""
     id, _, part = name.partition("/")
     if id not in published_ids():
         close = get_close_matches(id, published_ids())
@@ -101,7 +101,7 @@ def length_table(name: str) -> Quantiles:
 
 
 def hourly_table(id: str) -> HourlyRates:
-    """The hourly rates of the statistics with this id. Raises UnknownId."""
+    """Return the hourly rates of the statistics with id *id*. Raises UnknownId."""
     hourly = published(id).hourly_rps
     if hourly is None:
         raise UnknownId("hourly profile", id, tuple(other for other in published_ids() if published(other).hourly_rps))

@@ -1,6 +1,6 @@
-"""Requests by number: the table of the requests that a workload offers, and the random numbers of each.
+"""Request tables, and the random numbers of each request.
 
-Request i takes number i of each random stream, so that it is the same request in every fleet.
+Request i uses number i of each random stream, so that it is the same request in every fleet.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class RequestTable:
-    """The requests that a workload offers, one array entry each, in arrival order.
+    """Requests that a workload offers, one array entry each, in arrival order.
 
-    `arrived_s` is empty for a closed loop: there a request arrives when a client is free. `block_hashes[i]` are the
-    ids of the leading blocks of prompt and answer of request i, `hash_block_tokens` tokens each; equal ids mean equal
-    prefixes (an id stands for its block and all blocks before it). Ids beyond the last whole block stand for nothing.
+    `arrived_s` is empty for a closed loop, where a request arrives when a client is free. `block_hashes[i]` are the ids
+    of the leading blocks of prompt and response of request i, `hash_block_tokens` tokens each; equal ids mean equal
+    prefixes (an id stands for its block and all blocks before it). Ids beyond the last whole block are ignored.
     """
 
     arrived_s: NDArray[np.float64]
@@ -26,28 +26,29 @@ class RequestTable:
     block_hashes: Sequence[Sequence[int]] | None = None
     hash_block_tokens: int = 0
     session: list[str] | None = None
-    """Which session a request belongs to; empty: to none."""
+    """Session of each request; empty without a session."""
     turn: NDArray[np.int64] | None = None
-    """Its place in the session, from 1."""
+    """Position of each request in its session, from 1."""
     follows: list[tuple[int, float]] | None = None
-    """Where it is known: the row whose answer a request waits for, -1 for none, and the pause after it [s]."""
+    """Row whose response each request waits for (-1: none) and the think time after it [s]; None: unknown."""
     tenant: list[str] | None = None
-    """Who asks."""
+    """Tenant of each request."""
     service: list[str] | None = None
-    """What is asked."""
+    """Service that each request addresses."""
 
 
 Streams = Callable[[str], np.random.Generator]
-"""Maps a name to a *fresh* PCG64 generator, the same one at every call: `partial(rng.stream, seed, replication)`."""
+"""Function that maps a name to a *fresh* PCG64 generator, the same one at every call: `partial(rng.stream, seed,
+replication)`."""
 
 LEAST = 2.0**-54
-"""Stands for a uniform number of exactly 0, whose normal quantile would be -inf."""
+"""Substitute for a uniform number of exactly 0, whose normal quantile would be -inf."""
 
 
 def uniforms(streams: Streams, name: str, start: int, count: int) -> NDArray[np.float64]:
-    """Numbers *start* to *start + count* of the uniform stream *name*, strictly between 0 and 1.
+    """Return numbers *start* to *start + count* of the uniform stream *name*, strictly between 0 and 1.
 
-    Request i always gets number i, however many are asked for at once. Skipping ahead costs nothing.
+    Request i always gets number i, however many are requested at once. Skipping ahead takes constant time.
     """
     generator = streams(name)
     bits = generator.bit_generator

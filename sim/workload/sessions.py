@@ -1,7 +1,7 @@
-"""Sessions, the conversations of users and agents: most requests wait for the answer to an earlier one.
+"""Sessions, the conversations of users and agents, in which most requests wait for the response to an earlier one.
 
-`Sessions` has the keys of a scenario. Session i is drawn at random and is the same in every fleet and at every
-load. Sessions begin at a rate, one after the other for each of some users, or as a trace has recorded them.
+`Sessions` has the keys of a scenario. Session i is drawn at random and is the same in every fleet and at every load.
+Sessions start at a rate, one after the other for each of several users, or as recorded in a trace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,48 +24,48 @@ from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context
 
 
 class FixedTime(Spec):
-    """Always as long."""
+    """Constant duration."""
 
     distribution: Literal["fixed"]
     value: NonNegative
     """Duration [s]."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds at the cumulative probabilities *u*."""
+        """Return the durations at the cumulative probabilities *u* [s]."""
         return np.full(len(u), self.value)
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"{self.value:g} s"
 
 
 class ExponentialTime(Spec):
-    """Memoryless."""
+    """Exponential distribution of a duration."""
 
     distribution: Literal["exponential"]
     mean: Positive
-    """Mean [s]."""
+    """Mean duration [s]."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds at the cumulative probabilities *u*."""
+        """Return the durations at the cumulative probabilities *u* [s]."""
         return -self.mean * np.log1p(-u)
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"exponential, mean {self.mean:g} s"
 
 
 class LognormalTime(Spec):
-    """Many short ones and a long tail: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2."""
+    """Lognormal distribution of a duration: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2."""
 
     distribution: Literal["lognormal"]
     mean: Positive
-    """Mean [s]."""
+    """Mean duration [s]."""
     cv: NonNegative
-    """Standard deviation over mean."""
+    """Coefficient of variation (standard deviation over mean)."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds at the cumulative probabilities *u*."""
+        """Return the durations at the cumulative probabilities *u* [s]."""
         from scipy.special import ndtri  # slow to import; a scenario is also read without being run
 
         variance = log1p(self.cv**2)
@@ -73,7 +73,7 @@ class LognormalTime(Spec):
         return seconds
 
     def describe(self) -> str:
-        """Half a sentence."""
+        """Return a description, as part of a sentence."""
         return f"lognormal, mean {self.mean:g} s (cv {self.cv:g})"
 
 
@@ -81,70 +81,78 @@ Duration = Annotated[FixedTime | ExponentialTime | LognormalTime, Field(discrimi
 
 
 POINTS = 20_000
-"""Cumulative probabilities at which a law is averaged."""
+"""Number of cumulative probabilities at which a distribution is averaged."""
 
 
 class ToolCalls(Spec):
-    """The model asks for tools before it answers: each call is a request of its own, with the tool's result."""
+    """Tool calls of the model before its response; each call is a request of its own with the tool's result."""
 
     share: Fraction = 1.0
-    """Of the turns, those that call tools."""
+    """Fraction of turns that call tools."""
     calls: Length
-    """Calls in such a turn, one after the other."""
+    """Number of sequential calls in such a turn."""
     delay_s: Duration
-    """How long a tool runs: from the answer that calls it to the request with its result."""
+    """Run time of a tool: from the response that calls it to the request with its result [s]."""
     result_tokens: Length
-    """What the result adds to the prompt."""
+    """Length of the result that is appended to the prompt [tokens]."""
 
 
 class SubAgents(Spec):
-    """The model hands parts of a turn to agents that work side by side, each in a context of its own, and goes on with
-    the last answers of all of them.
+    """Sub-agents: the model delegates parts of a turn to agents that work in parallel.
+
+    Each agent has a context of its own. The turn continues with the last responses of all agents.
     """
 
     share: Fraction = 1.0
-    """Of the turns, those that are handed over."""
+    """Fraction of turns that are delegated."""
     agents: Length
-    """Agents in such a turn, all at once."""
+    """Number of parallel agents in such a turn."""
     task_tokens: Length
-    """What an agent is told, behind the system prompt. It calls tools as a turn does."""
+    """Length of an agent's task after the system prompt [tokens]; an agent calls tools as a turn does."""
 
 
 class Sessions(Spec):
-    """Users who go on where the last answer ended. Each request has the whole conversation in its prompt.
+    """Conversations; each request has the whole preceding conversation in its prompt.
 
-    The next request of a session comes when the last answer is complete and the user has thought, so that a slow fleet
-    gets fewer requests per second: the load depends on the latency.
+    The next request of a session arrives when the last response is complete and the think time has passed, so that a
+    slow fleet receives fewer requests per second: the load depends on the latency.
     """
 
     turns: Length
-    """Times that the user speaks."""
+    """Number of the user's turns."""
     think_s: Duration
-    """From the last answer to what the user says next."""
+    """Think time from the last response to the user's next turn [s]."""
     system_prompt_tokens: WholeNumber = 0
-    """What every conversation begins with, the same for all; `lengths.prompt` comes on top."""
+    """Length of the system prompt, equal for all conversations, in addition to `lengths.prompt` [tokens]."""
     tool_calls: ToolCalls | None = None
-    """Left out: no tools."""
+    """Tool calls of the model; default: none."""
     sub_agents: SubAgents | None = None
-    """Left out: no agents."""
+    """Sub-agents of the model; default: none."""
 
     def mean_requests(self) -> float:
-        """Requests of a session in the mean."""
+        """Return the mean number of requests in a session.
+
+        Notes
+        -----
+        turns * (r + share of delegated turns * (1 + agents * r)), with r = 1 + share of turns with tools * calls, and
+        means of all counts.
+
+        """
         tools, agents = self.tool_calls, self.sub_agents
         of_turn = 1.0 if tools is None else 1.0 + tools.share * mean_of(tools.calls)
         handed_over = 0.0 if agents is None else agents.share * (1.0 + mean_of(agents.agents) * of_turn)
         return mean_of(self.turns) * (of_turn + handed_over)
 
     def describe(self) -> str:
-        """A phrase."""
-        told = f"sessions of turns {_count(self.turns)}, think time {self.think_s.describe()}"
+        """Return a description, as a phrase."""
+        text = f"sessions of turns {_count(self.turns)}, think time {self.think_s.describe()}"
         if self.system_prompt_tokens:
-            told += f", a system prompt of {self.system_prompt_tokens} tokens"
+            text += f", a system prompt of {self.system_prompt_tokens} tokens"
         if self.tool_calls is not None:
-            told += f", tool calls in {self.tool_calls.share:.0%} of turns"
+            text += f", tool calls in {self.tool_calls.share:.0%} of turns"
         if self.sub_agents is not None:
-            told += f", sub-agents in {self.sub_agents.share:.0%} of turns"
-        return told
+            text += f", sub-agents in {self.sub_agents.share:.0%} of turns"
+        return text
 
 
 def _count(law: Length) -> str:
@@ -153,25 +161,25 @@ def _count(law: Length) -> str:
 
 @lru_cache(maxsize=64)
 def mean_of(law: Length) -> float:
-    """Mean of *law* as it is clipped."""
+    """Return the mean of *law*, with its limits applied."""
     return float(np.mean(law.quantile((np.arange(POINTS) + 0.5) / POINTS)))
 
 
 @dataclass(slots=True)
 class Turn:
-    """A request of a session, before it is known when it arrives."""
+    """Request of a session, before its arrival time is known."""
 
     prompt_tokens: int
-    """The conversation so far included."""
+    """Length of the prompt, including the preceding conversation [tokens]."""
     output_tokens: int
     after: tuple[int, ...] = ()
-    """Places in the session of the requests whose answers it waits for; none at the start of the session."""
+    """Positions in the session of the requests whose responses it waits for; empty at the start of the session."""
     delay_s: float = 0.0
-    """From the last of these answers to its arrival: think time, or a tool that runs."""
+    """Time from the last of these responses to the arrival: think time, or run time of a tool [s]."""
     earliest_s: float = 0.0
-    """It does not arrive before; the time that a trace says."""
+    """Earliest arrival time: the time recorded in a trace [s]."""
     number: int = 1
-    """Its place in the session, from 1, as outputs show it."""
+    """Position in the session, from 1, as shown in outputs."""
     block_hashes: Sequence[int] = ()
     hash_block_tokens: int = 1
     priority: int = 0
@@ -179,54 +187,54 @@ class Turn:
 
 @dataclass(slots=True)
 class Session:
-    """Requests of which some wait for the answers to others."""
+    """Requests of one conversation, some of which wait for the responses to others."""
 
     name: str
     turns: list[Turn]
-    """Each one behind those that it waits for."""
+    """Requests of the session, each after those that it waits for."""
     tenant: str = ""
     service: str = ONLY_SERVICE
 
 
 MOST_DRAWS = 1 << 20
-"""Numbers of each stream that are set aside for a session."""
+"""Numbers of each stream reserved for a session."""
 AT_ONCE = 16
-"""Draws that are made together: one is as slow as a few."""
+"""Number of draws made at once, which is as fast as a single draw."""
 
 
 class Law(Protocol):
-    """A length or a duration."""
+    """Distribution of a length or a duration."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[Any]:
-        """Its values at the cumulative probabilities *u*."""
+        """Return the values at the cumulative probabilities *u*."""
         ...
 
 
-class Uniform:
-    """Between 0 and 1."""
+class UnitUniform:
+    """Uniform distribution between 0 and 1."""
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """*u* itself."""
+        """Return *u*."""
         return u
 
 
-EVENLY = Uniform()
+UNIFORM = UnitUniform()
 
 
 class SessionDraws:
-    """The sessions that a workload describes, by number. Every purpose has a stream, every session a stretch of it."""
+    """Sessions described by a workload, by number. Each purpose has a random stream, each session a section of it."""
 
     def __init__(self, spec: Sessions, lengths: Lengths, streams: Streams) -> None:
         self._spec, self._lengths, self._streams = spec, lengths, streams
         self._generators: dict[str, tuple[np.random.Generator, int]] = {}
-        """Purpose -> its stream, and the place in it."""
+        """Random stream by purpose, with the current position in it."""
 
     def session(self, number: int) -> Session:
-        """Session *number*, from 0."""
-        return Session(str(number), _Script(self, self._spec, self._lengths, number).turns())
+        """Return session *number*, counted from 0."""
+        return Session(str(number), _SessionBuilder(self, self._spec, self._lengths, number).turns())
 
     def uniforms(self, purpose: str, start: int, count: int) -> NDArray[np.float64]:
-        """Numbers *start* to *start + count* of the stream of *purpose*, strictly between 0 and 1."""
+        """Return numbers *start* to *start + count* of the stream of *purpose*, strictly between 0 and 1."""
         generator, place = self._generators.get(purpose) or (self._streams(f"session {purpose}"), 0)
         if start != place:
             generator.bit_generator.advance(start - place)  # type: ignore[attr-defined]
@@ -234,19 +242,19 @@ class SessionDraws:
         return np.maximum(generator.random(count), LEAST)
 
 
-class _Script:
-    """The requests of one session, in an order in which each stands behind those that it waits for."""
+class _SessionBuilder:
+    """Requests of one session, ordered so that each comes after those that it waits for."""
 
     def __init__(self, draws: SessionDraws, spec: Sessions, lengths: Lengths, number: int) -> None:
         self._draws, self._spec, self._lengths, self._number = draws, spec, lengths, number
         self._ready: dict[str, list[Any]] = {}
-        """Purpose -> its next draws, the first one last."""
+        """Next draws by purpose, in reverse order."""
         self._drawn: dict[str, int] = {}
         self._contexts = 0
         self._turns: list[Turn] = []
 
     def turns(self) -> list[Turn]:
-        """All of them."""
+        """Return all requests of the session."""
         spec, agents = self._spec, self._spec.sub_agents
         context = self._context()
         for place in range(self._next("turns", spec.turns)):
@@ -254,31 +262,31 @@ class _Script:
             after: tuple[int, ...] = ()
             if place:
                 after, pause_s = (len(self._turns) - 1,), self._next("think", spec.think_s)
-            if agents is not None and self._next("handed over", EVENLY) < agents.share:
-                asked = self._ask(context, tokens, after, pause_s)
-                after, pause_s = self._side_by_side(agents, asked), 0.0
+            if agents is not None and self._next("handed over", UNIFORM) < agents.share:
+                delegated = self._add_request(context, tokens, after, pause_s)
+                after, pause_s = self._delegate(agents, delegated), 0.0
                 tokens = sum(self._turns[last].output_tokens for last in after)
-            self._ask_with_tools(context, tokens, after, pause_s)
+            self._add_with_tools(context, tokens, after, pause_s)
         return self._turns
 
-    def _side_by_side(self, agents: SubAgents, asked: int) -> tuple[int, ...]:
-        """Agents work on what request *asked* has told them; the places of their last requests."""
+    def _delegate(self, agents: SubAgents, delegated: int) -> tuple[int, ...]:
+        """Append the requests of agents working on request *delegated*; return the positions of their last requests."""
         tasks = [self._next("task", agents.task_tokens) for _ in range(self._next("agents", agents.agents))]
-        return tuple(self._ask_with_tools(self._context(), task, (asked,), 0.0) for task in tasks)
+        return tuple(self._add_with_tools(self._context(), task, (delegated,), 0.0) for task in tasks)
 
-    def _ask_with_tools(self, context: Context, tokens: int, after: tuple[int, ...], pause_s: float) -> int:
-        """A request for *tokens* more and those with the results of tools; the place of the last one."""
-        place = self._ask(context, tokens, after, pause_s)
+    def _add_with_tools(self, context: Context, tokens: int, after: tuple[int, ...], pause_s: float) -> int:
+        """Append a request for *tokens* more tokens and those with tool results; return the last one's position."""
+        place = self._add_request(context, tokens, after, pause_s)
         tools = self._spec.tool_calls
-        if tools is None or self._next("tools", EVENLY) >= tools.share:
+        if tools is None or self._next("tools", UNIFORM) >= tools.share:
             return place
         for _ in range(self._next("calls", tools.calls)):
             delay_s = self._next("tool", tools.delay_s)
-            place = self._ask(context, self._next("result", tools.result_tokens), (place,), delay_s)
+            place = self._add_request(context, self._next("result", tools.result_tokens), (place,), delay_s)
         return place
 
-    def _ask(self, context: Context, tokens: int, after: tuple[int, ...], delay_s: float) -> int:
-        """A request that adds *tokens* to *context*; its place."""
+    def _add_request(self, context: Context, tokens: int, after: tuple[int, ...], delay_s: float) -> int:
+        """Append a request that adds *tokens* to *context*; return its position."""
         answer = self._next("output", self._lengths.output)
         prompt, blocks = context.grown(tokens, answer)
         place = len(self._turns)
@@ -290,7 +298,7 @@ class _Script:
         return Context(self._number, self._contexts - 1, self._spec.system_prompt_tokens)
 
     def _next(self, purpose: str, law: Law) -> Any:
-        """The next draw from *law* for *purpose*: tokens, a count or seconds."""
+        """Return the next draw from *law* for *purpose*: tokens, a count or seconds."""
         ready = self._ready.setdefault(purpose, [])
         if not ready:
             drawn = self._drawn.get(purpose, 0)
@@ -301,7 +309,7 @@ class _Script:
 
 
 def sample(draws: SessionDraws, start: int, count: int) -> Iterator[Turn]:
-    """Requests *start* to *start* + *count* of all sessions, one session after the other."""
+    """Return requests *start* to *start* + *count* of all sessions, one session after the other."""
     number = place = 0
     while place < start + count:
         turns = draws.session(number).turns
@@ -312,68 +320,68 @@ def sample(draws: SessionDraws, start: int, count: int) -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """A session and when it begins."""
+    """Session with its start time."""
 
     at_s: float
     session: Session
     number: int
-    """Of the session: who asks for the next one of the same user names it."""
+    """Number of the session, which identifies it in `SessionSource.next_of`."""
 
 
-class ComingSessions(Protocol):
-    """What the fleet asks for."""
+class SessionSource(Protocol):
+    """Source of the sessions that a fleet receives."""
 
     def starts(self) -> Iterator[SessionStart]:
-        """Sessions that begin whatever the fleet does, in order of time."""
+        """Return the sessions whose start does not depend on the fleet, in order of time."""
         ...
 
     def next_of(self, number: int) -> tuple[float, SessionStart] | None:
-        """What the user of session *number* does when it is over: the pause [s] and the next session; None: nothing."""
+        """Return the think time after session *number* [s] and the same user's next session; None without one."""
         ...
 
 
 class OpenSessions:
-    """Sessions that begin at given times."""
+    """Sessions that start at given times."""
 
     def __init__(self, draws: SessionDraws, begins_s: list[float], tenants: list[str] | None) -> None:
-        """*tenants* has the tenant of each session, where anybody is told apart."""
+        """Initialise the sessions; *tenants* has the tenant of each session, None without tenants."""
         self._draws, self._begins_s, self._tenants = draws, begins_s, tenants
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `ComingSessions.starts`."""
+        """See `SessionSource.starts`."""
         return (
             SessionStart(at_s, _session_of(self._draws, i, self._tenants), i) for i, at_s in enumerate(self._begins_s)
         )
 
     def next_of(self, number: int) -> None:
-        """Nobody waits for the end of a session."""
+        """Return None: no user waits for the end of a session."""
 
 
 class UserSessions:
-    """Users with one session at a time: user u has sessions u, u + users, ..., whatever the others do."""
+    """Users with one session at a time: user u has sessions u, u + users, ..., independent of other users."""
 
     def __init__(self, draws: SessionDraws, loop: ClosedLoop, streams: Streams, tenants: list[str] | None) -> None:
-        """*tenants* has the tenant of each user, where anybody is told apart."""
+        """Initialise the users; *tenants* has the tenant of each user, None without tenants."""
         self._draws, self._loop, self._streams, self._tenants = draws, loop, streams, tenants
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `ComingSessions.starts`."""
+        """See `SessionSource.starts`."""
         loop = self._loop
         first_s = [0.0] * loop.concurrency
         if loop.random:
-            first_s = loop.pauses_s(self._streams, "first pauses", 0, loop.concurrency).tolist()
+            first_s = loop.think_times_s(self._streams, "first pauses", 0, loop.concurrency).tolist()
         for at_s, user in sorted(zip(first_s, count(), strict=False)):
             yield SessionStart(at_s, _session_of(self._draws, user, self._tenants), user)
 
     def next_of(self, number: int) -> tuple[float, SessionStart]:
-        """See `ComingSessions.next_of`."""
+        """See `SessionSource.next_of`."""
         following = number + self._loop.concurrency
-        pause_s = float(self._loop.pauses_s(self._streams, "pauses", number, 1)[0])
+        pause_s = float(self._loop.think_times_s(self._streams, "pauses", number, 1)[0])
         return pause_s, SessionStart(0.0, _session_of(self._draws, following, self._tenants), following)
 
 
 def _session_of(draws: SessionDraws, number: int, tenants: list[str] | None) -> Session:
-    """Session *number*; of one user after the other where there are fewer *tenants* than sessions."""
+    """Return session *number*; with fewer *tenants* than sessions, users' tenants repeat in order."""
     session = draws.session(number)
     if tenants:
         session.tenant = tenants[number % len(tenants)]
@@ -381,21 +389,21 @@ def _session_of(draws: SessionDraws, number: int, tenants: list[str] | None) -> 
 
 
 class RecordedSessions:
-    """Sessions of a trace. A request comes when the trace says, but not before the answer to the one before it."""
+    """Sessions of a trace; a request arrives at its recorded time, but not before the preceding response."""
 
     def __init__(self, table: RequestTable) -> None:
         self._table = table
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `ComingSessions.starts`."""
+        """See `SessionSource.starts`."""
         return (SessionStart(found.turns[0].earliest_s, found, i) for i, found in enumerate(_sessions(self._table)))
 
     def next_of(self, number: int) -> None:
-        """Nobody waits for the end of a session."""
+        """Return None: no user waits for the end of a session."""
 
 
 def _sessions(table: RequestTable) -> list[Session]:
-    """The rows of *table* by session, in the order of their first requests; a row without a session stands alone."""
+    """Return the rows of *table* by session, in order of first requests; rows without a session are separate."""
     found: dict[object, list[int]] = {}
     for row, name in enumerate(table.session or [""] * len(table.arrived_s)):
         found.setdefault(name or row, []).append(row)

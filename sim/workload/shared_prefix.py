@@ -1,7 +1,7 @@
-"""Which blocks prompts share: a common beginning, or the context of a conversation that grows by each request.
+"""Blocks that prompts share: a common prefix, or the growing context of a conversation.
 
-A common beginning is a system prompt, a document many ask about, or a benchmark that repeats a few prompts. Equal
-ids of blocks stand for equal text, as prefix caches look at it.
+A common prefix is a system prompt, a document that many requests refer to, or a benchmark's few repeated prompts.
+Equal block ids stand for equal text, as in a prefix cache.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,22 +11,25 @@ from sim.spec import Count, Spec
 from sim.workload.requests import Streams, uniforms
 
 HASH_BLOCK_TOKENS = 16
-"""Tokens that one id of a shared block stands for; vLLM shares whole KV blocks of this size."""
+"""Tokens per block id; vLLM shares whole KV blocks of this size."""
 
 MOST_BLOCKS = 2**24
-"""More blocks than any prompt has: ids of one text lie apart from those of the next."""
+"""Upper limit of the blocks of a prompt, so that ids of different texts do not overlap."""
 
 
 class SharedPrefix(Spec):
-    """Each prompt begins with one of a few texts, drawn evenly. An engine gains by it with enable_prefix_caching."""
+    """Prefix shared by prompts: each prompt starts with one of several texts, drawn uniformly.
+
+    Engines benefit from it with enable_prefix_caching.
+    """
 
     tokens: Count
-    """Length of the text; a shorter prompt is the beginning of it."""
+    """Length of the text [tokens]; a shorter prompt is a prefix of it."""
     prefixes: Count = 1
-    """How many different texts there are."""
+    """Number of different texts."""
 
     def block_hashes(self, streams: Streams, start: int, prompt_tokens: Iterable[int]) -> list[tuple[int, ...]]:
-        """Ids of the shared leading blocks of requests *start*, *start* + 1, ..., HASH_BLOCK_TOKENS tokens each."""
+        """Return the ids of the shared leading blocks of requests from *start* on (HASH_BLOCK_TOKENS tokens each)."""
         prompts = list(prompt_tokens)
         blocks = self.tokens // HASH_BLOCK_TOKENS
         texts = (uniforms(streams, "prefix", start, len(prompts)) * self.prefixes).astype(int).tolist()
@@ -34,14 +37,15 @@ class SharedPrefix(Spec):
         return [ids[text][: tokens // HASH_BLOCK_TOKENS] for text, tokens in zip(texts, prompts, strict=True)]
 
     def describe(self) -> str:
-        """A phrase."""
+        """Return a description, as a phrase."""
         texts = "the same text" if self.prefixes == 1 else f"one of {self.prefixes} texts"
         return f"prompts begin with {texts} of {self.tokens} tokens"
 
 
 def own_block_hashes(start: int, prompt_tokens: Iterable[int], known: int) -> list[tuple[int, ...]]:
-    """Ids of the leading blocks of requests *start*, *start* + 1, ..., each with a text of its own; none from number
-    *known* on, for whose texts nobody asks a second time.
+    """Return the ids of the leading blocks of requests from *start* on, each with a text of its own.
+
+    Requests from number *known* on get no ids, because their prompts are never repeated.
     """
     blocks = [tokens // HASH_BLOCK_TOKENS for tokens in prompt_tokens]
     return [
@@ -51,18 +55,22 @@ def own_block_hashes(start: int, prompt_tokens: Iterable[int], known: int) -> li
 
 
 BLOCK_BITS, CONTEXT_BITS = 24, 12
-"""Room in a name: 2^24 blocks of 16 tokens in a context, 2^12 contexts in a session."""
+"""Bits of a block id: 2^24 blocks of 16 tokens in a context, 2^12 contexts in a session."""
 
 
 class ContextBlocks(Sequence[int]):
-    """Ids of the leading *count* blocks of a context: first those of the system prompt, which all contexts have in
-    common, then its own. Nothing is stored per block: a session of 100 turns has the same blocks 100 times.
+    """Ids of the leading *count* blocks of a context: those of the system prompt, common to all contexts, then its own.
+
+    Ids are computed, not stored, since a session of 100 turns has the same blocks 100 times::
+
+        block      0 ... shared - 1     shared ... count - 1
+        id        -1 ... -shared        own + shared ... own + count - 1
     """
 
     __slots__ = ("_count", "_own", "_shared")
 
     def __init__(self, shared: int, own: int, count: int) -> None:
-        """*shared* blocks are the system prompt's; *own* is the id of what would be the first block of its own."""
+        """Initialise with *shared* blocks of the system prompt; *own* is the id of the context's block 0."""
         self._shared, self._own, self._count = shared, own, count
 
     def __len__(self) -> int:
@@ -84,19 +92,19 @@ class ContextBlocks(Sequence[int]):
 
 
 class Context:
-    """The text that a request of a session begins with: what was said before."""
+    """Context of a request in a session: the preceding conversation."""
 
     __slots__ = ("_own", "_shared", "tokens")
 
     def __init__(self, session: int, number: int, system_tokens: int) -> None:
-        """Context *number* of session *session*, which begins with a system prompt."""
+        """Start context *number* of session *session* with a system prompt of *system_tokens* tokens."""
         self._own = ((session << CONTEXT_BITS) + number) << BLOCK_BITS
         self._shared = system_tokens // HASH_BLOCK_TOKENS
         self.tokens = system_tokens
-        """Its length so far."""
+        """Length of the context so far [tokens]."""
 
     def grown(self, tokens: int, answer: int) -> tuple[int, ContextBlocks]:
-        """It goes on by *tokens* and their *answer*: the length of the prompt, and the blocks of both."""
+        """Append *tokens* of prompt and *answer* of response; return the prompt's length and the blocks of both."""
         prompt = self.tokens + tokens
         self.tokens = prompt + answer
         return prompt, ContextBlocks(self._shared, self._own, self.tokens // HASH_BLOCK_TOKENS)

@@ -1,4 +1,4 @@
-"""Who asks: customers or teams that share a fleet, each with its share, its weight and its limit."""
+"""Tenants: customers or teams that share a fleet, each with a share, a weight and a rate limit."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,37 +9,37 @@ from pydantic import Field
 
 from sim.spec import Count, NonNegative, Positive, Spec
 
-NOBODY = "(nobody)"
-"""Beside the tenants in tables of who pays: what no request causes, idle time above all."""
+UNATTRIBUTED = "(nobody)"
+"""Name of the row, next to the tenants, of costs that no request causes, mainly idle time."""
 
 
 class RateLimit(Spec):
-    """A bucket of requests that fills at a rate: a request that finds it empty is refused, and for good."""
+    """Token bucket of requests; a request that finds it empty is refused without a retry."""
 
     requests_per_s: Positive
     burst: Count = 1
-    """Requests that the bucket holds, and has at the start."""
+    """Capacity of the bucket, which is full at the start [requests]."""
 
 
 class Tenant(Spec):
-    """One of those who share the fleet."""
+    """Tenant that shares the fleet."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """As a trace has it in its column `tenant`, and as outputs show it."""
+    """Name of the tenant, as in a trace's column `tenant` and in outputs."""
     share: NonNegative = 1.0
-    """Of drawn requests, or of sessions, in any unit; a trace has shares of its own."""
+    """Share of drawn requests, or of sessions, in any unit; a trace has its own shares."""
     weight: Positive = 1.0
-    """With `scheduling: fair`: a tenant of weight 2 is owed twice the tokens of one of weight 1."""
+    """Weight with `scheduling: fair`: a tenant of weight 2 is entitled to twice the tokens of a tenant of weight 1."""
     priority: int | None = None
-    """With `scheduling: priority`: of all its requests, lower first. Left out: as the trace says, else 0."""
+    """Priority of all its requests with `scheduling: priority`, lower first; default: the trace's, else 0."""
     rate_limit: RateLimit | None = None
-    """Left out: none."""
+    """Rate limit of the tenant; default: none."""
     adapter: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """LoRA adapter that all its requests ask for; left out: as the workload's `adapters` say."""
+    """LoRA adapter that all its requests use; default: as drawn by the workload's `adapters`."""
 
 
 def drawn_names(tenants: Sequence[Tenant], u: NDArray[np.float64]) -> list[str]:
-    """Names of *tenants* by their shares at the uniform numbers *u*."""
+    """Return names of *tenants*, selected by their shares at the uniform numbers *u*."""
     ends = np.cumsum([tenant.share for tenant in tenants])
     places = np.minimum(np.searchsorted(ends / ends[-1], u, side="right"), len(tenants) - 1)
     return [tenants[place].name for place in places.tolist()]

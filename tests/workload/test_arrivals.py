@@ -141,8 +141,8 @@ def test_descriptions() -> None:
     assert not ClosedLoop(process="closed_loop", concurrency=8).random
     assert ClosedLoop.model_validate(closed).random
     assert not ClosedLoop.model_validate(closed | {"pauses": "constant"}).random
-    pauses_s = ClosedLoop.model_validate(closed).pauses_s(STREAMS, "pauses", 0, 20_000)
-    assert (pauses_s.mean(), pauses_s.std()) == (pytest.approx(2, rel=0.03), pytest.approx(2, rel=0.03))
-    assert (ClosedLoop.model_validate(closed).pauses_s(STREAMS, "pauses", 500, 20) == pauses_s[500:520]).all()
+    think_times_s = ClosedLoop.model_validate(closed).think_times_s(STREAMS, "pauses", 0, 20_000)
+    assert (think_times_s.mean(), think_times_s.std()) == (pytest.approx(2, rel=0.03), pytest.approx(2, rel=0.03))
+    assert (ClosedLoop.model_validate(closed).think_times_s(STREAMS, "pauses", 500, 20) == think_times_s[500:520]).all()
     assert poisson(1.5).describe() == "Poisson arrivals at 1.5 requests/s"
     assert gamma(1.5, 2).describe() == "gamma arrivals at 1.5 requests/s (cv 2)"

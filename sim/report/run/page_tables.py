@@ -17,7 +17,7 @@ from sim.scenario.slo import Slo
 from sim.study.comparison import COST
 from sim.study.points import Point, Sweep
 from sim.study.year import FleetYear, RunYear
-from sim.workload.tenants import NOBODY
+from sim.workload.tenants import UNATTRIBUTED
 
 CAUSES = {
     "compute": "#2f4b7c",
@@ -354,7 +354,7 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
 
 
 def _tenant(row: Mapping[str, Any], settings: Sequence[str]) -> str:
-    name = _("(nobody)") if row["tenant"] == NOBODY else row["tenant"]
+    name = _("(nobody)") if row["tenant"] == UNATTRIBUTED else row["tenant"]
     return commas([name, *([told] if (told := places([(axis, row[axis]) for axis in settings])) else [])])
 
 

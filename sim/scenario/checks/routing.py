@@ -108,8 +108,8 @@ def adapter_use_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
     """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
-    of_services = {one.name: one.workload.asks_for_adapters for one in scenario.services}
-    asked = scenario.workload.asks_for_adapters or any(of_services.values())
+    of_services = {one.name: one.workload.uses_adapters for one in scenario.services}
+    asked = scenario.workload.uses_adapters or any(of_services.values())
     for j, pool in enumerate(bound):
         served = [of_services[name] for name in fleet.pools[j].served if name in of_services]
         here = any(served) if served else asked

@@ -184,7 +184,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
         yield ValidationIssue(("size", "mixed"), text)
     asks = [one.workload for one in scenario.services] or [workload]
-    if bool(size.lora) != (needs := any(one.asks_for_adapters for one in asks)):
+    if bool(size.lora) != (needs := any(one.uses_adapters for one in asks)):
         text = "is missing: requests ask for adapters" if needs else "has slots that no request asks for: remove it"
         yield ValidationIssue(("size", "lora"), text)
     if size.mixed is not None and size.lora:

@@ -1,4 +1,7 @@
-"""Recorded requests. A new format: its file here and its name in `Trace`."""
+"""Recorded requests in trace files.
+
+To add a format: a module here, and its class in `Trace`.
+"""
 
 from typing import Annotated
 

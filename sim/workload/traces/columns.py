@@ -1,7 +1,7 @@
-"""Columns of a trace: read from comma-separated files with a header, and checked as numbers.
+"""Columns of a trace: reading of delimited files with a header, and validation of numbers.
 
-Every ragged row, misnamed column and wrong value is reported. Columns are checked as a whole, value by value only
-where something is wrong.
+Every ragged row, misnamed column and wrong value is reported. Columns are checked as a whole, and value by value only
+if something is wrong.
 """
 
 import csv
@@ -20,7 +20,7 @@ from sim.infile import opened
 from sim.workload.traces.trace_file import TraceError, TraceFaults, misnamed, unreadable
 
 ROWS_AT_ONCE = 512
-"""Few enough to stay below the threshold of the garbage collector, which would scan every row."""
+"""Rows read at once; few enough to stay below the garbage collector's threshold, beyond which it scans every row."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class TraceTable:
 
 
 def read_any_table(path: str, usual: Sequence[str], faults: TraceFaults) -> TraceTable:
-    """Read all columns of a file, whatever their headers; commas, semicolons or tabs stand between them.
+    """Return all columns of a file, whatever their headers, separated by commas, semicolons or tabs.
 
-    The error of an empty file names the *usual* headers. A row with too few or too many fields goes to *faults* and is
-    left out; blank lines are passed over. Raises TraceError where no rows can be separated.
+    The error of an empty file names the *usual* headers. A row with too few or too many fields is added to *faults* and
+    left out; blank lines are skipped. Raises TraceError if no rows can be separated.
     """
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
@@ -54,9 +54,9 @@ def _delimiter(first: str) -> str:
 
 
 def read_json_lines(path: str, faults: TraceFaults) -> TraceTable:
-    """Read the objects of a file of JSON Lines, their keys as columns of text: `{"a": {"b": 1}}` has the column `a.b`.
+    """Return the objects of a JSON Lines file, their keys as columns of text: `{"a": {"b": 1}}` has the column `a.b`.
 
-    Lists are left out. Raises TraceError where the file cannot be read; a line that is no object goes to *faults*.
+    Lists are left out. Raises TraceError if the file cannot be read; a line that is not an object is added to *faults*.
     """
     rows, table = [], TraceTable({})
     try:
@@ -91,9 +91,9 @@ def _flat(value: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
 
 
 def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: TraceFaults) -> TraceTable:
-    """The named columns of a file; other columns are an error. Raises TraceError where no rows can be separated.
+    """Return the named columns of a file; other columns are an error. Raises TraceError if no rows can be separated.
 
-    A row with too few or too many fields goes to *faults* and is left out; blank lines are passed over.
+    A row with too few or too many fields is added to *faults* and left out; blank lines are skipped.
     """
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
@@ -126,7 +126,7 @@ def _read(
 
 
 def _places(path: str, header: list[str], required: Sequence[str] | None, optional: Sequence[str]) -> dict[str, int]:
-    """Return the place of each column in a row. Without *required* names, any header will do."""
+    """Return the position of each column in a row. Without *required* names, any header is accepted."""
     if not header:
         raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(required or ())}")])
     complaints = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
@@ -144,7 +144,7 @@ def _places(path: str, header: list[str], required: Sequence[str] | None, option
 def _whole_rows(
     rows: list[list[str]], lines: Sequence[int], width: int, faults: TraceFaults
 ) -> tuple[list[list[str]], list[int]]:
-    """The rows with *width* fields; what is neither that nor blank is a fault."""
+    """Return the rows with *width* fields; other rows that are not blank are added to *faults*."""
     kept = [(row, line) for row, line in zip(rows, lines, strict=True) if len(row) == width]
     for row, line in zip(rows, lines, strict=True):
         if row and len(row) != width:
@@ -153,9 +153,9 @@ def _whole_rows(
 
 
 LARGEST = 2**53
-"""Whole numbers up to here are exact."""
+"""Largest whole number up to which floats are exact."""
 LATEST_S = 1e9
-"""The last moment at which a request may arrive, some 32 years after the start: later ones are dates."""
+"""Latest arrival time, about 32 years after the start [s]; larger numbers are dates."""
 
 
 def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
@@ -174,10 +174,10 @@ def check_times(
     check_order(np.where(negative, nan, values), texts, name, lines, faults)
 
 
-def since_the_start(
+def check_not_dates(
     arrived_s: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults
 ) -> NDArray[np.float64]:
-    """*arrived_s* as they are; the first that is a date (seconds since 1970) goes to *faults*."""
+    """Return *arrived_s* unchanged; the first value that is a date (seconds since 1970) is added to *faults*."""
     late = np.flatnonzero(arrived_s > LATEST_S)[:1]
     why = "counts from the start of the trace: take the first request's time from all of them"
     faults.add_rows(late, lines, lambda row: f"{name} {why}, not {texts[row]}")
@@ -187,7 +187,7 @@ def since_the_start(
 def check_order(
     times: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults
 ) -> None:
-    """Every time is at least the one before it; nan, a fault already reported, is passed over."""
+    """Report times earlier than the preceding one; nan, already reported, is skipped."""
     known = np.flatnonzero(~np.isnan(times))
     late = np.flatnonzero(np.diff(times[known]) < 0)
     before = dict(zip(known[late + 1].tolist(), known[late].tolist(), strict=True))
@@ -202,12 +202,12 @@ def check_order(
 def tokens(
     texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults, least: int = 1
 ) -> NDArray[np.int64]:
-    """A column of whole numbers of at least *least*."""
+    """Return a column of whole numbers of at least *least*."""
     return _whole(texts, name, lines, faults, f" of at least {least}", least)
 
 
 def integers(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.int64]:
-    """A column of whole numbers of either sign."""
+    """Return a column of whole numbers of either sign."""
     return _whole(texts, name, lines, faults, "", -LARGEST)
 
 
@@ -221,7 +221,7 @@ def _whole(
 
 
 def finite(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
-    """Finite numbers; nan in the place of what is none, which is then reported."""
+    """Return a column of finite numbers; other values become nan and are reported."""
     values = numbers(texts)
     wrong = np.isnan(values)
     faults.add_rows(np.flatnonzero(wrong), lines, lambda row: f"{name} must be a number, not {_shown(texts[row])}")

@@ -1,4 +1,4 @@
-"""Traces with a line for each request: request logs with any headers (CSV, JSON Lines), Azure's and BurstGPT's CSV.
+"""Traces with a line per request: request logs with any headers (CSV, JSON Lines), Azure's and BurstGPT's CSV.
 
 Azure: Patel et al., "Splitwise", ISCA 2024; github.com/Azure/AzurePublicDataset. BurstGPT: Wang et al., "BurstGPT",
 KDD 2025; github.com/HPMLL/BurstGPT.
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
-from sim.workload.tenants import NOBODY
+from sim.workload.tenants import UNATTRIBUTED
 from sim.workload.traces import columns
 from sim.workload.traces.columns import TraceTable, read_any_table, read_json_lines, read_table
 from sim.workload.traces.headers import arrivals, recognised
@@ -28,27 +28,26 @@ OF_UNITS = ("arrival_s", "priority", "tenant", "service")
 
 
 class RequestLog(TraceFile):
-    """Requests in rows with headers: `arrival_s`, `prompt_tokens` and `output_tokens`; `priority` (lower first),
-    `session`, `turn`, `tenant` and `service` where there are such columns.
+    """Request log: rows with headers `arrival_s`, `prompt_tokens` and `output_tokens`, and optional columns.
 
-    Headers of other programs are recognised (`timestamp`, `input_tokens`, `completion_tokens`, ...), others are ignored
-    with a note. A request of a `session` arrives at its time, but not before the answer to the one before it; `turn` is
-    its place there, from 1 by default. A prompt at least as long as the conversation before it is taken to begin with
-    that conversation, for prefix caches. Requests of services that answer in one pass have no tokens, only
-    `arrival_s[,priority]`.
+    Optional columns are `priority` (lower first), `session`, `turn`, `tenant` and `service`. Headers of other programs
+    are recognised (`timestamp`, `input_tokens`, `completion_tokens`, ...), all others are ignored with a note. A
+    request of a `session` arrives at its time, but not before the response to the preceding request; `turn` is its
+    position in the session, by default counted from 1. For prefix caches, a prompt at least as long as the preceding
+    conversation is assumed to start with it. Requests of one-pass services have no tokens, only `arrival_s[,priority]`.
     """
 
     columns: dict[str, str] = Field(default_factory=dict)
-    """Column of a trace -> header in the file, where the header is not recognised: {arrival_s: my_column}."""
+    """Column of a trace -> header in the file, for headers that are not recognised: {arrival_s: my_column}."""
     service: str | None = None
-    """Only the rows with this name in the column `service`; left out: all rows."""
+    """Service whose rows are read, by the column `service`; default: all rows."""
 
     @abstractmethod
     def table(self, faults: TraceFaults) -> TraceTable:
-        """Return all columns of the file as text. Raises TraceError where no rows can be separated."""
+        """Return all columns of the file as text. Raises TraceError if no rows can be separated."""
 
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         table = self.table(faults)
         headers, wrong = recognised([*table.columns], OWN, self.columns)
@@ -62,12 +61,12 @@ class RequestLog(TraceFile):
             raise TraceError([(self.path, 0, "holds no requests")])
         notes = headers.notes()
         lines, texts = table.lines, {name: table.columns[theirs] for name, theirs in names.items()}
-        arrived_s, said = arrivals(texts["arrival_s"], names["arrival_s"], lines, faults)
-        if headers.foreign or said:
+        arrived_s, time_notes = arrivals(texts["arrival_s"], names["arrival_s"], lines, faults)
+        if headers.foreign or time_notes:
             rows, left_out = _answered_in_order(arrived_s, texts.get("output_tokens"))
             if not len(rows) and not faults:
                 raise TraceError([(self.path, 0, "holds no request with output tokens")])
-            notes += said + left_out
+            notes += time_notes + left_out
             arrived_s = arrived_s[rows] - np.nanmin(arrived_s[rows], initial=np.inf)
             lines, texts = (
                 [lines[row] for row in rows],
@@ -83,43 +82,43 @@ class RequestLog(TraceFile):
             if name in texts:
                 setattr(requests, name, [text.strip() for text in texts[name]])
         _number_turns(requests, texts.get("turn"), lines, faults)
-        nobody = np.flatnonzero([name == NOBODY for name in requests.tenant or ()])
-        message = f"tenant {NOBODY!r} is the row of what no request causes: choose another name"
-        faults.add_rows(nobody, lines, lambda row: message)
+        reserved = np.flatnonzero([name == UNATTRIBUTED for name in requests.tenant or ()])
+        message = f"tenant {UNATTRIBUTED!r} is the row of what no request causes: choose another name"
+        faults.add_rows(reserved, lines, lambda row: message)
         faults.stop_if_any()
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS
         return TraceReading(requests, tuple(f"{Path(self.path).name}: {note}" for note in notes), units=units)
 
     def chosen(self, whole: RequestTable) -> RequestTable:
-        """Return the rows of the `service`. Raises TraceError where there are none."""
+        """Return the rows of the `service`. Raises TraceError if there are none."""
         if self.service is None:
             return whole
         rows = [row for row, name in enumerate(whole.service or ()) if name == self.service]
         if not rows:
             names = sorted(set(whole.service or ()))
-            told = f"the column 'service' has {', '.join(names)[:80]}" if names else "there is no column 'service'"
-            raise TraceError([(self.path, 0, f"no request asks for service {self.service!r}: {told}")])
+            reason = f"the column 'service' has {', '.join(names)[:80]}" if names else "there is no column 'service'"
+            raise TraceError([(self.path, 0, f"no request asks for service {self.service!r}: {reason}")])
         return rows_of(whole, rows)
 
 
 class CsvTrace(RequestLog):
-    """A request log in a file of comma-, semicolon- or tab-separated values, whose first line has the headers."""
+    """Request log in a file of comma-, semicolon- or tab-separated values, whose first line has the headers."""
 
     format: Literal["csv"]
 
     def table(self, faults: TraceFaults) -> TraceTable:
-        """Return all columns of the file as text. Raises TraceError where no rows can be separated."""
+        """Return all columns of the file as text. Raises TraceError if no rows can be separated."""
         return read_any_table(self.path, OWN[:3], faults)
 
 
 class JsonlTrace(RequestLog):
-    """A request log with a JSON object a line. A key inside an object inside is `usage.prompt_tokens`."""
+    """Request log with a JSON object per line; a nested key is named like `usage.prompt_tokens`."""
 
     format: Literal["jsonl"]
 
     def table(self, faults: TraceFaults) -> TraceTable:
-        """Return all keys of the file as columns of text. Raises TraceError where the file cannot be read."""
+        """Return all keys of the file as columns of text. Raises TraceError if the file cannot be read."""
         return read_json_lines(self.path, faults)
 
 
@@ -142,12 +141,12 @@ def _answered_in_order(arrived_s: NDArray[np.float64], outputs: list[str] | None
 
 
 def _units(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """No prompt, and one unit of work in the place of an answer."""
+    """Return token counts of units of work: no prompt, and one output token."""
     return np.zeros(count, np.int64), np.ones(count, np.int64)
 
 
 def _number_turns(requests: RequestTable, texts: list[str] | None, lines: Sequence[int], faults: TraceFaults) -> None:
-    """Fills `turn` with the places of requests in their sessions, as they are given or counted from 1."""
+    """Set `turn` of *requests* to positions in their sessions, as given or counted from 1."""
     if requests.session is None:
         if texts is not None:
             faults.add(1, "the column 'turn' counts within sessions, and there is no column 'session'")
@@ -172,7 +171,7 @@ def _number_turns(requests: RequestTable, texts: list[str] | None, lines: Sequen
 
 
 def _conversations(requests: RequestTable) -> list[Sequence[int]]:
-    """Ids of the blocks of each request: a conversation goes on where a prompt has room for what was said before."""
+    """Return the block ids of each request; a conversation continues if the prompt is at least as long as it."""
     contexts: dict[str, Context] = {}
     blocks: list[Sequence[int]] = []
     started = 0
@@ -194,12 +193,12 @@ NANOSECONDS = 1e9
 
 
 class AzureTrace(TraceFile):
-    """`TIMESTAMP,ContextTokens,GeneratedTokens`: absolute dates, read as seconds after the first request."""
+    """Trace of Azure: `TIMESTAMP,ContextTokens,GeneratedTokens`, with dates read as seconds after the first request."""
 
     format: Literal["azure"]
 
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         table = read_table(self.path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), (), faults)
         texts, lines = table.columns, table.lines
@@ -213,7 +212,7 @@ class AzureTrace(TraceFile):
 
 
 def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
-    """Dates with up to nine decimals; a UTC offset of zero may follow."""
+    """Return the times after the first date [s]; dates have up to nine decimals and may end in a UTC offset of zero."""
     stamps = _stamps([text.strip().removesuffix("+00:00") for text in texts])
     wrong = np.isnat(stamps)
     faults.add_rows(
@@ -229,7 +228,7 @@ def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: TraceFa
 
 
 def _stamps(dates: list[str]) -> NDArray[np.datetime64]:
-    """NaT for what is no date; a 30th of February is found only one by one."""
+    """Return *dates* as timestamps, NaT if invalid; an invalid day such as 30 February requires a check one by one."""
     formed = [date if STAMP.fullmatch(date) else "NaT" for date in dates]
     try:
         return np.array(formed, dtype="datetime64[ns]")
@@ -245,16 +244,17 @@ def _stamp(date: str) -> np.datetime64:
 
 
 class BurstgptTrace(TraceFile):
-    """`Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type`, times in s.
+    """Trace of BurstGPT, with times in seconds.
 
-    A row without response tokens is a request that failed: it is left out and counted in a note. The first request that
-    did not fail arrives at 0.
+    Columns: `Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type`. A row
+    without response tokens is a failed request: it is left out and counted in a note. The first request that did not
+    fail arrives at 0.
     """
 
     format: Literal["burstgpt"]
 
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         required = ("Timestamp", "Request tokens", "Response tokens")
         optional = ("Session ID", "Elapsed time", "Model", "Total tokens", "Log Type")

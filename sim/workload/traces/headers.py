@@ -1,7 +1,7 @@
 """Columns of request logs under other programs' names: synonyms of headers, units of times, dates.
 
-A log that was not written for this program has its own headers. `recognised` finds the columns that a trace needs,
-`arrivals` reads times in whatever form they have, and both return sentences that say how the file was read.
+A log of another program has its own headers. `recognised` finds the columns that a trace needs, `arrivals` reads times
+in any common form, and both return sentences on how the file was read.
 """
 
 import re
@@ -40,27 +40,27 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "session": ("session_id", "conversation_id", "chat_id", "thread_id"),
     "tenant": ("tenant_id", "customer_id"),
 }
-"""Column of a trace -> headers of request logs that mean the same, the likeliest first, as `_plain` writes them."""
+"""Column of a trace -> synonymous headers of request logs, likeliest first, normalised as by `_plain`."""
 UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Ending of a header -> its unit [s]."""
+"""Suffix of a header -> unit of its times [s]."""
 EPOCHS = ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (np.inf, 1e-9))
-"""Unix times below the first number count in the unit that follows [s]: a date of this century is unambiguous."""
+"""Pairs of (upper bound, unit [s]) of Unix times; a date of this century has an unambiguous unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Headers of a file under the names of a trace's columns."""
+    """Mapping of a file's headers to the columns of a trace."""
 
     names: Mapping[str, str]
     """Column of a trace -> header in the file."""
     ignored: tuple[str, ...]
-    """Headers that no column is read from."""
+    """Headers that do not correspond to any column."""
     near: Mapping[str, str]
-    """Ignored header -> column of a trace that it is nearly called."""
+    """Ignored header -> column of a trace with a similar name."""
 
     @property
     def foreign(self) -> bool:
-        """Whether a column is read under another name than its own: the file was not written for this program."""
+        """True if a column is read under a different name, so that the file comes from another program."""
         return any(own != name for own, name in self.names.items())
 
     def notes(self) -> list[str]:
@@ -68,15 +68,15 @@ class Headers:
         read = [f"{name!r} as {own}" for own, name in self.names.items() if own != name]
         found = [f"columns read under other names: {', '.join(read)}"] if read else []
         if self.ignored:
-            told = [
+            shown = [
                 f"{name!r} (nearly {self.near[name]!r})" if name in self.near else repr(name) for name in self.ignored
             ]
-            more = f" and {len(told) - 8} more" if len(told) > 8 else ""
-            found.append(f"ignored columns: {', '.join(told[:8])}{more}")
+            more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
+            found.append(f"ignored columns: {', '.join(shown[:8])}{more}")
         return found
 
     def missing(self, name: str) -> str:
-        """Return the error of a file without the column *name*."""
+        """Return the error message of a file without the column *name*."""
         meant = next((theirs for theirs, own in self.near.items() if own == name), None)
         if meant:
             return f"missing column {name!r}; is {meant!r} meant?"
@@ -129,7 +129,7 @@ def recognised(header: Sequence[str], own: Sequence[str], stated: Mapping[str, s
 
 
 def _plain(header: str) -> str:
-    """Return *header* in small letters, its words joined by underscores: `Prompt Tokens`, `promptTokens` are alike."""
+    """Return *header* in lower case with words joined by underscores: `prompt_tokens` for `promptTokens`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", header.strip()).lower()
     return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
 
@@ -165,8 +165,8 @@ def arrivals(
     if latest * unit > columns.LATEST_S:
         unit = next(seconds for below, seconds in EPOCHS if latest < below)
         ending = next((word for word, seconds in UNITS.items() if seconds == unit), "s")
-        said = [f"{name!r} holds Unix times in {ending}; time counts from the first request"]
-        return (values - np.nanmin(values)) * unit, said
+        notes = [f"{name!r} holds Unix times in {ending}; time counts from the first request"]
+        return (values - np.nanmin(values)) * unit, notes
     return values * unit, [f"{name!r} holds {ending}"] if unit != 1.0 else []
 
 
@@ -183,7 +183,7 @@ def _dates(texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceF
 
 
 def _stamp(text: str) -> datetime | None:
-    """Return the date in *text*, in UTC where it states no offset; None if it is none."""
+    """Return the date in *text*, as UTC if it states no offset; None if it is not a date."""
     try:
         stamp = datetime.fromisoformat(text.strip())
     except ValueError:

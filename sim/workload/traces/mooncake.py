@@ -1,4 +1,4 @@
-"""The Mooncake traces (Qin et al., "Mooncake", FAST 2025; github.com/kvcache-ai/Mooncake), with shared prefixes."""
+"""Mooncake traces with shared prefixes (Qin et al., "Mooncake", FAST 2025; github.com/kvcache-ai/Mooncake)."""
 
 import json
 from collections.abc import Iterable
@@ -18,19 +18,20 @@ MILLISECONDS = 1000.0
 
 
 class MooncakeTrace(TraceFile):
-    """A JSON object a line: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks,
-    and where wanted `priority` (lower first; a line without it has 0) and `output_hash_ids` of the further blocks that
-    prompt and answer fill together, the first of which may begin in the prompt.
+    """Mooncake trace: a JSON object per line, with ids of the prompt's blocks.
 
-    A last id for a block that is not filled is dropped: such a block is never shared.
+    Keys: `timestamp` [ms], `input_length`, `output_length`, `hash_ids` of the prompt's blocks. Optional keys:
+    `priority` (lower first, default 0), and `output_hash_ids` of the further blocks that prompt and response fill
+    together, the first of which may start in the prompt. A last id for a block that is not full is dropped: such a
+    block is never shared.
     """
 
     format: Literal["mooncake"]
     hash_block_tokens: Count = 512
-    """Prompt tokens that one hash id stands for."""
+    """Prompt tokens per hash id."""
 
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         try:
             with opened(self.path) as file:
@@ -41,7 +42,7 @@ class MooncakeTrace(TraceFile):
             raise TraceError([(self.path, 0, "holds no requests")])
         texts = {key: [_number_or_json(row[key]) for row in rows] for key in KEYS[:3]}
         times_ms = columns.seconds(texts["timestamp"], "timestamp", lines, faults)
-        arrived_s = columns.since_the_start(times_ms / MILLISECONDS, texts["timestamp"], "timestamp", lines, faults)
+        arrived_s = columns.check_not_dates(times_ms / MILLISECONDS, texts["timestamp"], "timestamp", lines, faults)
         prompts = columns.tokens(texts["input_length"], "input_length", lines, faults)
         outputs = columns.tokens(texts["output_length"], "output_length", lines, faults)
         priority = None
@@ -61,7 +62,10 @@ class MooncakeTrace(TraceFile):
     def _whole_blocks(
         self, ids: list[Any], prompts: list[int], lines: list[int], faults: TraceFaults
     ) -> list[tuple[int, ...]]:
-        """The ids of the blocks that a prompt fills; there must be one for each, and at most one more for the rest."""
+        """Return the ids of the blocks that each prompt fills.
+
+        Each full block must have an id, and the remainder may have one.
+        """
         whole: list[tuple[int, ...]] = []
         size = self.hash_block_tokens
         wrong_type, wrong_count = [], []
@@ -90,7 +94,7 @@ class MooncakeTrace(TraceFile):
         lines: list[int],
         faults: TraceFaults,
     ) -> list[tuple[int, ...]]:
-        """The ids of *prompts*, and behind them those of the blocks that prompt and answer fill, *totals* tokens."""
+        """Return the ids of *prompts* and of the blocks that prompt and response fill together (*totals* tokens)."""
         size = self.hash_block_tokens
         whole: list[tuple[int, ...]] = []
         wrong_type, wrong_count = [], []
@@ -115,7 +119,7 @@ class MooncakeTrace(TraceFile):
 
 
 def _objects(file: Iterable[bytes], faults: TraceFaults) -> tuple[list[dict[str, Any]], list[int]]:
-    """The lines that are objects with the right keys, and their numbers."""
+    """Return the lines that are objects with the right keys, and their line numbers."""
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     for line, text in enumerate(file, 1):
@@ -138,5 +142,5 @@ def _objects(file: Iterable[bytes], faults: TraceFaults) -> tuple[list[dict[str,
 
 
 def _number_or_json(value: object) -> object:
-    """Numbers as they are; anything else as it stands in the file, so that text like "12" and true are no numbers."""
+    """Return numbers unchanged, other values as JSON text, so that text like "12" and true are not numbers."""
     return value if type(value) in (int, float) else json.dumps(value)

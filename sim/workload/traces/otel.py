@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of calls to language models, in OTLP's JSON (semantic conventions for generative AI)."""
+"""OpenTelemetry spans of language model calls, in OTLP's JSON (semantic conventions for generative AI)."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,22 +19,22 @@ CONVERSATION = "gen_ai.conversation.id"
 NANOSECONDS = 1e9
 
 Span = tuple[int, int, int, int, str]
-"""Start and end [ns], prompt and output tokens, conversation."""
+"""Span of a request: start and end [ns], prompt and output tokens, conversation."""
 
 
 class OtelTrace(TraceFile):
-    """An export of OTLP in JSON a line, as the collector's file exporter writes it. Spans with
-    `gen_ai.usage.input_tokens` and `gen_ai.usage.output_tokens` are requests, the others (tools, agents) are time
-    between them.
+    """OpenTelemetry trace: an OTLP export in JSON per line, as written by the collector's file exporter.
 
-    A session is a `gen_ai.conversation.id`, or else a trace. A request follows the one of its session whose span ended
-    last before its own began, after the same pause: so agents side by side stay so.
+    Spans with `gen_ai.usage.input_tokens` and `gen_ai.usage.output_tokens` are requests; the others (tools, agents) are
+    time between them. A session is a `gen_ai.conversation.id`, or else a trace. A request follows the request of its
+    session whose span ended last before its own start, after the recorded pause, so that parallel agents remain
+    parallel.
     """
 
     format: Literal["otel"]
 
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         unread: dict[str, int] = {}
         try:
@@ -53,9 +53,9 @@ class OtelTrace(TraceFile):
 
 
 def _spans(file: Iterable[bytes], faults: TraceFaults, unread: dict[str, int]) -> Iterator[Span]:
-    """Requests among the spans of *file*; token keys of theirs that are not read are counted in *unread*.
+    """Return the requests among the spans of *file*; unread token keys of requests are counted in *unread*.
 
-    A span that is no request for want of a known token key goes to *faults*, once for each key.
+    A span that is not a request because a token key is unknown is added to *faults*, once per key.
     """
     misnamed: set[str] = set()
     for line, text in enumerate(file, 1):
@@ -107,7 +107,7 @@ def _request(span: dict[str, Any], known: Mapping[str, Any]) -> Span | None:
 
 
 def _table(spans: Sequence[Span]) -> RequestTable:
-    """*spans*, in order of their starts, as requests that follow one another."""
+    """Return *spans*, in order of their starts, as requests that follow one another."""
     starts = np.array([span[0] - spans[0][0] for span in spans], np.float64) / NANOSECONDS
     prompts, outputs = (np.array([span[i] for span in spans], np.int64) for i in (2, 3))
     table = RequestTable(starts, prompts, outputs)
@@ -123,7 +123,7 @@ def _table(spans: Sequence[Span]) -> RequestTable:
 
 
 def _order(spans: Sequence[Span]) -> list[tuple[int, float]]:
-    """The row that each request follows, -1 for none, and the pause between them [s]."""
+    """Return the row that each request follows (-1: none) and the pause between them [s]."""
     earlier: dict[str, list[int]] = {}
     follows = []
     for row, (start, *_, session) in enumerate(spans):
@@ -135,7 +135,10 @@ def _order(spans: Sequence[Span]) -> list[tuple[int, float]]:
 
 
 def _blocks(table: RequestTable) -> list[Sequence[int]]:
-    """Ids of blocks: a prompt that has room for what its predecessor said goes on from it, the first one that does."""
+    """Return the block ids of each request.
+
+    A prompt at least as long as the conversation up to its predecessor continues it; only the first such prompt does.
+    """
     contexts: list[Context | None] = []
     blocks: list[Sequence[int]] = []
     prompts, outputs = table.prompt_tokens.tolist(), table.output_tokens.tolist()

@@ -1,4 +1,4 @@
-"""Trace files: what all formats have in common, and all that is wrong with a file, every fault with its line."""
+"""Base class of trace formats, and the collection of faults in a file with their lines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ SHOWN = 20
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read. `errors` holds (path, line, message); line 0 is the file as a whole."""
+    """Trace that cannot be read. `errors` holds (path, line, message); line 0 is the file as a whole."""
 
     def __init__(self, errors: list[tuple[str, int, str]]) -> None:
         self.errors = errors
@@ -32,7 +32,7 @@ class TraceError(ValueError):
 
 
 class TraceFaults:
-    """Collects the faults of one file; the first 20 in line order are shown, the others counted."""
+    """Collection of the faults of one file; the first 20 in line order are shown, the others counted."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -43,22 +43,22 @@ class TraceFaults:
         return bool(self._found)
 
     def add(self, line: int, message: str) -> None:
-        """One fault."""
+        """Add one fault."""
         self._found.append((line, message))
 
     def add_rows(self, rows: NDArray[np.intp], lines: Sequence[int], message: Callable[[int], str]) -> None:
-        """One kind of fault in many rows. Only the first ones get a text: a file may be wrong a million times."""
+        """Add a fault of several rows; only the first rows get a message, since a file may have a million faults."""
         for row in rows[:SHOWN].tolist():
             self._found.append((lines[row], message(row)))
         self._hidden += max(0, len(rows) - SHOWN)
 
     def stop_if_any(self) -> None:
-        """Raises TraceError if a fault has been found."""
+        """Raise TraceError if a fault has been found."""
         if self._found:
             raise self.error()
 
     def error(self) -> TraceError:
-        """All that was found."""
+        """Return the error with all faults found."""
         found = sorted(self._found)
         errors = [(self._path, line, message) for line, message in found[:SHOWN]]
         if more := len(found) - len(errors) + self._hidden:
@@ -67,14 +67,14 @@ class TraceFaults:
 
 
 def unreadable(path: str, error: OSError | UnicodeDecodeError) -> TraceError:
-    """The file is missing, may not be read or is no text."""
+    """Return the error of a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
         return TraceError([(path, 0, "is no UTF-8 text")])
     return TraceError([(path, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")])
 
 
 def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional: Sequence[str] = ()) -> list[str]:
-    """What is wrong with the names in *found*, a line each; *kind* is what such a name is called."""
+    """Return messages on wrong names in *found*, one per name; *kind* is the noun for such a name."""
     unknown = [name for name in found if name not in required and name not in optional]
     complaints: list[str] = []
     for name in required:
@@ -91,27 +91,27 @@ def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional:
 
 @dataclass(frozen=True, slots=True)
 class TraceReading:
-    """A whole trace file."""
+    """Contents of a whole trace file."""
 
     requests: RequestTable
     notes: tuple[str, ...] = ()
-    """What a reader of the results must know about the file, a sentence each."""
+    """Notes on the file for readers of the results, a sentence each."""
     units: bool = False
-    """Requests are units of work of a service that answers in one pass, without tokens."""
+    """True if requests are units of work of a one-pass service, without tokens."""
 
 
 class TraceFile(Spec, ABC):
     """Recorded requests, replayed with their times and lengths."""
 
     path: str
-    """The file; a relative path starts at the scenario's folder."""
+    """Path of the file; a relative path starts at the scenario's folder."""
     rate_scale: Positive = 1.0
-    """The trace's times are divided by this factor: 2 doubles its rate."""
+    """Factor by which the trace's times are divided: 2 doubles its rate."""
     limit: Count | None = None
-    """Only this number of requests, from the start."""
+    """Maximum number of requests, from the start."""
 
     def reading(self) -> TraceReading:
-        """The whole file, as it is. Read once and kept as long as the file does not change. Raises TraceError."""
+        """Return the whole file without limits, cached until the file changes. Raises TraceError."""
         try:
             state = status(self.path)
         except OSError as error:
@@ -120,35 +120,38 @@ class TraceFile(Spec, ABC):
         return _read_once(type(self), whole.model_dump_json(), state.st_mtime_ns, state.st_size)
 
     def requests(self, horizon_s: float | None) -> RequestTable:
-        """The requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
+        """Return the requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
         whole = self.chosen(self.reading().requests)
         arrived_s = whole.arrived_s[: self.limit] / self.rate_scale
         end = len(arrived_s) if horizon_s is None else int(np.searchsorted(arrived_s, horizon_s))
         return rows_of(replace(whole, arrived_s=whole.arrived_s / self.rate_scale), slice(end))
 
     def chosen(self, whole: RequestTable) -> RequestTable:
-        """The rows of *whole* that are asked for: all of them. Raises TraceError where there are none."""
+        """Return the selected rows of *whole*: all of them. Raises TraceError if there are none."""
         return whole
 
     def mean_rate_rps(self) -> float | None:
-        """Requests over the time from the first to the last; None if all come at once. Raises TraceError."""
+        """Return the mean rate from first to last request [requests/s]; None if all arrive at once.
+
+        Raises TraceError.
+        """
         arrived_s = self.requests(None).arrived_s
         span_s = float(arrived_s[-1] - arrived_s[0])
         return len(arrived_s) / span_s if span_s > 0 else None
 
     def describe(self) -> str:
-        """Half a sentence. Raises TraceError."""
+        """Return a description, as part of a sentence. Raises TraceError."""
         count, rate_rps = len(self.requests(None).arrived_s), self.mean_rate_rps()
         rate = "at once" if rate_rps is None else f"at {rate_rps:.3g} requests/s on average"
         return f"{count} request{'s' if count > 1 else ''} of {Path(self.path).name} {rate}"
 
     @abstractmethod
     def read(self) -> TraceReading:
-        """Read and check the file. Raises TraceError with all that is wrong."""
+        """Return the requests of the file, checked. Raises TraceError listing all faults."""
 
 
 def rows_of(table: RequestTable, rows: Sequence[int] | slice) -> RequestTable:
-    """Only *rows* of *table*, in their order."""
+    """Return only *rows* of *table*, in the given order."""
     columns = {one.name: getattr(table, one.name) for one in fields(table) if one.name != "hash_block_tokens"}
     return replace(table, **{name: _at(column, rows) for name, column in columns.items() if column is not None})
 
@@ -161,7 +164,10 @@ def _at(column: Any, rows: Sequence[int] | slice) -> Any:
 
 @lru_cache(maxsize=2)
 def _read_once(kind: type[TraceFile], data: str, modified_ns: int, size: int) -> TraceReading:
-    """Read the file of a trace, once for all points of a sweep: time and size of the file show whether it changed."""
+    """Return the contents of a trace file, read once for all points of a sweep.
+
+    Modification time and size of the file are part of the cache key.
+    """
     trace = kind.model_validate_json(data)
     STAGE.set(f"reading {Path(trace.path).name}")
     reading = trace.read()
