@@ -18,7 +18,7 @@ from simpy.events import NORMAL
 from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
-from sim.workload.sessions import Session, SessionSource, SessionStart, Turn
+from sim.workload.sessions import OfferedSessions, Session, SessionStart, Turn
 
 Send = Callable[[list[Request], float], None]
 """Function that gets requests which arrive together, and their arrival time [s]."""
@@ -109,8 +109,8 @@ class OpenSource:
         """Requests that have arrived."""
         self._env = env
         self._send = send
-        self._coming = _requests(table)
-        self._following = next(self._coming, None)
+        self._offered = _requests(table)
+        self._following = next(self._offered, None)
         self._due = -1
         self._arm(self._delay_s())
 
@@ -154,10 +154,10 @@ class OpenSource:
     def _arrive(self, first: Request) -> None:
         now = first.arrived_s
         together = [first]
-        following = next(self._coming, None)
+        following = next(self._offered, None)
         while following is not None and following.arrived_s == now:
             together.append(following)
-            following = next(self._coming, None)
+            following = next(self._offered, None)
         self._following = following
         self.requests.extend(together)
         self._send(together, now)
@@ -281,9 +281,9 @@ def source_of(
     workload: Workload, streams: Streams, horizon_s: float | None, env: FleetClock, send: Send
 ) -> RequestSource:
     """Return the source of the requests of *workload*."""
-    coming = workload.session_source(streams, horizon_s)
-    if coming is not None:
-        return SessionSource(env, coming, horizon_s, send)
+    offered = workload.offered_sessions(streams, horizon_s)
+    if offered is not None:
+        return SessionSource(env, offered, horizon_s, send)
     if workload.closed_loop() is not None:
         return ClientSource(env, workload, streams, horizon_s, send)
     return OpenSource(env, workload.open_table(streams, horizon_s), send)
@@ -318,11 +318,11 @@ class SessionSource:
     answered. A request without an answer ends its session.
     """
 
-    def __init__(self, env: FleetClock, coming: SessionSource, horizon_s: float | None, send: Send) -> None:
+    def __init__(self, env: FleetClock, offered: OfferedSessions, horizon_s: float | None, send: Send) -> None:
         self.requests: list[Request] = []
         """Requests that have arrived."""
         self._env, self._send = env, send
-        self._coming, self._starts = coming, coming.starts()
+        self._offered, self._starts = offered, offered.starts()
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._due: list[tuple[float, int, _ActiveSession, int]] = []
         """Heap of (arrival time [s], order, session, place of the request in it)."""
@@ -373,7 +373,7 @@ class SessionSource:
             self._arm()
 
     def _over(self, active: _ActiveSession, now: float) -> None:
-        following = self._coming.next_of(active.start.number)
+        following = self._offered.next_of(active.start.number)
         if following is None:
             return
         pause_s, start = following

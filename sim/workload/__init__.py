@@ -18,11 +18,11 @@ from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal
 from sim.workload.published import PublishedTable, hourly_table, length_table
 from sim.workload.requests import RequestTable, Streams, uniforms
 from sim.workload.sessions import (
+    OfferedSessions,
     OpenSessions,
     RecordedSessions,
     SessionDraws,
     Sessions,
-    SessionSource,
     UserSessions,
     sample,
 )
@@ -162,7 +162,7 @@ class Workload(Spec):
         names = self.tenant_names(streams, 0, len(arrived_s))
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS, tenant=names)
 
-    def session_source(self, streams: Streams, horizon_s: float | None) -> SessionSource | None:
+    def offered_sessions(self, streams: Streams, horizon_s: float | None) -> OfferedSessions | None:
         """Return the sessions that start before *horizon_s* (None: all); None if requests are independent.
 
         Raises TraceError.

@@ -325,10 +325,10 @@ class SessionStart:
     at_s: float
     session: Session
     number: int
-    """Number of the session, which identifies it in `SessionSource.next_of`."""
+    """Number of the session, which identifies it in `OfferedSessions.next_of`."""
 
 
-class SessionSource(Protocol):
+class OfferedSessions(Protocol):
     """Source of the sessions that a fleet receives."""
 
     def starts(self) -> Iterator[SessionStart]:
@@ -348,7 +348,7 @@ class OpenSessions:
         self._draws, self._begins_s, self._tenants = draws, begins_s, tenants
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `SessionSource.starts`."""
+        """See `OfferedSessions.starts`."""
         return (
             SessionStart(at_s, _session_of(self._draws, i, self._tenants), i) for i, at_s in enumerate(self._begins_s)
         )
@@ -365,7 +365,7 @@ class UserSessions:
         self._draws, self._loop, self._streams, self._tenants = draws, loop, streams, tenants
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `SessionSource.starts`."""
+        """See `OfferedSessions.starts`."""
         loop = self._loop
         first_s = [0.0] * loop.concurrency
         if loop.random:
@@ -374,7 +374,7 @@ class UserSessions:
             yield SessionStart(at_s, _session_of(self._draws, user, self._tenants), user)
 
     def next_of(self, number: int) -> tuple[float, SessionStart]:
-        """See `SessionSource.next_of`."""
+        """See `OfferedSessions.next_of`."""
         following = number + self._loop.concurrency
         pause_s = float(self._loop.think_times_s(self._streams, "pauses", number, 1)[0])
         return pause_s, SessionStart(0.0, _session_of(self._draws, following, self._tenants), following)
@@ -395,7 +395,7 @@ class RecordedSessions:
         self._table = table
 
     def starts(self) -> Iterator[SessionStart]:
-        """See `SessionSource.starts`."""
+        """See `OfferedSessions.starts`."""
         return (SessionStart(found.turns[0].earliest_s, found, i) for i, found in enumerate(_sessions(self._table)))
 
     def next_of(self, number: int) -> None:

@@ -121,8 +121,8 @@ def test_a_session_is_what_its_number_says_whoever_was_drawn_before() -> None:
 
 
 def test_the_rate_counts_requests_and_stretches_the_same_sessions() -> None:
-    slow = workload().session_source(STREAMS, 2000.0)
-    fast = workload(arrivals={"process": "poisson", "rate_rps": 4.0}).session_source(STREAMS, 1000.0)
+    slow = workload().offered_sessions(STREAMS, 2000.0)
+    fast = workload(arrivals={"process": "poisson", "rate_rps": 4.0}).offered_sessions(STREAMS, 1000.0)
     assert slow is not None
     assert fast is not None
     starts, again = list(slow.starts()), list(fast.starts())
@@ -206,7 +206,7 @@ def test_spans_follow_the_one_that_ended_last(tmp_path: Path) -> None:
     exports = [{"resourceSpans": [{"scopeSpans": [{"spans": part}]}]} for part in (spans[:3], spans[3:])]
     (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, exports)))
     spec = Workload.model_validate({"trace": {"path": str(tmp_path / "o.jsonl"), "format": "otel"}})
-    coming = spec.session_source(STREAMS, None)
+    coming = spec.offered_sessions(STREAMS, None)
     assert coming is not None
     talk, other = [start.session for start in coming.starts()]
     assert (talk.name, other.name) == ("c", "t1")
