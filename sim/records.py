@@ -47,7 +47,7 @@ class ReplicaVisit:
 
 @dataclass(slots=True, eq=False)
 class RequestOptions:
-    """Fields that most requests leave at their defaults. Requests share `USUAL` until one of these fields is set."""
+    """Fields that most requests leave at their defaults; such requests share `DEFAULT_OPTIONS`."""
 
     block_hashes: Sequence[int] = ()
     """Ids of the leading blocks that other requests may share, `hash_block_tokens` tokens each."""
@@ -78,37 +78,37 @@ class RequestOptions:
     gave_up: str = ""
     """timed_out or lost, where the client has given up; empty otherwise."""
     busy: BusyTime = field(default_factory=BusyTime)
-    """Busy time at the current or last replica. That of `USUAL` is never written: attribution gives each request its
-    own."""
+    """Busy time at the current or last replica. It is never written in `DEFAULT_OPTIONS`: attribution gives each
+    request its own."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        return "USUAL" if self is USUAL else object.__reduce_ex__(self, protocol)
+        return "DEFAULT_OPTIONS" if self is DEFAULT_OPTIONS else object.__reduce_ex__(self, protocol)
 
 
-USUAL = RequestOptions()
+DEFAULT_OPTIONS = RequestOptions()
 
 
-def _aside(name: str, usual: T) -> T:
+def _option(name: str, default: T) -> T:
     """Return a property for a field of `RequestOptions`; setting it gives the request its own options."""
 
     def put(request: "Request", value: T) -> None:
-        if request.aside is USUAL:
-            request.aside = RequestOptions()
-        setattr(request.aside, name, value)
+        if request.options is DEFAULT_OPTIONS:
+            request.options = RequestOptions()
+        setattr(request.options, name, value)
 
-    return cast(T, property(attrgetter(f"aside.{name}"), put))
+    return cast(T, property(attrgetter(f"options.{name}"), put))
 
 
 class Request:
     """Request with its timestamps, each set once; nan before [s].
 
-    Up to millions are in memory at once, so rarely used fields are in `aside`; they are read and written as fields of
+    Up to millions are in memory at once, so rarely used fields are in `options`; they are read and written as fields of
     the request.
     """
 
     __slots__ = (
         *("arrived_s", "came_s", "started_s", "first_token_s", "finished_s", "cached_tokens", "preemptions"),
-        *("index", "prompt_tokens", "output_tokens", "priority", "replica", "aside"),
+        *("index", "prompt_tokens", "output_tokens", "priority", "replica", "options"),
     )
 
     def __init__(
@@ -132,26 +132,26 @@ class Request:
         """Prompt tokens in the prefix cache at admission."""
         self.preemptions = 0
         """Number of times that the request lost its KV cache and was computed again."""
-        self.aside = USUAL
+        self.options = DEFAULT_OPTIONS
         for name, value in further.items():
             setattr(self, name, value)
 
-    block_hashes = _aside("block_hashes", USUAL.block_hashes)
-    hash_block_tokens = _aside("hash_block_tokens", USUAL.hash_block_tokens)
-    service = _aside("service", USUAL.service)
-    session = _aside("session", USUAL.session)
-    turn = _aside("turn", USUAL.turn)
-    tenant = _aside("tenant", USUAL.tenant)
-    weight = _aside("weight", USUAL.weight)
-    adapter = _aside("adapter", USUAL.adapter)
-    prefill_replica = _aside("prefill_replica", USUAL.prefill_replica)
-    kv_transfer_s = _aside("kv_transfer_s", USUAL.kv_transfer_s)
-    left = _aside("left", USUAL.left)
-    rejected = _aside("rejected", USUAL.rejected)
-    attempts = _aside("attempts", USUAL.attempts)
-    kept_tokens = _aside("kept_tokens", USUAL.kept_tokens)
-    gave_up = _aside("gave_up", USUAL.gave_up)
-    busy = _aside("busy", USUAL.busy)
+    block_hashes = _option("block_hashes", DEFAULT_OPTIONS.block_hashes)
+    hash_block_tokens = _option("hash_block_tokens", DEFAULT_OPTIONS.hash_block_tokens)
+    service = _option("service", DEFAULT_OPTIONS.service)
+    session = _option("session", DEFAULT_OPTIONS.session)
+    turn = _option("turn", DEFAULT_OPTIONS.turn)
+    tenant = _option("tenant", DEFAULT_OPTIONS.tenant)
+    weight = _option("weight", DEFAULT_OPTIONS.weight)
+    adapter = _option("adapter", DEFAULT_OPTIONS.adapter)
+    prefill_replica = _option("prefill_replica", DEFAULT_OPTIONS.prefill_replica)
+    kv_transfer_s = _option("kv_transfer_s", DEFAULT_OPTIONS.kv_transfer_s)
+    left = _option("left", DEFAULT_OPTIONS.left)
+    rejected = _option("rejected", DEFAULT_OPTIONS.rejected)
+    attempts = _option("attempts", DEFAULT_OPTIONS.attempts)
+    kept_tokens = _option("kept_tokens", DEFAULT_OPTIONS.kept_tokens)
+    gave_up = _option("gave_up", DEFAULT_OPTIONS.gave_up)
+    busy = _option("busy", DEFAULT_OPTIONS.busy)
 
     @property
     def given_up(self) -> bool:
@@ -174,7 +174,7 @@ class Request:
     @property
     def shared_tokens(self) -> int:
         """Leading tokens of prompt and answer covered by whole blocks of the trace, which other requests may share."""
-        hashes, size = self.aside.block_hashes, self.aside.hash_block_tokens
+        hashes, size = self.options.block_hashes, self.options.hash_block_tokens
         return min(len(hashes), (self.prompt_tokens + self.output_tokens) // size) * size if hashes else 0
 
 

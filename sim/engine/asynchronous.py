@@ -20,7 +20,7 @@ from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import book, cut_steps, leap_s
 from sim.engine.schedulers.vllm import EqualSteps, InFlightStep, VllmScheduler
 from sim.engine.sequence import Sequence
-from sim.engine.synchronous import RankEngine, emptiest, gathered_tokens, slowest
+from sim.engine.synchronous import RankEngine, gathered_tokens, least_loaded_rank, slowest
 from sim.records import Leap, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
 
@@ -74,8 +74,8 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         """See `ReplicaEngine.evict`."""
         runs = self._runs
         if runs is None:  # it waits, and nothing runs yet
-            return next((one for rank in self._ranks if (one := rank.turn_away(request))), ReplicaProgress(0, 0))
-        progress = runs.give_up(request, runs.whole(now, runs.steps - 1))
+            return next((one for rank in self._ranks if (one := rank.remove_waiting(request))), ReplicaProgress(0, 0))
+        progress = runs.evict(request, runs.whole(now, runs.steps - 1))
         self._cut(runs, now)
         return progress
 
@@ -173,7 +173,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         part_s = elapsed_s / len(working)
         for one in working:
             if part_s > one.rank.shares.shared_s:
-                one.rank.shares.share(part_s, one.batch, one.parts, one.standing)
+                one.rank.shares.share(part_s, one.batch, one.parts, one.excluded)
 
     def share_time(self, on: bool, now: float) -> None:
         """See `ReplicaEngine.share_time`."""
@@ -191,9 +191,9 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
             for rank in self._ranks:
                 rank.shares.settle(rank.running)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`. Each working rank has one span."""
-        return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
+        return [] if self._runs is None else [one.span(request_index) for one in self._runs.working()]
 
     def _steps_begun(self, now: float) -> int:
         """See `RankEngine._steps_begun`. The step after the current one has its blocks already."""
@@ -255,9 +255,9 @@ class LockstepStep(EqualSteps):
         left, changed = zip(*(one.finish(end_s) for one in self._flights), strict=True)
         return [request for requests in left for request in requests], any(changed)
 
-    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
-        """See `EqualSteps.give_up`."""
-        return next(one for one in self._settled() if one.has(request)).give_up(request, whole)
+    def evict(self, request: Request, whole: int) -> ReplicaProgress:
+        """See `EqualSteps.evict`."""
+        return next(one for one in self._settled() if one.has(request)).evict(request, whole)
 
 
 class AsyncLockstepEngine(AsyncSchedulingEngine):
@@ -271,7 +271,7 @@ class AsyncLockstepEngine(AsyncSchedulingEngine):
         super().__init__(steptime, limits, own)
 
     def _rank_for(self, request: Request) -> VllmScheduler:
-        return emptiest(self._ranks, request)
+        return least_loaded_rank(self._ranks, request)
 
     def _form(self, begins_s: float) -> LockstepStep | None:
         possible = [rank.form_ahead(begins_s) for rank in self._ranks]

@@ -83,7 +83,7 @@ class DynamicEngine(NoKvTransfer):
         stays in force, even where nothing will happen then: the fleet may be about to act on it.
         """
         self._advance_clock(now)
-        promised_s = self._end_s
+        planned_s = self._end_s
         queue, passes = self._queue, self._passes
         while queue and len(passes) < self._instances:
             if len(queue) < self._max_batch_size and now < queue[0].arrived_s + self._delay_s:
@@ -101,8 +101,8 @@ class DynamicEngine(NoKvTransfer):
             due_s = queue[0].arrived_s + self._delay_s
             if due_s < self._end_s:
                 self._ending, self._end_s = [], due_s
-        if promised_s < self._end_s:
-            self._ending, self._end_s = [], promised_s
+        if planned_s < self._end_s:
+            self._ending, self._end_s = [], planned_s
         return self._end_s
 
     def advance(self) -> list[Request]:
@@ -133,7 +133,7 @@ class DynamicEngine(NoKvTransfer):
         self._advance_clock(now)
         self._sharing = on
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`. One-pass batches have no steps."""
         return []
 

@@ -85,17 +85,17 @@ class AdapterSlots:
         batch: Batch,
         running: Iterable[Sequence],
         chunks: list[tuple[Sequence, int]],
-        still: list[Sequence],
+        excluded: list[Sequence],
         per_decode: int,
     ) -> None:
         """Set the adapter sums of *batch*.
 
         *chunks* of prompts count, and *per_decode* tokens of each decoding sequence of *running* that is not in
-        *still*.
+        *excluded*.
         """
         batch.adapters = len(self._running)
         decoding = sum(1 for one in running if one.decoding and one.request.adapter)
-        decoding -= sum(1 for one in still if one.request.adapter)
+        decoding -= sum(1 for one in excluded if one.request.adapter)
         batch.adapted_tokens = sum(chunk for one, chunk in chunks if one.request.adapter) + per_decode * decoding
 
     def clear(self) -> None:

@@ -24,7 +24,7 @@ class TimeSharedEngine(NoKvTransfer):
         """Combine *engines*; *of_service* maps a service to the index of its model's engine."""
         self._engines = list(engines)
         self._of_service = dict(of_service)
-        self._held = [0] * len(engines)
+        self._outstanding = [0] * len(engines)
         """Number of waiting or running requests of each model."""
         self._stepping = -1
         """Index of the model whose step is in progress; -1 if none."""
@@ -37,7 +37,7 @@ class TimeSharedEngine(NoKvTransfer):
         moved = self._engines[place].offer(request, now)
         if request.rejected:
             return False
-        self._held[place] += 1
+        self._outstanding[place] += 1
         if self._stepping in (-1, place):
             return moved
         return self._engines[self._stepping].pause(now)
@@ -45,7 +45,7 @@ class TimeSharedEngine(NoKvTransfer):
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         place = self._of_service[request.service]
-        self._held[place] -= 1
+        self._outstanding[place] -= 1
         return self._engines[place].evict(request, now)
 
     def crash(self, now: float) -> None:
@@ -69,11 +69,11 @@ class TimeSharedEngine(NoKvTransfer):
     def _begin(self, place: int, now: float) -> float:
         """Start a step of the model at *place* at *now*. Return its end; inf where it has no work."""
         engine = self._engines[place]
-        end_s = engine.plan(now) if self._held[place] else inf
+        end_s = engine.plan(now) if self._outstanding[place] else inf
         if end_s == inf:
             return inf
         self._stepping = place
-        if any(held for other, held in enumerate(self._held) if other != place):
+        if any(outstanding for other, outstanding in enumerate(self._outstanding) if other != place):
             engine.pause(now)
         return engine.plan(now)
 
@@ -82,7 +82,7 @@ class TimeSharedEngine(NoKvTransfer):
         place, self._stepping = self._stepping, -1
         self._last = place
         left = self._engines[place].advance()
-        self._held[place] -= len(left)
+        self._outstanding[place] -= len(left)
         return left
 
     def meters(self, now: float) -> Meters:
@@ -104,9 +104,9 @@ class TimeSharedEngine(NoKvTransfer):
         for engine in self._engines:
             engine.share_time(on, now)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
-        return self._engines[self._stepping].under_way(asked) if self._stepping >= 0 else []
+        return self._engines[self._stepping].under_way(request_index) if self._stepping >= 0 else []
 
     def caches(self) -> list[BlockPool]:
         """See `ReplicaEngine.caches`. Each model has one cache."""
@@ -138,10 +138,10 @@ class SleepModeEngine(TimeSharedEngine):
         self._awake, self._awake_from_s = 0, 0.0
         self._waking_until_s = inf
         """Time at which the current wake-up ends; inf if none [s]."""
-        self._late: list[Request] = []
+        self._deferred: list[Request] = []
         """Requests for the awake model that wait for its next turn."""
 
-    def awake_for(self, request: Request, now: float) -> bool:
+    def accepts_now(self, request: Request, now: float) -> bool:
         """Return whether the model of *request* is awake, or waking up, and accepts requests at *now*."""
         return self._of_service[request.service] == self._awake and not self._closed(now)
 
@@ -153,26 +153,26 @@ class SleepModeEngine(TimeSharedEngine):
             if not engine.serves(request):
                 request.rejected = True
                 return False
-            self._held[place] += 1
-            self._late.append(request)
+            self._outstanding[place] += 1
+            self._deferred.append(request)
             return False
         moved = engine.offer(request, now)
         if request.rejected:
             return False
-        self._held[place] += 1
+        self._outstanding[place] += 1
         return moved if place == self._awake else self._stepping < 0
 
     def _closed(self, now: float) -> bool:
         return self._others_wait() and now > self._awake_from_s + self._max_awake_s
 
     def _others_wait(self) -> bool:
-        return any(held for place, held in enumerate(self._held) if place != self._awake)
+        return any(outstanding for place, outstanding in enumerate(self._outstanding) if place != self._awake)
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`. A request that waits for its model's next turn leaves at once."""
-        if request in self._late:
-            self._late.remove(request)
-            self._held[self._awake] -= 1
+        if request in self._deferred:
+            self._deferred.remove(request)
+            self._outstanding[self._awake] -= 1
             return ReplicaProgress(0, 0)
         return super().evict(request, now)
 
@@ -187,8 +187,8 @@ class SleepModeEngine(TimeSharedEngine):
             return self._waking_until_s
         if self._stepping >= 0:
             return self._engines[self._stepping].plan(now)
-        if self._late and not self._others_wait():
-            self._hand_over(now)
+        if self._deferred and not self._others_wait():
+            self._queue_deferred(now)
         end_s = self._engines[self._awake].plan(now)
         if end_s < inf:
             self._stepping = self._awake
@@ -196,7 +196,7 @@ class SleepModeEngine(TimeSharedEngine):
         count = len(self._engines)
         for further in range(1, count):
             place = (self._awake + further) % count
-            if self._held[place]:
+            if self._outstanding[place]:
                 return self._wake(place, now)
         return inf
 
@@ -208,15 +208,15 @@ class SleepModeEngine(TimeSharedEngine):
         for cache in self._engines[self._awake].caches():
             if isinstance(cache, NamedBlocks):
                 cache.clear()
-        self._hand_over(now)
+        self._queue_deferred(now)
         self._awake = place
         self._waking_until_s = self._awake_from_s = now + self._wake_s[place]
         return self._waking_until_s
 
-    def _hand_over(self, now: float) -> None:
+    def _queue_deferred(self, now: float) -> None:
         """Queue the requests that wait for the awake model's next turn at its engine."""
-        late, self._late = self._late, []
-        for request in late:
+        deferred, self._deferred = self._deferred, []
+        for request in deferred:
             self._engines[self._awake].offer(request, now)
 
     def advance(self) -> list[Request]:

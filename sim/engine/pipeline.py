@@ -146,7 +146,7 @@ class PipelineEngine(StagedEngine):
         others = running - len(rank.running)
         free_seats = self._limits.max_num_seqs - running
         share = -(-(running + len(self._waiting)) // len(self._lanes))
-        rank.seats = min(len(rank.running) + free_seats, share)
+        rank.max_num_seqs = min(len(rank.running) + free_seats, share)
         steps = rank.form(now)
         if free_seats and rank.blocked_by == "seats":
             rank.blocked_by = ""
@@ -188,9 +188,11 @@ class PipelineEngine(StagedEngine):
         for lane in self._lanes:
             switch_shares(lane.rank, on, lane.busy_s(now) if lane.end_s < inf else 0.0)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
-        return [lane.rank.span(lane.entered_s, lane.end_s, 1, asked) for lane in self._lanes if lane.end_s < inf]
+        return [
+            lane.rank.span(lane.entered_s, lane.end_s, 1, request_index) for lane in self._lanes if lane.end_s < inf
+        ]
 
 
 def _group_pool(limits: SchedulerLimits) -> GroupPool:
@@ -326,7 +328,7 @@ class StagesEngine(StagedEngine):
             else:
                 self._share(launch, busy_s)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         self._schedule.dissolve()
-        return [launch.span(self._schedule.place(asked)) for launch in self._flying]
+        return [launch.span(self._schedule.place(request_index)) for launch in self._flying]

@@ -92,8 +92,8 @@ class ReplicaEngine(Protocol):
         """Start or stop attributing busy time to requests (`Request.busy`) from *now* on."""
         ...
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
-        """Return the current steps, each with the place of request number *asked*; none for one-pass engines."""
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
+        """Return the current steps, with the place of request number *request_index*; none for one-pass engines."""
         ...
 
     def caches(self) -> list[BlockPool]:

@@ -18,27 +18,41 @@ class Sequence:
     """
 
     __slots__ = (
-        "admission", "base", "brought", "busy", "computed", "decoding", "entered", "finish_step", "held", "high_water",
-        "made", "output_tokens", "prompt_only", "request", "token_s", "tokens",
+        "admission",
+        "base",
+        "busy",
+        "computed",
+        "decoding",
+        "entered",
+        "finish_step",
+        "held",
+        "high_water",
+        "kv_transferred",
+        "made",
+        "output_tokens",
+        "prompt_only",
+        "request",
+        "token_s",
+        "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         self.request = request
-        aside = request.aside
-        self.busy = aside.busy
+        options = request.options
+        self.busy = options.busy
         """Busy time of this visit; a request that moves to another replica gets a new one there."""
         self.prompt_only = prompt_only and request.output_tokens > 1
         """True if the request leaves with its first token, unfinished."""
         self.output_tokens = 1 if prompt_only else request.output_tokens
         """Number of tokens of the answer that are made here."""
-        self.tokens = request.prompt_tokens + aside.kept_tokens
+        self.tokens = request.prompt_tokens + options.kept_tokens
         """Number of tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens
         made."""
-        self.made = aside.kept_tokens
+        self.made = options.kept_tokens
         self.computed = 0
-        self.high_water = most_computed(aside.left) if aside.left else 0
+        self.high_water = most_computed(options.left) if options.left else 0
         """Most tokens ever computed, here or at earlier replicas; tokens below this count are recomputed work."""
-        self.brought = False
+        self.kv_transferred = False
         """True if the KV of its prompt came from another replica, and its answer continues from there."""
         self.decoding = False
         self.base = 0
@@ -54,13 +68,13 @@ class Sequence:
 
     def receive_kv(self, blocks: int) -> None:
         """Continue with the prompt's KV, which came from another replica into *blocks* blocks here."""
-        self.brought = True
+        self.kv_transferred = True
         self.made = 1
         self.computed = self.high_water = self.tokens
         self.tokens += 1
         self.held = blocks
 
-    def seat(self, now: float, admission: int) -> int:
+    def start_running(self, now: float, admission: int) -> int:
         """Start running at *now*, as admission number *admission*. Return the prompt tokens found in the cache."""
         request, spared = self.request, 0
         if isnan(request.started_s):
@@ -89,23 +103,23 @@ class RequestGpuTime:
     however many sequences decode. Prompt chunks, of which a step has few, get their shares one by one.
     """
 
-    __slots__ = ("_standing", "_standing_at", "shared_s", "token_s")
+    __slots__ = ("_excluded", "_excluded_at", "shared_s", "token_s")
 
     def __init__(self) -> None:
         self.token_s = 0.0
         """Integral of the time per token [s]."""
         self.shared_s = 0.0
         """Part of the current step's time that has been attributed [s]."""
-        self._standing: list[Sequence] = []
-        self._standing_at = -1
+        self._excluded: list[Sequence] = []
+        self._excluded_at = -1
 
-    def leave_out(self, sequences: list[Sequence], step: int) -> None:
+    def exclude(self, sequences: list[Sequence], step: int) -> None:
         """Exclude *sequences*, which decode, from the step at counter *step*."""
-        self._standing, self._standing_at = sequences, step
+        self._excluded, self._excluded_at = sequences, step
 
-    def standing(self, step: int) -> list[Sequence]:
+    def excluded(self, step: int) -> list[Sequence]:
         """Return the decoding sequences excluded from the step at counter *step*, although others decode in it."""
-        return self._standing if self._standing_at == step else []
+        return self._excluded if self._excluded_at == step else []
 
     def start(self, sequence: Sequence) -> None:
         """Start to attribute decode time to *sequence*."""
@@ -116,17 +130,17 @@ class RequestGpuTime:
         if self.token_s:
             sequence.busy.decode_s += self.token_s - sequence.token_s
 
-    def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: Iterable[Sequence]) -> None:
+    def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", excluded: Iterable[Sequence]) -> None:
         """Attribute the time of a step up to *elapsed_s* after its start.
 
-        *parts* come from `chunk_parts`; *standing* sequences decode and are not in the step. In a step with prompts
+        *parts* come from `chunk_parts`; *excluded* sequences decode and are not in the step. In a step with prompts
         only, all decoding sequences are left out and get no time.
         """
         token_s = (elapsed_s - self.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
         self.shared_s = elapsed_s
         if batch.decode_seqs:
             self.token_s += token_s
-            for sequence in standing:
+            for sequence in excluded:
                 sequence.token_s += token_s
         for sequence, first_time, recomputed, decoded in parts:
             sequence.busy.prefill_s += token_s * first_time
@@ -183,7 +197,7 @@ def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
     """Split each of *chunks* into its `Part`."""
     return [
         (sequence, 0, 0, chunk)
-        if sequence.brought
+        if sequence.kv_transferred
         else (sequence, chunk - (again := recomputed_tokens(sequence, chunk)), again, 0)
         for sequence, chunk in chunks
     ]
@@ -207,9 +221,9 @@ def add_prompt(batch: Batch, context: int, chunk: int) -> None:
     batch.prefill_attention_pairs += chunk * context + chunk * (chunk + 1) // 2
 
 
-def place(asked: int, waits: bool, running: Iterable[Sequence]) -> str:
-    """Return the place of request number *asked*: running, queued (it *waits*) or empty."""
-    if any(one.request.index == asked for one in running):
+def place(request_index: int, waits: bool, running: Iterable[Sequence]) -> str:
+    """Return the place of request number *request_index*: running, queued (it *waits*) or empty."""
+    if any(one.request.index == request_index for one in running):
         return "running"
     return "queued" if waits else ""
 

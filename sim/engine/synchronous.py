@@ -98,7 +98,7 @@ class RankEngine(ABC, Generic[R]):
         return sum(rank.queued() for rank in self._ranks)
 
 
-def emptiest(ranks: list[R], request: Request) -> R:
+def least_loaded_rank(ranks: list[R], request: Request) -> R:
     """Return the rank where KV blocks are reserved for *request*, or that with the fewest outstanding requests."""
     reserved = next((rank for rank in ranks if request in rank.transit.reserved), None)
     return reserved or min(ranks, key=lambda rank: rank.queued() + len(rank.running))
@@ -137,8 +137,8 @@ class EventLeapingEngine(RankEngine[Scheduler]):
             return True
         if self._steps == 1 or not is_head or not rank.may_admit(sequence):
             return False
-        heard = rank.steps_until_read(cut_steps(self._leap, self._start_s, now, self._steps))
-        return self._shorten(min(heard, self._steps))
+        steps = rank.steps_until_read(cut_steps(self._leap, self._start_s, now, self._steps))
+        return self._shorten(min(steps, self._steps))
 
     def reserve(self, request: Request, now: float) -> bool:
         """See `KvTransit.reserve`."""
@@ -176,7 +176,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
     def _leave_queue(self, request: Request) -> ReplicaProgress | None:
         """Remove *request* from its queue. Return its progress; None if it is in no queue."""
         for rank in self._ranks:
-            if (progress := rank.turn_away(request)) is not None:
+            if (progress := rank.remove_waiting(request)) is not None:
                 return progress
         return None
 
@@ -249,11 +249,11 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         for rank in self._ranks:
             switch_shares(rank, on, elapsed_s / len(self._stepping) if rank in self._stepping else 0.0)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`. Each working rank has one span."""
         if not self._steps:
             return []
-        return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in self._stepping]
+        return [rank.span(self._start_s, self._end_s, self._steps, request_index) for rank in self._stepping]
 
     def _steps_begun(self, now: float) -> int:
         most = self._steps - 1
@@ -370,7 +370,7 @@ class LockstepEngine(EventLeapingEngine):
         """Leap of each working rank if it stepped alone."""
 
     def _rank_for(self, request: Request) -> Scheduler:
-        return emptiest(self._ranks, request)
+        return least_loaded_rank(self._ranks, request)
 
     def _form(self, now: float) -> int:
         possible = [rank.form(now) for rank in self._ranks]

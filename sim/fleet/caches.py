@@ -45,7 +45,7 @@ def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Stream
         for replica in replicas:
             for cache in replica.engine.caches():
                 if isinstance(cache, NamedBlocks):
-                    cache.remember(EngineSequence(request))
+                    cache.preload(EngineSequence(request))
 
 
 def clear_caches(replica: Replica) -> None:

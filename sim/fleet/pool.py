@@ -139,9 +139,9 @@ class IntakeEngine:
         """See `ReplicaEngine.share_time`."""
         self.engine.share_time(on, now)
 
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
+    def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
-        return self.engine.under_way(asked)
+        return self.engine.under_way(request_index)
 
     def caches(self) -> list[BlockPool]:
         """See `ReplicaEngine.caches`."""

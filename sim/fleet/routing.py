@@ -205,9 +205,11 @@ class ServiceRouter:
         self._clock = clock
         self._outstanding = [0] * len(replicas)
         self._open = [True] * len(replicas)
-        seats = [plan.pools[one.pool].batching.max_num_seqs or 1 for one in replicas]
+        max_num_seqs = [plan.pools[one.pool].batching.max_num_seqs or 1 for one in replicas]
         self._swapping = [
-            (one.index, one.engine, seats[one.index]) for one in replicas if isinstance(one.engine, SleepModeEngine)
+            (one.index, one.engine, max_num_seqs[one.index])
+            for one in replicas
+            if isinstance(one.engine, SleepModeEngine)
         ]
 
     def policies(self) -> list[tuple[Router, list[int]]]:
@@ -230,11 +232,11 @@ class ServiceRouter:
         now, team = self._clock(), self._teams[request.service]
         able = [
             index
-            for index, engine, seats in self._swapping
+            for index, engine, max_num_seqs in self._swapping
             if self._open[index]
             and team.place(index) is not None
-            and self._outstanding[index] < seats
-            and engine.awake_for(request, now)
+            and self._outstanding[index] < max_num_seqs
+            and engine.accepts_now(request, now)
         ]
         return min(able, key=lambda index: self._outstanding[index], default=-1)
 

@@ -84,32 +84,32 @@ class BlockPool:
 class NamedBlock:
     """KV block with a name: its contents can be found until the block is reallocated."""
 
-    __slots__ = ("key", "twins", "users")
+    __slots__ = ("duplicates", "key", "users")
 
     def __init__(self, key: object) -> None:
         self.key = key
         self.users = 1
-        self.twins: tuple[NamedBlock, ...] = ()
+        self.duplicates: tuple[NamedBlock, ...] = ()
         """Younger blocks with the same name; set only on the oldest block of a name."""
 
 
 class DuplicateBlock(Protocol):
     """Block that may share its name with younger blocks."""
 
-    twins: tuple[Any, ...]
+    duplicates: tuple[Any, ...]
 
 
-def vanishes(named: dict[object, _Twinned], name: object, block: _Twinned) -> bool:
+def remove_name(named: dict[object, _Twinned], name: object, block: _Twinned) -> bool:
     """Remove the *name* of *block* from *named*, which maps names to their oldest block.
 
     Return whether no other block has the name.
     """
     oldest = named[name]
     if oldest is not block:
-        oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
-    elif block.twins:
-        named[name], *others = block.twins
-        named[name].twins = tuple(others)
+        oldest.duplicates = tuple(twin for twin in oldest.duplicates if twin is not block)
+    elif block.duplicates:
+        named[name], *others = block.duplicates
+        named[name].duplicates = tuple(others)
     else:
         del named[name]
         return True
@@ -126,7 +126,7 @@ class NamedBlocks(BlockPool):
         self._names_of: dict[Sequence, list[object]] = {}
         """Sequence -> names of its leading blocks, as far as they have been computed."""
 
-    def sought(self, sequence: Sequence) -> int:
+    def cacheable_blocks(self, sequence: Sequence) -> int:
         """Return the number of leading blocks of *sequence* that may be cached.
 
         These are the blocks it shares with other requests; after a preemption all that it had.
@@ -147,7 +147,7 @@ class NamedBlocks(BlockPool):
     def clear(self) -> None:
         """Empty the cache: blocks without users lose their contents."""
 
-    def remember(self, sequence: Sequence) -> None:
+    def preload(self, sequence: Sequence) -> None:
         """Cache the prompt of *sequence*, as if its request had just left, if there is room."""
 
     def forget(self, sequence: Sequence) -> None:
@@ -208,7 +208,7 @@ class PrefixCache(NamedBlocks):
         if not named:
             return 0
         hits = 0
-        for name in self._names(sequence, self.sought(sequence)):
+        for name in self._names(sequence, self.cacheable_blocks(sequence)):
             if name not in named:
                 break
             hits += 1
@@ -280,13 +280,13 @@ class PrefixCache(NamedBlocks):
             if oldest is block:
                 appeared.append(name)
             else:
-                oldest.twins += (block,)
+                oldest.duplicates += (block,)
         if appeared:
             self._report(appeared, True)
 
     def _unname(self, blocks: Iterable[NamedBlock]) -> None:
         """Drop the names of *blocks*."""
-        vanished = [block.key for block in blocks if vanishes(self._named, block.key, block)]
+        vanished = [block.key for block in blocks if remove_name(self._named, block.key, block)]
         if vanished:
             self._report(vanished, False)
 
@@ -332,7 +332,7 @@ class PrefixCache(NamedBlocks):
         """Return the number of blocks after the first *hits* that are worth reading from a lower tier."""
         if self._tiers is None:
             return 0
-        return self._tiers.found(self._names(sequence, self.sought(sequence))[hits:])
+        return self._tiers.found(self._names(sequence, self.cacheable_blocks(sequence))[hits:])
 
     def read(self, sequence: Sequence, hits: int, below: int) -> float:
         """Read the *below* blocks of *sequence* after the first *hits* from the tiers.
@@ -341,8 +341,8 @@ class PrefixCache(NamedBlocks):
         """
         return 0.0 if self._tiers is None else self._tiers.read(self._names(sequence, hits + below)[hits:])
 
-    def remember(self, sequence: Sequence) -> None:
-        """See `NamedBlocks.remember`."""
+    def preload(self, sequence: Sequence) -> None:
+        """See `NamedBlocks.preload`."""
         blocks = -(-sequence.tokens // self.block_size)
         if blocks <= self.free:
             self.take(blocks)
@@ -450,7 +450,7 @@ class DecodedBlockHashes(dict[Sequence, None]):
         for other in self:
             block = (other.base + step) // size
             end = (block + 1) * size
-            known = end <= other.request.shared_tokens and block < pool.sought(sequence)
+            known = end <= other.request.shared_tokens and block < pool.cacheable_blocks(sequence)
             if known and pool.name_of(other, block) == pool.name_of(sequence, block):
                 steps = min(steps, end - other.base - step)
         return steps

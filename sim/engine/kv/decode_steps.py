@@ -146,15 +146,15 @@ class GroupPhases(BlockPhases):
         bucket = self._buckets[done % self._size]
         return [one for one in bucket if one.base + done >= self._size] if bucket else []
 
-    def given_back(self, step: int, surely: bool) -> int:
+    def given_back(self, step: int, lower_bound: bool) -> int:
         """Return the number of blocks freed when the step at counter *step* is formed.
 
-        With *surely* the result is a lower bound: blocks that other sequences may hold, too, do not count.
+        With *lower_bound* the result is a lower bound: blocks that other sequences may hold, too, do not count.
         """
         total = 0
         for window in self._pool.sliding:
             ones = self.sliding(step, window)
-            if surely:
+            if lower_bound:
                 ones = [one for one in ones if one not in self.fresh and not self._pool.shares(one)]
             total += len(ones) * self._pool.sliding_groups(window)
         return total

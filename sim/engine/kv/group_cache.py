@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 
-from sim.engine.kv.blocks import NamedBlocks, vanishes
-from sim.engine.kv.group_pool import Windows, by_window, neighbours, offered_by_all, reported_group
+from sim.engine.kv.blocks import NamedBlocks, remove_name
+from sim.engine.kv.group_pool import Windows, by_window, common_prefix, neighbours, reported_group
 from sim.engine.sequence import Sequence
 
 
@@ -28,12 +28,12 @@ class FreeQueueEntry:
 class NamedGroupBlock(FreeQueueEntry):
     """Block of one group that other requests may look up, or its owner after a preemption."""
 
-    __slots__ = ("group", "name", "twins", "users")
+    __slots__ = ("duplicates", "group", "name", "users")
 
     def __init__(self, group: int, name: object, users: int) -> None:
         super().__init__(1)
         self.group, self.name, self.users = group, name, users
-        self.twins: tuple[NamedGroupBlock, ...] = ()
+        self.duplicates: tuple[NamedGroupBlock, ...] = ()
         """Younger blocks with the same name; set only on the oldest block of a name."""
 
 
@@ -256,7 +256,7 @@ class GroupCache(NamedBlocks):
         """Return the number of leading places that every group has cached, as far as *sequence* still reads them."""
         if not self._caches or not any(self._named):
             return 0
-        return offered_by_all(self._alike, self.sought(sequence), partial(self._found, sequence))
+        return common_prefix(self._alike, self.cacheable_blocks(sequence), partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
         """Return the longest prefix, at most *most* places, cached in *groups*, which have the same *window*."""
@@ -304,8 +304,8 @@ class GroupCache(NamedBlocks):
         if not hits:
             return max(new), max(new)
         idle = [[*map(USERS, blocks)].count(0) for blocks in found]
-        surely = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
-        return max(new) + sum(idle), max([new[0], *[one + surely for one in new[1:]]])
+        certain = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
+        return max(new) + sum(idle), max([new[0], *[one + certain for one in new[1:]]])
 
     def _cached(self, sequence: Sequence, group: int, hits: int) -> list[NamedGroupBlock]:
         """Return the blocks in *group* of the first *hits* places of *sequence*, from the window on."""
@@ -368,13 +368,13 @@ class GroupCache(NamedBlocks):
         block = NamedGroupBlock(group, name, users)
         oldest = self._named[group].setdefault(name, block)
         if oldest is not block:
-            oldest.twins += (block,)
+            oldest.duplicates += (block,)
         elif self.listener is not None and group == self._reported:
             self.listener([name], True)
         return block
 
     def _unname(self, block: NamedGroupBlock) -> None:
-        vanished = vanishes(self._named[block.group], block.name, block)
+        vanished = remove_name(self._named[block.group], block.name, block)
         if vanished and self.listener is not None and block.group == self._reported:
             self.listener([block.name], False)
 
@@ -518,8 +518,8 @@ class GroupCache(NamedBlocks):
                 self._queue.insert(others, entry)
         self._queue.remove(entry)
 
-    def remember(self, sequence: Sequence) -> None:
-        """See `NamedBlocks.remember`. Nothing is cached where groups keep states."""
+    def preload(self, sequence: Sequence) -> None:
+        """See `NamedBlocks.preload`. Nothing is cached where groups keep states."""
         places = -(-sequence.tokens // self.block_size)
         if self._caches and not self.states and places * self.growing <= self.free:
             self.claim(sequence, 0)

@@ -39,7 +39,7 @@ def reported_group(windows: Windows) -> int:
     return windows.index(None) if None in windows else 0
 
 
-def offered_by_all(groups: dict[int | None, list[int]], most: int, offer: Offer) -> int:
+def common_prefix(groups: dict[int | None, list[int]], most: int, offer: Offer) -> int:
     """Return the longest prefix, at most *most* places, that all *groups* have.
 
     *groups* are keyed by window. *offer* returns the prefix that the groups of one window have, given the groups, their
@@ -103,7 +103,7 @@ class GroupPool(NamedBlocks):
         if not self._named:
             return 0
         most = (sequence.tokens - 1) // self.block_size
-        return offered_by_all(self._alike, most, partial(self._found, sequence))
+        return common_prefix(self._alike, most, partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
         """Return the longest prefix, at most *most* blocks, cached in *groups*, which have the same *window*."""
@@ -180,8 +180,8 @@ class GroupPool(NamedBlocks):
         if self.listener is not None and group == self._reported:
             self.listener([name], stored)
 
-    def remember(self, sequence: Sequence) -> None:
-        """See `NamedBlocks.remember`. Where states are kept, one is cached after the last whole block."""
+    def preload(self, sequence: Sequence) -> None:
+        """See `NamedBlocks.preload`. Where states are kept, one is cached after the last whole block."""
         whole = sequence.tokens // self.block_size * self.block_size
         self.claim(sequence, 0)
         if self.needs(sequence, sequence.tokens) <= self.free:

@@ -104,7 +104,7 @@ class GroupScheduler(VllmScheduler):
         """See `Scheduler.may_admit`. While others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
-        return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
+        return len(self.running) < self.max_num_seqs and self._decoding < self._max_num_batched_tokens
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         pool, limits = self._grouped, self._limits
@@ -124,7 +124,7 @@ class GroupScheduler(VllmScheduler):
         if flight is None:
             return 0
         chunk = flight.chunks.get(sequence)
-        return (sequence.decoding and sequence not in flight.standing) if chunk is None else chunk
+        return (sequence.decoding and sequence not in flight.excluded) if chunk is None else chunk
 
     def _slide_all(self) -> None:
         fresh = self._phases.fresh

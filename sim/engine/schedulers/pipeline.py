@@ -145,7 +145,7 @@ class InFlightBatch(PipelineTiming):
         return [chunks[place] for place in sorted(range(len(chunks)), key=numbers.__getitem__)]
 
     def span(self, place: str) -> StepSpan:
-        """The batch, for whoever looks at single steps, and the *place* of a request that is asked about."""
+        """The batch, for whoever looks at single steps, and the *place* of request number *request_index*."""
         prompts = {sequence.request.index for sequence, *_ in self.parts}
         indices = {one.request.index: new for one, new in self.chunks.items()}
         chunks = {index: new for index, new in indices.items() if index in prompts}
@@ -298,7 +298,7 @@ class PipelineScheduler:
         self.cached_in_step = 0
         pacing = self._pacing
         if pacing.limited:
-            pacing.begin_step(self._steps, len(self.running) + len(self.waiting), self._somebody_decodes)
+            pacing.begin_step(self._steps, len(self.running) + len(self.waiting), self._any_decoding)
         chunks: dict[InFlightSequence, int] = {}
         cohort = self._cohort()
         budget = self._serve_running(chunks, cohort)
@@ -319,7 +319,7 @@ class PipelineScheduler:
         self._gather(launch, cohort)
         return launch
 
-    def _somebody_decodes(self) -> bool:
+    def _any_decoding(self) -> bool:
         return any(one.decoding for one in self.running)
 
     def by_itself(self, on: bool) -> None:
@@ -373,9 +373,9 @@ class PipelineScheduler:
             self._cohorts.append(together)
         self._cohorts = [one for one in self._cohorts if one.members]
 
-    def place(self, asked: int) -> str:
-        """Where request number *asked* is: running, queued or nowhere (empty)."""
-        return place(asked, self.waiting.has(asked), self.running)
+    def place(self, request_index: int) -> str:
+        """Where request number *request_index* is: running, queued or nowhere (empty)."""
+        return place(request_index, self.waiting.has(request_index), self.running)
 
     def _count(self, launch: InFlightBatch) -> None:
         """The new tokens of *launch* count as computed."""
@@ -514,7 +514,7 @@ class PipelineScheduler:
                 self.blocked_by = "kv" if new else "budget"
                 return
             self.waiting.remove(one.request)
-            self._seat(one, hits, now)
+            self._start_running(one, hits, now)
             self._give(one, self._need(one, new), new)
             chunks[one] = new
             budget -= new
@@ -535,11 +535,11 @@ class PipelineScheduler:
         """How many of the *new* tokens of *one* behind the first *start* the step computes."""
         return new
 
-    def _seat(self, one: InFlightSequence, hits: int, now: float) -> None:
+    def _start_running(self, one: InFlightSequence, hits: int, now: float) -> None:
         self.pool.claim(one, hits)
         one.held, one.computed, one.passed_over = hits, hits * self.pool.block_size, False
         self._admissions += 1
-        self.cached_in_step += one.seat(now, self._admissions)
+        self.cached_in_step += one.start_running(now, self._admissions)
         self.running[one] = None
 
     def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:

@@ -57,7 +57,9 @@ class PrefillFirstScheduler(VllmScheduler):
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`. Decodes use no part of the budget."""
         hits = self.pool.lookup(sequence)
-        return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
+        return (
+            len(self.running) < self.max_num_seqs and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
+        )
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         """Give *sequence* the blocks of all its tokens at once, so that a prompt that is cut keeps them."""
@@ -193,9 +195,9 @@ class SchedulerInbox:
         """Return the number of decode steps, at least *steps*, after which the scheduler reads again."""
         return steps + -(self._steps + steps) % self.interval
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* is unread."""
-        return any(one.request.index == asked for one in self.unread)
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* is unread."""
+        return any(one.request.index == request_index for one in self.unread)
 
     def remove(self, request: Request) -> bool:
         """Remove *request*. Return whether it was unread."""
@@ -231,7 +233,7 @@ class SglangScheduler(PrefillFirstScheduler):
         """Sequences in the last step, if it computed prompts."""
         self._preempts = limits.scheduling == "priority"
         self._threshold = limits.options.priority_scheduling_preemption_threshold
-        self._looked_at: dict[Sequence, int] = {}
+        self._tried_tokens: dict[Sequence, int] = {}
         """Waiting sequence -> tokens it had to compute when its admission was last tried, where requests may preempt
         others."""
         self._tries_again = False
@@ -252,13 +254,13 @@ class SglangScheduler(PrefillFirstScheduler):
         """See `Scheduler.steps_until_read`."""
         return self._inbox.steps_until_read(steps)
 
-    def place(self, asked: int) -> str:
+    def place(self, request_index: int) -> str:
         """See `Scheduler.place`."""
-        return "unread" if self._inbox.has(asked) else super().place(asked)
+        return "unread" if self._inbox.has(request_index) else super().place(request_index)
 
-    def turn_away(self, request: Request) -> ReplicaProgress | None:
-        """See `Scheduler.turn_away`."""
-        return ReplicaProgress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
+    def remove_waiting(self, request: Request) -> ReplicaProgress | None:
+        """See `Scheduler.remove_waiting`."""
+        return ReplicaProgress(0, 0) if self._inbox.remove(request) else super().remove_waiting(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`. An unread request may join once it is read."""
@@ -309,7 +311,7 @@ class SglangScheduler(PrefillFirstScheduler):
             return
         size = self.pool.block_size
         chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
-        taken = self._ratio.value * self._counted_on()
+        taken = self._ratio.value * self._reserved_tokens()
         for one in self._prefilling:  # at most one
             chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
             self._schedule_chunk(one, chunk)
@@ -319,7 +321,7 @@ class SglangScheduler(PrefillFirstScheduler):
                 taken += min(one.output_tokens, LONGEST_ANSWER)
         while self.waiting and (self._preempts or not self._full):
             one = self.waiting.head()
-            if len(self._chunks) >= self.seats - self._size:
+            if len(self._chunks) >= self.max_num_seqs - self._size:
                 self._full = "seats"
             if self._full:
                 freed = self._preempt_for(one, taken, mixed) if self._preempts else None
@@ -327,7 +329,7 @@ class SglangScheduler(PrefillFirstScheduler):
                     break
                 taken -= freed
             hits = self.pool.lookup(one)
-            self._looked_at[one] = new = one.tokens - hits * size  # until it has a seat
+            self._tried_tokens[one] = new = one.tokens - hits * size  # until it runs
             padded = -(-new // size) * size
             idle = self.pool.missing(one, hits, one.tokens) - padded // size
             room = (self.pool.free - idle) * size - taken
@@ -342,8 +344,8 @@ class SglangScheduler(PrefillFirstScheduler):
             if not chunk:
                 self.blocked_by = "budget"
                 break
-            del self._looked_at[one]
-            self._seat(self.waiting.pop(), hits, now)
+            del self._tried_tokens[one]
+            self._start_running(self.waiting.pop(), hits, now)
             self._schedule_chunk(one, chunk)
             chunk_left -= -(-chunk // size) * size
             input_left -= -(-chunk // size) * size
@@ -366,12 +368,12 @@ class SglangScheduler(PrefillFirstScheduler):
         (`preempt_to_schedule`).
         """
         free = self.pool.free * self.pool.block_size - taken
-        short = self._looked_at.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
+        short = self._tried_tokens.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
         freed = 0.0
         victims: list[Sequence] = []
         for one in self._below(waiting):
             victims.append(one)
-            freed += self._ratio.value * min(self._left(one), LONGEST_ANSWER)
+            freed += self._ratio.value * min(self._tokens_left(one), LONGEST_ANSWER)
             if freed >= short:
                 break
         if not victims or freed < short:
@@ -392,7 +394,7 @@ class SglangScheduler(PrefillFirstScheduler):
         """Return the running requests whose prompts are computed."""
         return [one for one in self.running if one not in self._prefilling]
 
-    def _counted_on(self) -> int:
+    def _reserved_tokens(self) -> int:
         """Return the known number of tokens that the batch has yet to make, as far as admission reserves them."""
         flight, step = self.flight, self._step
         if flight is None:
@@ -402,14 +404,14 @@ class SglangScheduler(PrefillFirstScheduler):
         coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in flight.first)
         return self._finishing.steps_left(step, LONGEST_ANSWER) + coming + len(flight.leaving)
 
-    def _left(self, one: Sequence) -> int:
+    def _tokens_left(self, one: Sequence) -> int:
         """Return the known number of tokens that the sequence *one* of the batch has yet to make."""
         if self.flight is not None and one in self.flight.leaving:
             return 1
         return one.finish_step - self._step + self._token_coming(one)
 
-    def _made(self, one: Sequence) -> int:
-        return one.output_tokens - self._left(one)
+    def _tokens_made(self, one: Sequence) -> int:
+        return one.output_tokens - self._tokens_left(one)
 
     def _end_decode_step(self) -> int:
         if len(self.running) < self._size:
@@ -432,12 +434,12 @@ class SglangScheduler(PrefillFirstScheduler):
     def _serve_one_by_one(self) -> list[Sequence]:
         """Retract requests until the next tokens of the others find blocks: at least one, and never the last."""
         able = [one for one in self.running if one.decoding]
-        able.sort(key=lambda one: (self._made(one), -one.request.prompt_tokens), reverse=True)
+        able.sort(key=lambda one: (self._tokens_made(one), -one.request.prompt_tokens), reverse=True)
         while len(able) > 1 and (not self._preempted_in_step or self._phases.blocks_at(self._step) > self.pool.free):
             self._preempt(able.pop(), 0)
         if self._preempted_in_step:
             left = self._batch()
-            made, at_most = sum(map(self._made, left)), sum(one.output_tokens for one in left)
+            made, at_most = sum(map(self._tokens_made, left)), sum(one.output_tokens for one in left)
             self._ratio.retracted(made, at_most, len(left))
         need = self._phases.blocks_at(self._step)
         self._stuck = need > self.pool.free

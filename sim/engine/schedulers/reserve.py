@@ -32,7 +32,7 @@ class ReserveScheduler(Scheduler):
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
         return (
-            len(self.running) < self.seats
+            len(self.running) < self.max_num_seqs
             and self._decoding < self._max_num_batched_tokens
             and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
         )
@@ -116,7 +116,7 @@ class UnifiedCacheScheduler(VllmScheduler):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
-        return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
+        return len(self.running) < self.max_num_seqs and self._decoding < self._max_num_batched_tokens
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         return 0
@@ -126,11 +126,11 @@ class UnifiedCacheScheduler(VllmScheduler):
         if not self.running and not self.waiting:
             return 0
         self.recomputed_in_step = self.cached_in_step = 0
-        still = self._serve_answers()
+        excluded = self._serve_answers()
         self._admit(self._continue_prompt(self._max_num_batched_tokens - self._decoding), now)
         self._fill_decodes()
-        if still:
-            self._drop(still)
+        if excluded:
+            self._drop(excluded)
         self._fill_chunks()
         return 1 if self._chunks or self._breaks else self._steps_until_change()
 
@@ -141,7 +141,7 @@ class UnifiedCacheScheduler(VllmScheduler):
         self.pool.take(min(self._decoding, cells))
         if not self._breaks:
             return []
-        return self._leave_out([one for one in self.running if one.decoding][cells:])
+        return self._exclude([one for one in self.running if one.decoding][cells:])
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         fits = min(chunk, self.pool.free)

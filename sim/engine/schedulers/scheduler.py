@@ -141,10 +141,33 @@ class Scheduler(ABC):
 
     # next to each other in memory: hundreds of replicas share the caches
     __slots__ = (
-        "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
-        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "adapters", "batch", "blocked_by",
-        "cached_in_step", "joining", "overshoot", "pool", "preemptions", "read_s", "recomputed_in_step", "running",
-        "seats", "shares", "transit", "waiting",
+        "_admissions",
+        "_base_sum",
+        "_chunked_prefill",
+        "_chunks",
+        "_decodes_wait",
+        "_decoding",
+        "_evicted",
+        "_finishing",
+        "_max_num_batched_tokens",
+        "_prefilling",
+        "_step",
+        "_windows",
+        "adapters",
+        "batch",
+        "blocked_by",
+        "cached_in_step",
+        "joining",
+        "max_num_seqs",
+        "overshoot",
+        "pool",
+        "preemptions",
+        "read_s",
+        "recomputed_in_step",
+        "running",
+        "shares",
+        "transit",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -170,7 +193,7 @@ class Scheduler(ABC):
         self.cached_in_step = 0
         """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by other
         requests."""
-        self.seats = limits.max_num_seqs
+        self.max_num_seqs = limits.max_num_seqs
         """Most sequences that may run at once (`max_num_seqs`, divided among pipeline lanes)."""
         self.shares = RequestGpuTime()
         self.overshoot = 0.0
@@ -210,10 +233,10 @@ class Scheduler(ABC):
         """Return the number of requests that wait for admission."""
         return len(self.waiting) + len(self.joining)
 
-    def place(self, asked: int) -> str:
-        """Return the place of request number *asked*: running, queued or empty."""
-        waits = self.waiting.has(asked) or any(one.request.index == asked for one in self.joining)
-        return place(asked, waits, self.running)
+    def place(self, request_index: int) -> str:
+        """Return the place of request number *request_index*: running, queued or empty."""
+        waits = self.waiting.has(request_index) or any(one.request.index == request_index for one in self.joining)
+        return place(request_index, waits, self.running)
 
     def steps_until_read(self, steps: int) -> int:
         """Return after how many current steps, at least *steps*, a request that arrives now is considered."""
@@ -223,7 +246,7 @@ class Scheduler(ABC):
         """Return the KV blocks that steps 2 to *steps* of the current leap take: 0 if held from the start."""
         return 0
 
-    def turn_away(self, request: Request) -> ReplicaProgress | None:
+    def remove_waiting(self, request: Request) -> ReplicaProgress | None:
         """Remove *request* from the waiting ones. Return its progress; None if it does not wait."""
         waiting = self.waiting.remove(request)
         if waiting is not None:
@@ -286,14 +309,14 @@ class Scheduler(ABC):
         """
         pool, waiting = self.pool, self.waiting
         while self.joining:
-            if budget <= 0 or len(self.running) >= self.seats:
+            if budget <= 0 or len(self.running) >= self.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
-            self._seat(sequence := self.joining.popleft(), 0, now)
+            self._start_running(sequence := self.joining.popleft(), 0, now)
             self._schedule_chunk(sequence, 1)
             budget -= 1
         while waiting:
-            if budget <= 0 or len(self.running) >= self.seats:
+            if budget <= 0 or len(self.running) >= self.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
             sequence = waiting.head()
@@ -311,7 +334,7 @@ class Scheduler(ABC):
                 self.blocked_by = "kv" if chunk else "budget"
                 return
             self.read_s += pool.read(sequence, hits, below) + self._load_adapter(sequence)
-            self._seat(waiting.pop(), hits, now, below)
+            self._start_running(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
             if padding:
                 self._pad(sequence, padding)
@@ -332,13 +355,13 @@ class Scheduler(ABC):
             budget -= chunk
         return budget
 
-    def _seat(self, sequence: Sequence, hits: int, now: float, below: int = 0) -> None:
+    def _start_running(self, sequence: Sequence, hits: int, now: float, below: int = 0) -> None:
         """Start running *sequence*: its first *hits* blocks are cached, and *below* more have been read from tiers."""
-        if not sequence.brought:
+        if not sequence.kv_transferred:
             self._hold(sequence, hits)
             sequence.computed = (hits + below) * self.pool.block_size
         self._admissions += 1
-        self.cached_in_step += sequence.seat(now, self._admissions)
+        self.cached_in_step += sequence.start_running(now, self._admissions)
         self.running[sequence] = None
         self._prefilling[sequence] = None
 
@@ -371,7 +394,7 @@ class Scheduler(ABC):
         batch.prefill_tokens = batch.prefill_context_tokens = batch.prefill_attention_pairs = 0
         for sequence, chunk in self._chunks:
             computed = sequence.computed
-            if sequence.brought:
+            if sequence.kv_transferred:
                 self._fill_continued(computed)
                 continue
             add_prompt(batch, computed, chunk)
@@ -454,7 +477,7 @@ class Scheduler(ABC):
     def _progress(self, sequence: Sequence, whole_steps: int) -> ReplicaProgress:
         if not sequence.decoding:
             return ReplicaProgress(sequence.computed, sequence.made)
-        step = self._step + whole_steps + (sequence in self.shares.standing(self._step))
+        step = self._step + whole_steps + (sequence in self.shares.excluded(self._step))
         context = self._context(sequence, step)
         return ReplicaProgress(context, context + 1 - sequence.request.prompt_tokens)
 
@@ -488,13 +511,15 @@ class Scheduler(ABC):
         """Return the tokens with KV of the decoding *sequence* at step counter *step*."""
         return sequence.base + step
 
-    def span(self, start_s: float, end_s: float, steps: int, asked: int = -1) -> StepSpan:
-        """Return the span of the steps formed last, with the place of request number *asked*."""
-        prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.brought}
-        standing = self.shares.standing(self._step)
+    def span(self, start_s: float, end_s: float, steps: int, request_index: int = -1) -> StepSpan:
+        """Return the span of the steps formed last, with the place of request number *request_index*."""
+        prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.kv_transferred}
+        excluded = self.shares.excluded(self._step)
         able = () if self._decodes_wait else self.running
-        indices = frozenset(s.request.index for s in able if (s.decoding or s.brought) and s not in standing)
-        return StepSpan(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(asked))
+        indices = frozenset(s.request.index for s in able if (s.decoding or s.kv_transferred) and s not in excluded)
+        return StepSpan(
+            start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(request_index)
+        )
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
         """Attribute the step's time up to *elapsed_s* after its start to its requests.
@@ -503,7 +528,7 @@ class Scheduler(ABC):
         """
         shares = self.shares
         if elapsed_s > shares.shared_s:
-            shares.share(elapsed_s, self.batch, chunk_parts(self._chunks), shares.standing(self._step))
+            shares.share(elapsed_s, self.batch, chunk_parts(self._chunks), shares.excluded(self._step))
         if last:
             shares.settle(self.running)
 

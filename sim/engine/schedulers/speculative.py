@@ -124,11 +124,11 @@ class DraftScheduler(VllmScheduler):
             self._short = self._per_decode - tokens
             pace = self._pace[sequence]
             self._cut = sequence, max(0, pace - tokens)
-            left = sequence.output_tokens - self._made(sequence) - min(pace, tokens)
+            left = sequence.output_tokens - self._tokens_made(sequence) - min(pace, tokens)
             sequence.finish_step = self._step + 1 + max(0, ceil(left / pace))
             self._finishing.rebuild(self._finishing.sequences())
 
-    def _made(self, sequence: Sequence) -> int:
+    def _tokens_made(self, sequence: Sequence) -> int:
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
@@ -168,7 +168,7 @@ class DraftScheduler(VllmScheduler):
     def _held(self, sequence: Sequence, served: int = 0) -> int:
         return sequence.held
 
-    def _stand_still(self, sequence: Sequence) -> None:
+    def _delay(self, sequence: Sequence) -> None:
         sequence.base -= self._pace[sequence]  # type: ignore[assignment]
         sequence.finish_step += 1
 
@@ -179,10 +179,10 @@ class DraftScheduler(VllmScheduler):
         batch.draft_tokens = self._decoding * self._drafts - self._short
         batch.accepted_tokens = self._pace_sum - self._decoding - (self._cut[1] if self._cut else 0)
 
-    def _drop(self, still: list[Sequence]) -> None:
-        super()._drop(still)
-        self.batch.draft_tokens -= len(still) * self._drafts
-        self.batch.accepted_tokens -= sum(self._pace[sequence] - 1 for sequence in still)
+    def _drop(self, excluded: list[Sequence]) -> None:
+        super()._drop(excluded)
+        self.batch.draft_tokens -= len(excluded) * self._drafts
+        self.batch.accepted_tokens -= sum(self._pace[sequence] - 1 for sequence in excluded)
 
     def _enter_decoding(self, sequence: Sequence) -> None:
         Scheduler._enter_decoding(self, sequence)
@@ -237,8 +237,8 @@ class AsyncDraftScheduler(DraftScheduler):
         padding = self._drafts if sequence in self._padded else 0
         self._odd[sequence] = self._step, sequence.computed, sequence.computed + padding
 
-    def _stand_still(self, sequence: Sequence) -> None:
-        super()._stand_still(sequence)
+    def _delay(self, sequence: Sequence) -> None:
+        super()._delay(sequence)
         context = self._context(sequence, self._step + 1)
         self._odd[sequence] = self._step + 1, context, context
 
@@ -265,15 +265,15 @@ class AsyncDraftScheduler(DraftScheduler):
         self._phases.add(sequence)
         self._short = self._per_decode - tokens
 
-    def _leave_out(self, decoding: list[Sequence]) -> list[Sequence]:
+    def _exclude(self, decoding: list[Sequence]) -> list[Sequence]:
         for sequence in [one for one in decoding if one in self._again]:
             self._again.remove(sequence)
             self._leave_decoding(sequence)
-        still = super()._leave_out([one for one in decoding if one.decoding])
-        if still and self._again:
+        excluded = super()._exclude([one for one in decoding if one.decoding])
+        if excluded and self._again:
             going_on = (one for one in self.running if one.decoding and one not in self._again)
             self._finishing.rebuild(going_on)
-        return still
+        return excluded
 
     def closing(self, flight: InFlightStep) -> None:
         """See `VllmScheduler.closing`. A sequence with fewer drafts advances less."""
@@ -289,7 +289,7 @@ class AsyncDraftScheduler(DraftScheduler):
     def end_decoding(self, sequence: Sequence, flight: InFlightStep) -> None:
         """See `VllmScheduler.end_decoding`."""
         self._end_answer(sequence)
-        flight.before[sequence] = context = self._start(sequence, self._step)[0]
+        flight.contexts_before[sequence] = context = self._start(sequence, self._step)[0]
         if context + 2 - sequence.request.prompt_tokens < sequence.output_tokens:
             self._again.append(sequence)
         else:
@@ -298,7 +298,7 @@ class AsyncDraftScheduler(DraftScheduler):
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         flight = self.flight
         if flight and self._token_coming(sequence) and sequence not in (*flight.leaving, *flight.chunks):
-            flight.before[sequence] = self._start(sequence, self._step)[0]
+            flight.contexts_before[sequence] = self._start(sequence, self._step)[0]
         if sequence in self._again:
             self._again.remove(sequence)
             self._leave_decoding(sequence)
@@ -311,12 +311,14 @@ class AsyncDraftScheduler(DraftScheduler):
             return super()._known(sequence, computed, new)
         if sequence in flight.chunks:
             return computed
-        context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
+        context = (
+            flight.contexts_before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
+        )
         return context + min(new, 1)
 
     def made_before(self, sequence: Sequence, made: int, flight: InFlightStep) -> int:
         """See `VllmScheduler.made_before`."""
-        context = flight.before.get(sequence)
+        context = flight.contexts_before.get(sequence)
         return made - 1 if context is None else context + 1 - sequence.request.prompt_tokens
 
     def progress_before_last(self, sequence: Sequence, flight: InFlightStep, whole: int) -> ReplicaProgress:
@@ -327,7 +329,9 @@ class AsyncDraftScheduler(DraftScheduler):
             return ReplicaProgress(sequence.computed - chunk, made)
         if not sequence.decoding and sequence not in flight.leaving:
             return ReplicaProgress(sequence.computed, sequence.made)
-        context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
+        context = (
+            flight.contexts_before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
+        )
         return ReplicaProgress(context, context + 1 - sequence.request.prompt_tokens)
 
     def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:

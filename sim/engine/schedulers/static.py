@@ -56,7 +56,7 @@ class StaticScheduler(Scheduler):
         waiting, pool = self.waiting, self.pool
         prompts: list[int] = []
         longest = 0
-        while waiting and len(prompts) < self.seats:
+        while waiting and len(prompts) < self.max_num_seqs:
             head = waiting.head()
             prompts.append(head.request.prompt_tokens)
             longest = max(longest, head.output_tokens)
@@ -64,7 +64,7 @@ class StaticScheduler(Scheduler):
                 self.blocked_by = "kv"
                 break
             sequence = waiting.pop()
-            self._seat(sequence, 0, now)
+            self._start_running(sequence, 0, now)
             self._prompts.append(sequence)
         else:
             self.blocked_by = "seats" if waiting else ""

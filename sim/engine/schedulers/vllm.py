@@ -66,9 +66,9 @@ class VllmScheduler(Scheduler):
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
-        if len(self.running) >= self.seats or budget <= 0:
+        if len(self.running) >= self.max_num_seqs or budget <= 0:
             return False
-        if self._pacing.spaced or self._answers or sequence.brought or self._tiered:
+        if self._pacing.spaced or self._answers or sequence.kv_transferred or self._tiered:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
@@ -146,9 +146,9 @@ class VllmScheduler(Scheduler):
         self.read_s = 0.0
         pacing = self._pacing
         if pacing.limited:
-            pacing.begin_step(self._step, len(self.running) + len(self.waiting), self._somebody_decodes)
+            pacing.begin_step(self._step, len(self.running) + len(self.waiting), self._any_decoding)
         self._prompts_go_on = False
-        still = self._serve_running()
+        excluded = self._serve_running()
         self._prompts_go_on |= bool(self._chunks)
         self.blocked_by = ""
         if self._preempted_in_step:
@@ -157,18 +157,18 @@ class VllmScheduler(Scheduler):
             if self.waiting or self.joining or self.pool.listener is not None:
                 self._name_answers(True)
             if self.waiting or self.joining:
-                decoding = (self._decoding - len(still)) * self._per_decode - self._short
+                decoding = (self._decoding - len(excluded)) * self._per_decode - self._short
                 self._taken = decoding + sum([chunk for _, chunk in self._chunks])
                 self._admit(self._max_num_batched_tokens - self._taken, now)
             if pacing.spaced:
                 passed_over = len(self.waiting.passed_over) if isinstance(self.waiting, AdapterQueue) else 0
                 pacing.admitted(left=len(self.waiting) > passed_over)
         self._fill_decodes()
-        if still:
-            self._drop(still)
+        if excluded:
+            self._drop(excluded)
         self._fill_chunks()
         if self.adapters is not None:
-            self.adapters.fill(self.batch, self.running, self._chunks, still, self._per_decode)
+            self.adapters.fill(self.batch, self.running, self._chunks, excluded, self._per_decode)
         if pacing.spaced and (self._prompts_go_on or any(one.tokens - one.computed > 1 for one, _ in self._chunks)):
             pacing.computes(self._step)
         if self._chunks:
@@ -250,17 +250,17 @@ class VllmScheduler(Scheduler):
                 served[sequence] = tokens
                 budget -= tokens
                 position += 1
-        return self._leave_out([sequence for sequence in order[position:] if sequence.decoding])
+        return self._exclude([sequence for sequence in order[position:] if sequence.decoding])
 
-    def _leave_out(self, decoding: list[Sequence]) -> list[Sequence]:
+    def _exclude(self, decoding: list[Sequence]) -> list[Sequence]:
         """Exclude *decoding* from the step being formed: their finish steps move by one."""
         if not decoding:
             return decoding
         for sequence in decoding:
             self._leave_decoding(sequence)
-        self.shares.leave_out(decoding, self._step)
+        self.shares.exclude(decoding, self._step)
         for sequence in decoding:
-            self._stand_still(sequence)
+            self._delay(sequence)
             self._enter_decoding(sequence)
         self._finishing.rebuild(sequence for sequence in self.running if sequence.decoding)
         return decoding
@@ -290,7 +290,7 @@ class VllmScheduler(Scheduler):
         flight = self.flight
         if flight is None:
             return False
-        return sequence in flight.leaving or (sequence.decoding and sequence not in flight.standing)
+        return sequence in flight.leaving or (sequence.decoding and sequence not in flight.excluded)
 
     def _requeue(self, sequence: Sequence, withdrawn: int) -> None:
         """Return *sequence* to the queue without its blocks; it has *withdrawn* tokens in this step."""
@@ -311,7 +311,7 @@ class VllmScheduler(Scheduler):
         sequence.high_water = max(sequence.high_water, computed)
         sequence.tokens = sequence.request.prompt_tokens + sequence.made
         sequence.computed = sequence.held = 0
-        sequence.brought = False
+        sequence.kv_transferred = False
         sequence.request.preemptions += 1
         self.preemptions += 1
         self._preempted_in_step = True
@@ -332,18 +332,18 @@ class VllmScheduler(Scheduler):
         if self.flight is None:
             self._answers.name(self._step + served)
         else:
-            self._answers.name(self._step - (not served), self.flight.standing)
+            self._answers.name(self._step - (not served), self.flight.excluded)
 
-    def _somebody_decodes(self) -> bool:
+    def _any_decoding(self) -> bool:
         return self._decoding > 0 or self._awaits_last_tokens()
 
-    def _drop(self, still: list[Sequence]) -> None:
+    def _drop(self, excluded: list[Sequence]) -> None:
         """Subtract the decoding sequences that are not in the step from the sums of `batch`."""
         batch = self.batch
-        batch.decode_seqs -= len(still)
-        batch.sampled_seqs -= len(still)
+        batch.decode_seqs -= len(excluded)
+        batch.sampled_seqs -= len(excluded)
         window = self._windows.window if self._windows else None
-        for sequence in still:
+        for sequence in excluded:
             add_decode(batch, self._context(sequence, self._step), window, -1)
 
     def _steps_until_change(self) -> int:
@@ -371,7 +371,7 @@ class VllmScheduler(Scheduler):
             return inf
         if self.flight is None:
             return self._answers.steps_until_named(self._step + 1)
-        return self._answers.steps_until_named(self._step, self.flight.standing)
+        return self._answers.steps_until_named(self._step, self.flight.excluded)
 
     def _steps_until_found(self) -> float:
         """Return the number of steps until the head of the queue may find another block in the prefix cache."""
@@ -402,7 +402,7 @@ class VllmScheduler(Scheduler):
     def _serve(self, sequence: Sequence, tokens: int) -> None:
         """Record that the step being formed computes *tokens* for the decoding *sequence*."""
 
-    def _stand_still(self, sequence: Sequence) -> None:
+    def _delay(self, sequence: Sequence) -> None:
         """Delay *sequence* by one step: it is not in the step being formed."""
         sequence.base -= 1
         sequence.finish_step += 1
@@ -443,7 +443,7 @@ class VllmScheduler(Scheduler):
 
     def progress_before_last(self, sequence: Sequence, flight: "InFlightStep", whole: int) -> ReplicaProgress:
         """Return the progress of *sequence* after *whole* steps of *flight*, which is closed."""
-        to_come = 0 if sequence in flight.standing else flight.steps - whole
+        to_come = 0 if sequence in flight.excluded else flight.steps - whole
         chunk = flight.chunks.get(sequence)
         tokens = to_come if chunk is None else chunk
         if sequence.decoding:
@@ -501,7 +501,7 @@ class EqualSteps(ABC):
         """Complete the steps at *end_s*. Return the finished requests, and whether the step formed since may change."""
 
     @abstractmethod
-    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
+    def evict(self, request: Request, whole: int) -> ReplicaProgress:
         """Evict *request* after *whole* steps. Return its progress."""
 
 
@@ -509,8 +509,22 @@ class InFlightStep(EqualSteps):
     """Current steps of one rank, and their changes while the next ones are formed."""
 
     __slots__ = (
-        "_gone", "_last_admission", "batch", "before", "blocked_by", "chunks", "coming", "finished", "first", "leaving",
-        "lost", "parts", "prompts_only", "rank", "recomputed_in_step", "standing",
+        "_dropped",
+        "_last_admission",
+        "batch",
+        "blocked_by",
+        "chunks",
+        "coming",
+        "contexts_before",
+        "excluded",
+        "finished",
+        "first",
+        "leaving",
+        "lost",
+        "parts",
+        "prompts_only",
+        "rank",
+        "recomputed_in_step",
     )  # fmt: skip
 
     def __init__(self, rank: VllmScheduler, steps: int, leap: Leap) -> None:
@@ -525,10 +539,10 @@ class InFlightStep(EqualSteps):
         self.parts = chunk_parts(chunks) if chunks else []
         self.prompts_only = rank._decodes_wait
         """True if no decoding sequence is in the steps."""
-        self.standing: Collection[Sequence] = rank.shares.standing(rank._step)
+        self.excluded: Collection[Sequence] = rank.shares.excluded(rank._step)
         """Decoding sequences that are not in the steps."""
         if self.prompts_only:
-            self.standing = {sequence: None for sequence in rank.running if sequence.decoding}
+            self.excluded = {sequence: None for sequence in rank.running if sequence.decoding}
         self.first: list[Sequence] = []
         """Sequences whose prompts are complete at the end."""
         self.finished: list[Sequence] = []
@@ -537,9 +551,9 @@ class InFlightStep(EqualSteps):
         """Finished sequences that hold a batch place and KV blocks until the end."""
         self.coming: set[Sequence] = set()
         """Requests that were preempted while a token was being made for them."""
-        self._gone: set[Sequence] = set()
+        self._dropped: set[Sequence] = set()
         """Requests that were evicted: the tokens being made for them are dropped."""
-        self.before: dict[Sequence, int] = {}
+        self.contexts_before: dict[Sequence, int] = {}
         """Contexts before the last step of requests that leave or were preempted in it, where a step makes drafts."""
         self.lost = 0
         """Tokens of the last step that no request gets."""
@@ -579,7 +593,7 @@ class InFlightStep(EqualSteps):
 
     def finish(self, end_s: float) -> tuple[list[Request], bool]:
         """See `EqualSteps.finish`."""
-        rank, gone = self.rank, self._gone
+        rank, gone = self.rank, self._dropped
         for sequence in self.first:
             if isnan(sequence.request.first_token_s) and sequence not in gone:
                 sequence.request.first_token_s = end_s
@@ -601,16 +615,18 @@ class InFlightStep(EqualSteps):
         rank.transit.settle()
         return left, changed
 
-    def span(self, asked: int) -> StepSpan:
-        """Return the span of the current steps, with the place of request number *asked* when they were formed."""
+    def span(self, request_index: int) -> StepSpan:
+        """Return the span of the current steps, with the place of request *request_index* when they were formed."""
         rank = self.rank
-        prompts = {sequence.request.index: chunk for sequence, chunk in self.chunks.items() if not sequence.brought}
-        goes_on = (one for one in self.chunks if one.brought)
+        prompts = {
+            sequence.request.index: chunk for sequence, chunk in self.chunks.items() if not sequence.kv_transferred
+        }
+        goes_on = (one for one in self.chunks if one.kv_transferred)
         others = [*(one for one in rank.running if one.decoding), *self.leaving, *self.coming, *goes_on]
-        decoding = frozenset(one.request.index for one in others if one not in self.standing) - prompts.keys()
+        decoding = frozenset(one.request.index for one in others if one not in self.excluded) - prompts.keys()
         end_s = self.start_s + leap_s(self.leap, self.steps)
-        later = any(one.request.index == asked and one.admission > self._last_admission for one in rank.running)
-        place = "queued" if later else rank.place(asked)
+        later = any(one.request.index == request_index and one.admission > self._last_admission for one in rank.running)
+        place = "queued" if later else rank.place(request_index)
         return StepSpan(self.start_s, end_s, self.steps, self.batch, self.blocked_by, prompts, decoding, place)
 
     def has(self, request: Request) -> bool:
@@ -619,28 +635,28 @@ class InFlightStep(EqualSteps):
         known = (*rank.running, *rank.joining, *self.finished)
         return rank.waiting.has(request.index) or any(one.request is request for one in known)
 
-    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
-        """See `EqualSteps.give_up`. A running request leaves when the next step is formed."""
+    def evict(self, request: Request, whole: int) -> ReplicaProgress:
+        """See `EqualSteps.evict`. A running request leaves when the next step is formed."""
         rank = self.rank
         waiting = rank.waiting.remove(request)
         if waiting is not None:
             rank.pool.forget(waiting)
-            self._gone.add(waiting)
+            self._dropped.add(waiting)
             made = waiting.made
             return ReplicaProgress(0, rank.made_before(waiting, made, self) if waiting in self.coming else made)
-        if (joining := rank.turn_away(request)) is not None:
+        if (joining := rank.remove_waiting(request)) is not None:
             return joining
         sequence = next((one for one in rank.running if one.request is request), None)
         if sequence is None:  # preempted while its last token was being made
             sequence = next(one for one in self.finished if one.request is request)
-            self._gone.add(sequence)
+            self._dropped.add(sequence)
             return ReplicaProgress(0, rank.made_before(sequence, sequence.output_tokens, self))
         sequence.prompt_only = False
         progress = rank.progress_before_last(sequence, self, whole) if self.closed else rank._progress(sequence, whole)
         if sequence.decoding:
             rank._finishing.remove(sequence)
         rank._evicted.append(sequence)
-        self._gone.add(sequence)
+        self._dropped.add(sequence)
         return progress
 
     def _drop_evicted(self, formed: bool) -> bool:

@@ -9,13 +9,13 @@ from sim.engine.lora import AdapterSlots
 from sim.engine.sequence import Sequence
 from sim.records import Request
 
-OF_PROMPT, OF_ANSWER = 1, 2
+PROMPT_WEIGHT, OUTPUT_WEIGHT = 1, 2
 """Weights of prompt and output tokens in the fair queue's counters, as in the Virtual Token Counter paper."""
-Payer = tuple[str, str]
+TenantKey = tuple[str, str]
 """Service and tenant whose counter a request adds to."""
 
 
-def _payer(request: Request) -> Payer:
+def _tenant_key(request: Request) -> TenantKey:
     return request.service, request.tenant
 
 
@@ -34,7 +34,7 @@ def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence
     return found[1]
 
 
-class OwnQueue(Protocol):
+class TenantQueue(Protocol):
     """Queue of one tenant."""
 
     def __len__(self) -> int: ...
@@ -54,8 +54,8 @@ class OwnQueue(Protocol):
     def remove(self, request: Request) -> Sequence | None:
         """Remove the sequence of *request* and return it; None if it does not wait here."""
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* waits here."""
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* waits here."""
 
 
 class FairQueue:
@@ -67,13 +67,13 @@ class FairQueue:
 
     __slots__ = ("_again", "_counters", "_last", "_new", "_queues", "slots")
 
-    def __init__(self, new: Callable[[], OwnQueue], slots: AdapterSlots | None = None) -> None:
+    def __init__(self, new: Callable[[], TenantQueue], slots: AdapterSlots | None = None) -> None:
         """Create the queue; *new* makes the queue of a tenant."""
         self._new, self.slots = new, slots
-        self._queues: dict[Payer, OwnQueue] = {}
+        self._queues: dict[TenantKey, TenantQueue] = {}
         """Tenant -> its queue; only tenants with waiting requests."""
-        self._counters: dict[Payer, float] = {}
-        self._last: Payer = ("", "")
+        self._counters: dict[TenantKey, float] = {}
+        self._last: TenantKey = ("", "")
         """Tenant whose queue became empty last."""
         self._again: set[Sequence] = set()
         """Preempted sequences, whose tokens have been counted."""
@@ -94,7 +94,7 @@ class FairQueue:
 
     def add(self, sequence: Sequence) -> bool:
         """Add a new *sequence*. Return whether it is now the head."""
-        tenant = _payer(sequence.request)
+        tenant = _tenant_key(sequence.request)
         if tenant not in self._queues:
             waiting = [self._counters[other] for other in self._queues]
             level = min(waiting) if waiting else self._counters.get(self._last, 0.0)
@@ -105,11 +105,11 @@ class FairQueue:
     def put_back(self, sequence: Sequence) -> None:
         """Add a preempted *sequence*; its tenant may be new here, if it came with the KV of its prompt."""
         self._again.add(sequence)
-        tenant = _payer(sequence.request)
+        tenant = _tenant_key(sequence.request)
         self._counters.setdefault(tenant, 0.0)
         self._own(tenant).put_back(sequence)
 
-    def _own(self, tenant: Payer) -> OwnQueue:
+    def _own(self, tenant: TenantKey) -> TenantQueue:
         if tenant not in self._queues:
             self._queues[tenant] = self._new()
         return self._queues[tenant]
@@ -117,34 +117,34 @@ class FairQueue:
     def pop(self) -> Sequence:
         """Remove and return the head, which is admitted; its tokens are counted from now on."""
         sequence: Sequence = self.head()
-        tenant = _payer(sequence.request)
+        tenant = _tenant_key(sequence.request)
         self._queues[tenant].pop()
         self._drop_empty(tenant)
         if sequence in self._again:
             self._again.remove(sequence)
         else:
             request = sequence.request
-            tokens = OF_PROMPT * request.prompt_tokens + OF_ANSWER * request.output_tokens
+            tokens = PROMPT_WEIGHT * request.prompt_tokens + OUTPUT_WEIGHT * request.output_tokens
             self._counters[tenant] += tokens / request.weight
         return sequence
 
     def remove(self, request: Request) -> Sequence | None:
         """Remove the sequence of *request* and return it; None if it does not wait here."""
-        tenant = _payer(request)
+        tenant = _tenant_key(request)
         found = self._queues[tenant].remove(request) if tenant in self._queues else None
         if found is not None:
             self._drop_empty(tenant)
             self._again.discard(found)
         return found
 
-    def _drop_empty(self, tenant: Payer) -> None:
+    def _drop_empty(self, tenant: TenantKey) -> None:
         if not len(self._queues[tenant]):
             del self._queues[tenant]
             self._last = tenant
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* waits here."""
-        return any(queue.has(asked) for queue in self._queues.values())
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* waits here."""
+        return any(queue.has(request_index) for queue in self._queues.values())
 
     victim = staticmethod(_newest)
 
@@ -226,9 +226,9 @@ class AdapterQueue:
         if not self._heaps[name]:
             del self._heaps[name]
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* waits here."""
-        return any(one.request.index == asked for heap in self._heaps.values() for _, one in heap)
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* waits here."""
+        return any(one.request.index == request_index for heap in self._heaps.values() for _, one in heap)
 
     def victim(self, running: list[Any]) -> Any:
         """Return the sequence to be preempted next, of *running* in admission order."""
@@ -275,9 +275,9 @@ class FcfsQueue:
                 return sequence
         return None
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* waits here."""
-        return any(one.request.index == asked for one in self._queue)
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* waits here."""
+        return any(one.request.index == request_index for one in self._queue)
 
     victim = staticmethod(_newest)
 
@@ -349,9 +349,9 @@ class PriorityQueue:
         """Remove the sequence of *request* and return it; None if it does not wait here."""
         return _remove_from(self._heap, request)
 
-    def has(self, asked: int) -> bool:
-        """Return whether request number *asked* waits here."""
-        return any(one.request.index == asked for _, one in self._heap)
+    def has(self, request_index: int) -> bool:
+        """Return whether request number *request_index* waits here."""
+        return any(one.request.index == request_index for _, one in self._heap)
 
     def victim(self, running: list[Any]) -> Any:
         """Return the sequence to be preempted: the last of *running* in the order of the queue.
