@@ -78,7 +78,7 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
     case = ready.prepared.case
     fleet_log, steps = simulate(plan)
     run = SimulatedRun(fleet_log, case)
-    offered = case.paced(run.metrics()["req_s"]) if run.answered else None
+    offered = case.open_loop(run.metrics()["req_s"]) if run.answered else None
     if offered is not None:
         fleet_log, steps = simulate(replace(plan, workload=offered))
         run = SimulatedRun(fleet_log, case)

@@ -103,7 +103,13 @@ def calibrate(
 
         from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
         from sim.catalogue.catalog import load_catalog
-        from sim.fidelity.calibration import NothingToFit, calibrate, calibration_report, calibration_text, why_kept
+        from sim.fidelity.calibration import (
+            NothingToFit,
+            calibrate,
+            calibration_report,
+            calibration_text,
+            why_not_replaced,
+        )
 
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id
@@ -111,7 +117,7 @@ def calibrate(
         rows, seen = read_rows(tables, wanted, about or [], seconds or [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
             fail(f"--workload {workload}: {reason}")
-        if out.exists() and (reason := why_kept(out, wanted, table, force)):
+        if out.exists() and (reason := why_not_replaced(out, wanted, table, force)):
             fail(f"--out {out}: {reason}")
         try:
             fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, table)

@@ -1,7 +1,7 @@
-"""A row of a serving benchmark as a scenario: one fleet of one replica, so that all defaults are the product's own.
+"""Scenarios that repeat rows of serving benchmarks.
 
-Limits of the scheduler are those of the benchmark's tool where it sets its own: trtllm-bench does
-(tensorrt_llm/bench/build/tuning.py, 04cba88).
+A scenario has one fleet of one replica, so that all defaults are those of gpufleet. Scheduler limits are those of the
+benchmark tool if it sets its own, as trtllm-bench does (tensorrt_llm/bench/build/tuning.py, 04cba88).
 """
 
 from dataclasses import dataclass, replace
@@ -13,23 +13,27 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.model import kv_bytes_per_token, params_total
 from sim.catalogue.quantization import kv_element_bytes
-from sim.fidelity.names import Names, match, released
+from sim.fidelity.names import Names, engine_release, match
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.units import BITS_PER_BYTE
 from sim.workload import Workload
 
 TRTLLM_KV_SHARE = 0.95
-"""Of the memory beside the weights."""
+"""Fraction of the memory beside the weights that trtllm-bench counts for the KV cache."""
 TRTLLM_MOST_REQUESTS, TRTLLM_MOST_TOKENS, TRTLLM_LEAST_REQUESTS, TRTLLM_LEAST_TOKENS = 4096, 32768, 64, 2048
 BITS_BY_FORMAT = (("nvfp4", 4.0), ("fp8", 8.0), ("mxfp4", 8.5))
-"""Of a weight; the tool does not know mxfp4: two bytes for each stored byte, of two weights, and for each scale."""
+"""Bits per weight that trtllm-bench assumes, by prefix of the format.
+
+The tool does not know mxfp4: it counts two bytes per stored byte (of two weights), and two per scale.
+"""
 
 
 def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, answer: float) -> tuple[int, int]:
-    """(requests that run in all *stages* together, tokens of a step) for *prompt* and *answer* tokens a request.
+    """Return max_num_seqs over all *stages* and max_num_batched_tokens, as trtllm-bench derives them.
 
-    A step never has fewer tokens than requests run, as our limits want it; the tool's hold for each batch in flight.
+    *prompt* and *answer* are mean lengths [tokens]. The step's tokens are at least the requests, as our schedulers
+    require; the tool's limits hold for each batch in flight.
     """
     running = min(_requests_in_cache(names, gpus, prompt + answer), TRTLLM_MOST_REQUESTS) / stages
     tokens = min(running * (1 + prompt / answer), TRTLLM_MOST_TOKENS)
@@ -38,7 +42,7 @@ def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, ans
 
 
 def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
-    """Requests of so many *tokens* that fit beside the weights, as the tool estimates it."""
+    """Return the requests of *tokens* tokens that fit beside the weights, as the tool estimates it."""
     native = names.model.native_quantization or names.model.native_dtype
     stored = native if names.quantization == "none" else names.quantization
     bits = next((bits for start, bits in BITS_BY_FORMAT if stored.startswith(start)), 16)
@@ -47,48 +51,52 @@ def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
 
 
 def _rounded(value: float, steps: tuple[tuple[int, int], ...], otherwise: int, least: int) -> int:
-    """*value* up to a multiple: of the second of the first of *steps* whose first it is below; at least *least*."""
+    """Round *value* up to a multiple, with a minimum of *least*.
+
+    The multiple is that of the first of *steps* (upper bound, multiple) with a bound above *value*, else *otherwise*.
+    """
     multiple = next((multiple for below, multiple in steps if value < below), otherwise)
     return max(least, multiple * ceil(value / multiple))
 
 
 REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
-"""Requests of a closed loop of unknown length: per client, and at least in all."""
+"""Assumed requests of a closed loop of unknown length: per client, and at least in total."""
 USUAL_REQUESTS = 1000
-"""Requests of an open loop or a burst of unknown length: the default of vLLM's client."""
+"""Assumed requests of an open loop or burst of unknown length: the default of vLLM's client."""
 MOST_REQUESTS, MOST_TOKENS = 3000, 20_000_000
-"""Longer runs are cut to this number of requests or of tokens, whichever is reached first ..."""
+"""Largest numbers of requests and of tokens that are simulated; longer runs are cut."""
 UNLIMITED_RATE = 1e6
-"""Clients write rates above this [requests/s] for "all at once"."""
+"""Request rate above which a client's rate means "all at once" [1/s]."""
 LEAST_WAVES = 3
-"""... but never below this number per client, or per concurrent sequence of a burst."""
+"""Smallest simulated number of requests per client, or per concurrent sequence of a burst."""
 REPLAY_CV = 1.0
-"""Recorded requests whose file is not at hand: lognormal lengths with this spread."""
+"""Coefficient of variation of lognormal lengths of recorded requests whose file is missing."""
 LONGEST_OVER_MEAN = 8.0
-"""Longest of drawn lengths."""
+"""Largest drawn length divided by the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchCase:
-    """A row, what is known about its run, and the scenario that repeats it."""
+    """Row with its measurement conditions and the scenario that repeats it."""
 
     row: BenchRow
     names: Names
     setup: CampaignSetup
     data: dict[str, Any]
-    """The scenario as its file would say it."""
+    """Scenario as plain data."""
     run_requests: int
-    """Of the measured run, as far as known or usual; 0 where its requests are replayed, all of them."""
+    """Number of requests of the measured run, known or assumed; 0 for a replay of all its requests."""
     simulated_requests: int
-    """At most `run_requests`."""
+    """Number of simulated requests, at most `run_requests`."""
     notes: tuple[str, ...] = ()
-    """What the simulation leaves out, a phrase each."""
+    """Phrases that describe what the simulation omits."""
 
-    def paced(self, answered_req_s: float) -> Workload | None:
-        """The open loop at the request rate of a closed loop that has one as well and would be answered at
-        *answered_req_s* without it; None: no such rate, or the number of clients is what binds.
+    def open_loop(self, answered_req_s: float) -> Workload | None:
+        """Return the open-loop workload of a closed loop with a rate, if the rate is what limits it.
 
-        As many clients as requests never wait for each other: the rate alone spreads them, however short the run.
+        *answered_req_s* is the throughput of the closed loop without the rate. The result is None if there is no rate
+        or if the number of clients limits the load. If there are as many clients as requests, only the rate spreads
+        them.
         """
         rate = self.row.rate_req_s
         if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
@@ -99,7 +107,7 @@ class BenchCase:
         return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})
 
     def scenario(self, **pool: Any) -> Scenario:
-        """The scenario, with other values in its pool's `batching` if wanted."""
+        """Return the scenario, with *pool* overriding the `batching` of its pool."""
         data = self.data
         if pool:
             fleet = data["fleets"][0]
@@ -110,7 +118,7 @@ class BenchCase:
 
 
 def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
-    """The scenario of *row*. Raises NotCovered."""
+    """Return the case of *row*. Raises NotCovered."""
     setup = campaigns.setup(row)
     known = replace(
         row, isl=setup.isl, osl=setup.osl, rate_req_s=setup.rate_req_s,
@@ -147,7 +155,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         "model": names.model.id,
         "quantization": names.quantization,
         "kv_cache_dtype": names.kv_cache_dtype,
-        "engine": released(names.engine, row.engine_version, campaigns),
+        "engine": engine_release(names.engine, row.engine_version, campaigns),
         "power": power,
         "workload": workload,
         "measured_at": setup.measured_at,
@@ -160,7 +168,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
 
 
 def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | None:
-    """The row's power cap, where somebody has measured what it does to the card."""
+    """Return the row's power cap, if its effect on the GPU was measured."""
     if row.power_cap_w is None:
         return None
     try:
@@ -171,7 +179,7 @@ def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | 
 
 
 def _drafts(row: BenchRow, setup: CampaignSetup, catalog: Catalog) -> dict[str, Any] | None:
-    """The row's speculative decoding, where it is known how much of what is drafted holds."""
+    """Return the row's speculative decoding, if its acceptance is known."""
     if not row.spec_decode or not setup.drafts or setup.num_speculative_tokens is None:
         return None
     drafter, _ = catalog.accepted(setup.drafts)
@@ -181,10 +189,10 @@ def _drafts(row: BenchRow, setup: CampaignSetup, catalog: Catalog) -> dict[str, 
 
 
 def layout(row: BenchRow, setup: CampaignSetup) -> tuple[int, int, int, bool]:
-    """(tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
+    """Return (tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
 
-    Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
-    over tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 beside ep = 8 leaves out tp = 8.
+    If the columns do not multiply to the number of GPUs, tensor parallelism gets the rest: experts are spread over
+    tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 with ep = 8 omits tp = 8.
     """
     if setup.layers_in_turn:
         return 1, setup.n_gpus, 1, False
@@ -207,12 +215,12 @@ def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, 
         "steptime": {"model": "roofline", **host_of(row, setup)},
     } | ({"server": setup.server} if setup.server else {})
     if setup.trtllm_bench_limits and row.isl and row.osl:
-        most_seats, most_tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
+        most_requests, most_tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
         row = replace(row, max_num_batched_tokens=most_tokens)
-        setup = replace(setup, max_num_seqs=most_seats)
-    seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
+        setup = replace(setup, max_num_seqs=most_requests)
+    max_num_seqs = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
-        "max_num_seqs": seats,
+        "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": row.max_num_batched_tokens,
         "gpu_memory_utilization": row.gpu_memory_utilization,
         "async_scheduling": setup.async_scheduling,
@@ -229,7 +237,7 @@ def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, 
 
 
 def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int]:
-    """What the row's server and client made its host do, as options of the step time."""
+    """Return the step-time options that describe the host work of the row's server and client."""
     return {
         "in_process": in_process(row, setup),
         "one_process": setup.one_process,
@@ -241,7 +249,7 @@ def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int]:
 
 
 def in_process(row: BenchRow, setup: CampaignSetup) -> bool:
-    """Whether no API server stood between client and engine: batches, and bursts that nobody timed per request."""
+    """Return whether the client called the engine directly: batches, and bursts without request latencies."""
     if setup.in_process is not None:
         return setup.in_process
     latencies = any(name.startswith(("ttft", "tpot", "e2e")) for name in row.measured)
@@ -321,7 +329,10 @@ def _lognormal(mean: float, cv: float) -> dict[str, Any]:
 
 
 def _capped(mean: float, cap: int | None) -> dict[str, Any]:
-    """An exponential law cut at *cap* whose mean is *mean*: the law's own mean m solves m (1 - exp(-cap/m)) = mean."""
+    """Return an exponential distribution cut at *cap* with mean *mean*.
+
+    The mean m of the uncut distribution solves m (1 - exp(-cap/m)) = mean.
+    """
     if cap is None or mean >= 0.99 * cap:
         return _fixed(mean)
     low, high = mean, 1000.0 * cap

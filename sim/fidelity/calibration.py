@@ -1,8 +1,8 @@
-"""A calibration to a user's own runs: from rows to factors with intervals, the file that holds them, and tables.
+"""Calibration to a user's own runs: factors with intervals, the calibration file, and tables.
 
-Factors are maximum a posteriori. The interval of a factor is that of the posterior, its noise at least what the
-residuals show: runs that contradict each other determine nothing. A factor that the runs do not distinguish from
-others moves as far as it is likely to have its part in what they show; one of which they say nothing stays 1.
+Factors are maximum a posteriori estimates. Their intervals are those of the posterior, with a noise of at least the
+scatter of the residuals: contradictory runs determine nothing. A factor that the runs cannot distinguish from others
+changes by its expected share of their joint effect; a factor without any effect on the runs stays 1.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +29,7 @@ from sim.yamlio import YamlError, dump, read_text
 
 
 def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[CalibrationRuns]:
-    """A line for each model, format, engine and layout of *rows*, in their order."""
+    """Yield a summary for each combination of model, format, engine and layout of *rows*, in their order."""
     groups: dict[tuple[object, ...], list[BenchRow]] = defaultdict(list)
     for row in rows:
         case = case_of(row, catalog, campaigns_of(catalog))
@@ -43,7 +43,7 @@ def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Calibration
 
 
 def run_count(rows: Sequence[BenchRow]) -> int:
-    """Parts of one stretch of a server are one run."""
+    """Return the number of runs; parts of one recording count as one run."""
     parts = [row.counted.stretch for row in rows if row.counted]
     return len(rows) - len(parts) + len(set(parts))
 
@@ -55,46 +55,50 @@ def _server(case: BenchCase, catalog: Catalog) -> tuple[object, ...]:
 
 
 def _in_flight(row: BenchRow) -> float | None:
-    """Requests in flight: those that the client keeps there, or by Little's law; None if neither is known."""
+    """Return the requests in flight, set by the client or by Little's law; None if neither is known."""
     if row.load == "single":
         return 1.0
     return row.concurrency or row.avg_batch or (row.rate_req_s or 0.0) * _served_s(row) or None
 
 
 def _served_s(row: BenchRow) -> float:
-    told = row.measured
-    answer_ms = told.get("ttft_mean_ms", 0.0) + told.get("tpot_mean_ms", 0.0) * (row.osl or 0.0)
-    return told.get("e2e_mean_ms", answer_ms) / MS_PER_S
+    measured = row.measured
+    answer_ms = measured.get("ttft_mean_ms", 0.0) + measured.get("tpot_mean_ms", 0.0) * (row.osl or 0.0)
+    return measured.get("e2e_mean_ms", answer_ms) / MS_PER_S
 
 
 MOST_REASONS = 10
 MOST_RUNS = 200
-"""Of a longer table every second, third, ... run is taken."""
+"""Largest number of runs to fit; of longer tables every second, third, ... run is used."""
 DRAWS = 8
-"""Of what pages of metrics do not count, to see what it makes."""
+"""Number of random draws that estimate the effect of what metrics pages do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedFactors:
-    """A calibration, and what must be said about it."""
+    """Calibration with the rows that were skipped or contradict it."""
 
     calibration: Calibration
     skipped: tuple[tuple[BenchRow, str], ...] = ()
-    """Rows that took no part, and why."""
+    """Rows that were not used, each with the reason."""
     contradicting: tuple[tuple[BenchRow, str, float], ...] = ()
-    """Runs that are far off still: row, metric, error."""
+    """Runs that the factors do not explain: row, metric, error."""
     noise: float = 1.0
-    """Spread of the residuals against what was expected; above 1 the runs contradict each other or the model."""
+    """Scatter of the residuals relative to the expected noise; above 1 the runs contradict each other or the model."""
 
 
 class NothingToFit(ValueError):
-    """No row of the table can be used; the text says why."""
+    """Error for a table without usable rows; the message states the reasons."""
 
 
 def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int, table: str = "") -> FittedFactors:
-    """The factors of the machine with GPU *gpu* (an id) that ran *rows*.
+    """Fit the factors of the machine with GPU *gpu* (an id) to the *rows* that it ran.
 
-    Raises NothingToFit.
+    Raises
+    ------
+    NothingToFit
+        No row can be used.
+
     """
     priors = load_priors(catalog.root / "calibration.yaml")
     simulator = Simulator(catalog, gpu, workers)
@@ -115,7 +119,7 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
             "errors": fit.errors(),
         }
     )
-    return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.far_off()), fit.noise)
+    return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.outliers()), fit.noise)
 
 
 def _factor(theta: float, sd: float, determined: bool) -> Factor:
@@ -124,7 +128,7 @@ def _factor(theta: float, sd: float, determined: bool) -> Factor:
 
 
 def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
-    """The rows of the simulator's GPU that can be simulated, and the columns to compare."""
+    """Return the rows of the simulator's GPU that can be simulated, and the columns to compare."""
     found = FittingProblem()
     own = []
     for row in rows:
@@ -152,12 +156,15 @@ def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
 
 
 def _chance_sd(row: BenchRow, columns: Sequence[str], simulator: Simulator) -> list[float]:
-    """How far each column of *row* depends on what is drawn for want of counts; a queue makes much of a little."""
+    """Return the standard deviation of each log column under random draws of what was not counted.
+
+    With a queue, small differences have large effects.
+    """
     if row.counted is None:
         return [0.0] * len(columns)
     drawn = [replace(row, counted=replace(row.counted, draw=number)) for number in range(1, 1 + DRAWS)]
-    told = [one.metrics for [one] in simulator.runs(drawn, [[{}]] * DRAWS)]
-    logs = [[log(one[column]) for one in told if column in one] for column in columns]
+    drawn_metrics = [one.metrics for [one] in simulator.runs(drawn, [[{}]] * DRAWS)]
+    logs = [[log(one[column]) for one in drawn_metrics if column in one] for column in columns]
     return [stdev(found) if len(found) == DRAWS else 1.0 for found in logs]
 
 
@@ -178,8 +185,8 @@ def _names(prediction: Prediction) -> set[str]:
     return {"compute_efficiency", "memory_efficiency"} | host | link
 
 
-def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
-    """Why rows take no part, a line for each reason with the first row that it holds for; the most frequent first."""
+def skip_lines(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
+    """Return a line for each reason to skip rows, with its first row; the most frequent reason first."""
     counts = Counter(reason for _, reason in skipped)
     first = {reason: row for row, reason in reversed(skipped)}
     lines = []
@@ -191,7 +198,7 @@ def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
 
 
 def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
-    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *told(problem.skipped, table)])
+    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *skip_lines(problem.skipped, table)])
 
 
 HEADER = """\
@@ -205,15 +212,15 @@ WIDE_SCATTER = 1.5
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """The file that a scenario names."""
+    """Return the text of the calibration file."""
     head = HEADER.format(rows=calibration.rows, table=calibration.table or "a table")
     return head + dump(calibration.model_dump(mode="json"))
 
 
-def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
-    """Why the file *path* is not replaced by factors of *gpu*, fitted to *table*; empty if it is.
+def why_not_replaced(path: Path, gpu: str, table: str, force: bool) -> str:
+    """Return the reason why the file *path* is not replaced by factors of *gpu* fitted to *table*; empty if it is.
 
-    It is if `calibration_text` has written it for the same question; for another one only by *force*.
+    A file that `calibration_text` wrote for the same GPU and table is replaced; for others only with *force*.
     """
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if not text.startswith(HEADER.partition("{")[0]):
@@ -233,12 +240,12 @@ def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
 
 
 def _file_names(table: str) -> str:
-    """Of all files that were named, without their folders."""
+    """Return the names of all files in *table*, without folders."""
     return " ".join(Path(one).name for one in table.split(" "))
 
 
 def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
-    """For the terminal: factors, errors before and after, and what the runs cannot determine."""
+    """Return the output for the terminal: factors, errors before and after, undetermined factors."""
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):
@@ -259,7 +266,7 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
 
 
 def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
-    """Every factor with its dotted name."""
+    """Yield every factor with its dotted name."""
     yield "compute_efficiency", calibration.compute_efficiency
     yield "memory_efficiency", calibration.memory_efficiency
     for kind, holders in (("engines", calibration.engines), ("links", calibration.links)):
@@ -291,9 +298,9 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
         yield _("and {more} more that stay off", more=more)
     if fitted.skipped:
         yield _("Not used:")
-        yield from told(fitted.skipped, calibration.table)
+        yield from skip_lines(fitted.skipped, calibration.table)
 
 
 def _place(calibration: Calibration, row: BenchRow) -> str:
-    """The row's line; a file that holds one row, or several that were read together, is told by the row's name."""
+    """Return the place of *row*: its line in the table, or its id if the file holds one row or several were merged."""
     return f"{calibration.table}:{row.line}" if row.line else row.id

@@ -1,7 +1,7 @@
-"""Factors on the catalogue's figures fitted to measured rows: robust least squares on simulated runs.
+"""Robust least-squares fit of factors on catalogue figures to measured rows, with simulated runs as the model.
 
-theta are logarithms of factors, 0 with a standard deviation before anything is measured: every factor has a prior. A
-residual is log(simulated / measured) / noise; one that is far off pulls no harder than HUBER standard deviations.
+The parameters theta are logarithms of factors, each with a normal prior of mean 0. A residual is
+log(simulated / measured) / noise; the Huber loss limits the influence of residuals beyond HUBER standard deviations.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,22 +29,22 @@ from sim.study.metrics.statistics import normal_quantile
 from sim.yamlio import read
 
 Theta = dict[str, float]
-"""Logarithm of each factor, by its dotted name."""
+"""Logarithms of the factors, keyed by dotted name."""
 
 ROWS_ALONE = 4
-"""So few rows are simulated in this process."""
+"""Largest number of rows simulated without further processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """Runs the rows of a table as those of one GPU (an id)."""
+    """Simulation of benchmark rows as runs on one GPU (an id)."""
 
     catalog: Catalog
     gpu: str
     workers: int
 
     def why_not(self, row: BenchRow) -> str:
-        """Why *row* is no run of this GPU that can be simulated; empty if it is."""
+        """Return the reason why *row* is not a run on this GPU that can be simulated; empty if it is."""
         try:
             case = case_of(row, self.catalog, campaigns_of(self.catalog))
         except NotCovered as error:
@@ -55,7 +55,7 @@ class Simulator:
         return case.notes[0] if row.spec_decode and not drafted else ""
 
     def runs(self, rows: Sequence[BenchRow], thetas: Sequence[Sequence[Theta]]) -> list[list[Prediction]]:
-        """Every row under each of its own *thetas*."""
+        """Simulate every row with each of its own *thetas*."""
         if self.workers == 1 or len(rows) <= ROWS_ALONE:
             return [_simulate(row, self.gpu, self.catalog, own) for row, own in zip(rows, thetas, strict=True)]
         work = zip(rows, thetas, strict=True)
@@ -72,24 +72,24 @@ def _in_worker(row: BenchRow, gpu: str, root: Path, thetas: Sequence[Theta]) -> 
 
 @cache
 def _catalog(root: Path) -> Catalog:
-    """One catalogue per process: it remembers what it has read."""
+    """Return the catalogue under *root*, cached per process."""
     return load_catalog(root)
 
 
 def _simulate(row: BenchRow, gpu: str, catalog: Catalog, thetas: Sequence[Theta]) -> list[Prediction]:
     try:
         with prepared(row, catalog) as ready:
-            return [simulate(ready, adjusted(_of_theta(gpu, theta))) for theta in thetas]
+            return [simulate(ready, adjusted(_calibration_at(gpu, theta))) for theta in thetas]
     except NotCovered as error:
         return [Prediction(row.id, "not_covered", str(error))] * len(thetas)
 
 
-def _of_theta(gpu: str, theta: Theta) -> Calibration:
+def _calibration_at(gpu: str, theta: Theta) -> Calibration:
     return calibration_of(gpu, {name: Factor(factor=float(np.exp(value))) for name, value in theta.items()})
 
 
 def calibration_of(gpu: str, factors: dict[str, Factor]) -> Calibration:
-    """From factors by dotted name: `memory_efficiency`, `links.pcie4-x16.latency`."""
+    """Return the calibration of factors keyed by dotted name, such as `links.pcie4-x16.latency`."""
     data: dict[str, dict[str, dict[str, Factor]]] = {"engines": {}, "links": {}}
     alone: dict[str, Factor] = {}
     for name, factor in factors.items():
@@ -103,7 +103,7 @@ def calibration_of(gpu: str, factors: dict[str, Factor]) -> Calibration:
 
 
 def adjusted(calibration: Calibration) -> Callable[[CasePlan], CasePlan]:
-    """Puts a calibration into a plan made without one."""
+    """Return a function that applies *calibration* to a plan made without one."""
 
     def pool_with(pool: PoolPlan) -> PoolPlan:
         steptime = pool.steptime
@@ -127,45 +127,46 @@ METRICS = {
     "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
     "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
 }
-"""What is fitted: of each line the first column that was measured."""
+"""Columns of each fitted metric; the first that was measured is used."""
 STEP = 0.1
-"""Of the finite differences."""
+"""Step of the finite differences of theta."""
 MOST_TRIALS = 12
-"""Sets of factors that one descent simulates at most; usually four to six suffice."""
+"""Largest number of parameter sets simulated per descent; four to six usually suffice."""
 TOLERANCE = 0.05
-"""Relative, of the cost and of theta, below which a step is the last: far less than the factors' own intervals."""
+"""Relative change of cost and theta that ends the descent, much smaller than the factors' intervals."""
 HUBER = 2.0
-"""Residuals beyond this many standard deviations pull no harder."""
+"""Number of standard deviations beyond which a residual's influence is limited."""
 FAR_OFF = 3.0
 CUT_QUEUE = 10.0
-"""Residual of a first token that waits in a longer queue than was simulated."""
+"""Residual of a time to first token whose queue was longer than simulated."""
 MAD_TO_SD = 1 / normal_quantile(0.75)
-"""Standard deviation over median absolute deviation of a normal law."""
+"""Standard deviation divided by the median absolute deviation of a normal distribution."""
 
 
 class Priors(Spec):
-    """data/calibration.yaml."""
+    """Contents of data/calibration.yaml."""
 
     prior_sd: dict[str, Value]
-    """By the last part of a factor's name: standard deviation of its logarithm."""
+    """Prior standard deviation of log factors, keyed by the last part of their name."""
     noise_sd: dict[str, Value]
-    """By METRICS."""
+    """Expected standard deviation of log residuals, keyed by METRICS."""
     determined_below: Value
-    """A factor is determined if the runs leave at most this share of its standard deviation."""
+    """Largest ratio of posterior to prior standard deviation of a determined factor."""
 
 
 @dataclass(slots=True)
 class FittingProblem:
-    """The rows of one GPU with what was measured, and the factors that their runs depend on."""
+    """Rows of one GPU with their measurements and the factors that affect them."""
 
     rows: list[BenchRow] = field(default_factory=list)
     names: list[set[str]] = field(default_factory=list)
-    """Of each row: factors that its time depends on."""
+    """Factors that affect each row."""
     observed: list[tuple[int, str, str]] = field(default_factory=list)
-    """(row, metric, column)."""
+    """Observations as (row index, metric, column)."""
     chance_sd: list[float] = field(default_factory=list)
-    """Of each of them: standard deviation of the logarithm by what was drawn, as nobody counted it."""
+    """Standard deviation of each log observation due to random draws of what was not counted."""
     skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
+    """Rows that are not used, each with the reason."""
 
 
 def load_priors(path: Path) -> Priors:
@@ -174,7 +175,7 @@ def load_priors(path: Path) -> Priors:
 
 
 class Fit:
-    """The most probable factors, by scipy's trust region."""
+    """Maximum a posteriori fit of the factors by scipy's trust-region method."""
 
     def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
         self.problem, self.simulator = problem, simulator
@@ -189,8 +190,10 @@ class Fit:
 
     @property
     def noise(self) -> float:
-        """Spread of the residuals against the expected noise, at least 1: of most runs, so that one spoilt run cannot
-        hide what the others show. Each fitted factor explains one of them.
+        """Scatter of the residuals relative to the expected noise, at least 1.
+
+        It is estimated from the median residual, so that a single bad run does not hide the others, with a correction
+        for the residuals that the fitted factors explain.
         """
         runs = len(self._residual)
         usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))
@@ -201,10 +204,10 @@ class Fit:
         return float(np.trace(np.linalg.solve(information + self._precision(), information)))
 
     def descend(self) -> None:
-        """Moves theta to the most probable factors.
+        """Move theta to the most probable factors.
 
-        Steps are as long as is likely: one of those that the Jacobian scales leaps in a factor that shows little at
-        first, as it is beside the GPU's time. Where runs seem to contradict each other that way is tried as well.
+        Steps are scaled by the priors. Scaling by the Jacobian overshoots in factors with little effect at first, such
+        as those hidden behind the GPU's time; it is tried as well if the runs seem to contradict each other.
         """
         start = self.theta, self._residual, self._jacobian
         cost = self._descend(np.array([self.prior_sd[name] for name in self.names]))
@@ -215,7 +218,7 @@ class Fit:
                 self.theta, self._residual, self._jacobian = found
 
     def _descend(self, scale: Any) -> float:
-        """Goes down with steps of that scale; the cost that is left."""
+        """Minimise the cost with steps of the given scale. Return the remaining cost."""
         from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
 
         prior_sd = np.array([self.prior_sd[name] for name in self.names])
@@ -223,11 +226,11 @@ class Fit:
         loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
 
         def residuals(theta: Floats) -> Floats:
-            [self._residual] = self._residuals([self._moved_to(theta)])
+            [self._residual] = self._residuals([self._named(theta)])
             return np.concatenate([self._residual, theta / prior_sd])
 
         def jacobian(theta: Floats) -> Floats:
-            self.theta = self._moved_to(theta)
+            self.theta = self._named(theta)
             self._jacobian = self._slopes()
             return np.vstack([self._jacobian, np.diag(1 / prior_sd)])
 
@@ -242,20 +245,20 @@ class Fit:
             x_scale=scale,
             max_nfev=MOST_TRIALS,
         )
-        self.theta, self._residual = self._moved_to(found.x), found.fun[:runs]
+        self.theta, self._residual = self._named(found.x), found.fun[:runs]
         return float(found.cost)
 
-    def _moved_to(self, theta: Floats) -> Theta:
+    def _named(self, theta: Floats) -> Theta:
         return dict(zip(self.names, theta.tolist(), strict=True))
 
     def posterior_sd(self) -> dict[str, float]:
-        """Standard deviation of each factor's logarithm, whatever the others are."""
+        """Return the marginal posterior standard deviation of each log factor."""
         information = self._jacobian.T @ self._jacobian / self.noise**2
         variance = np.diag(np.linalg.inv(information + self._precision()))
         return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
 
     def errors(self) -> dict[str, Errors]:
-        """Median |error| of each metric before and after."""
+        """Return the median absolute error of each metric before and after the fit."""
         found = {}
         for wanted in METRICS:
             pairs = [
@@ -270,8 +273,8 @@ class Fit:
                 found[wanted] = Errors(rows=len(pairs), before=before, after=after)
         return found
 
-    def far_off(self) -> list[tuple[BenchRow, str, float]]:
-        """Runs that no factor explains, with the metric and its error."""
+    def outliers(self) -> list[tuple[BenchRow, str, float]]:
+        """Return the observations that the factors do not explain: row, column, error."""
         return [
             (self.problem.rows[row], column, float(np.expm1(residual * sd)))
             for (row, _, column), residual, sd in zip(
@@ -284,7 +287,7 @@ class Fit:
         return np.diag([1 / self.prior_sd[name] ** 2 for name in self.names])
 
     def _slopes(self) -> Floats:
-        """Derivative of every residual by every theta, from one more simulation for each that a row depends on."""
+        """Return the derivative of every residual by every theta, from one more simulation per row and factor."""
         problem = self.problem
         own = [sorted(names) for names in problem.names]
         thetas = [[{**self.theta, name: self.theta[name] + STEP} for name in names] for names in own]
@@ -292,19 +295,24 @@ class Fit:
         slopes = np.zeros((len(problem.observed), len(self.names)))
         for i, (row, _, column) in enumerate(problem.observed):
             for name, prediction in zip(own[row], runs[row], strict=True):
-                moved = self._one(i, prediction.metrics.get(column))
-                slopes[i, self.names.index(name)] = (moved - self._residual[i]) / STEP
+                shifted = self._residual_of(i, prediction.metrics.get(column))
+                slopes[i, self.names.index(name)] = (shifted - self._residual[i]) / STEP
         return np.nan_to_num(slopes)
 
     def _residuals(self, thetas: Sequence[Theta]) -> list[Floats]:
         runs = self.simulator.runs(self.problem.rows, [thetas] * len(self.problem.rows))
         return [
-            np.array([self._one(i, runs[row][k].metrics.get(c)) for i, (row, _, c) in enumerate(self.problem.observed)])
+            np.array(
+                [
+                    self._residual_of(i, runs[row][k].metrics.get(c))
+                    for i, (row, _, c) in enumerate(self.problem.observed)
+                ]
+            )
             for k in range(len(thetas))
         ]
 
-    def _one(self, index: int, simulated: float | None) -> float:
-        """The residual of one observation; of a wait in a queue that was cut, which has no length, a large one."""
+    def _residual_of(self, index: int, simulated: float | None) -> float:
+        """Return the residual of an observation; CUT_QUEUE without a simulated value, as after a cut queue."""
         if simulated is None:
             return CUT_QUEUE
         row, _, column = self.problem.observed[index]
@@ -312,7 +320,10 @@ class Fit:
 
 
 def _huber(squares: Floats, runs: int) -> Floats:
-    """The loss of squared residuals and its two derivatives: Huber's for those of *runs*, plain for the priors."""
+    """Return the loss of squared residuals with its first and second derivative.
+
+    The first *runs* residuals have the Huber loss; those of the priors are quadratic.
+    """
     far = np.arange(len(squares)) < runs
     far &= squares > HUBER**2
     size = np.sqrt(np.where(far, squares, 1.0))

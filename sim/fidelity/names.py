@@ -1,7 +1,7 @@
-"""What a row of a serving benchmark names, found in the catalogue; and why not, where it is not there.
+"""Catalogue entries of the names in rows of serving benchmarks, and the reasons if there are none.
 
-Publishers add to a model's name how it was tuned and stored, which does not change its dimensions: such spellings
-are tried from the least changed on.
+Publishers append tuning and storage format to a model's name, which do not change its dimensions: spellings without
+them are tried, the least changed first.
 """
 
 import re
@@ -22,11 +22,14 @@ FORMATS = re.compile(r"(nv|mx)?fp(4|8|16)|bf16|int[48]|[48]bit|w\d+a16|w8a8|awq|
 TUNINGS = re.compile(r"instruct|it|chat|hf|base|thinking|meta|coder|preview")
 DATES = re.compile(r"\d{4}")
 RELEASES = re.compile(r"v\d+\.\d+")
-"""Words of a name, one kind after the other, that say nothing about the architecture."""
+"""Parts of a name, one kind after the other, that do not concern the architecture."""
 
 
 def model_of(name: str, catalog: Catalog) -> Model:
-    """The model called *name*, or so without organisation, storage format, tuning and release. Raises UnknownId."""
+    """Return the model called *name*, or its name without organisation, format, tuning and release.
+
+    Raises UnknownId.
+    """
     first: UnknownId | None = None
     for spelling in spellings(name):
         try:
@@ -37,7 +40,7 @@ def model_of(name: str, catalog: Catalog) -> Model:
 
 
 def stored_in(name: str, catalog: Catalog) -> str:
-    """Id of the storage format that a checkpoint's *name* speaks of; empty where it is none of the catalogue's."""
+    """Return the id of the storage format in a checkpoint's *name*; empty if the catalogue has none."""
     words = name.rpartition("/")[2].lower().split("-")
     for count in (2, 1):  # GPTQ-Int8 is not GPTQ, which means four bits
         for place, word in enumerate(words):
@@ -48,11 +51,10 @@ def stored_in(name: str, catalog: Catalog) -> str:
 
 
 def spellings(name: str) -> list[str]:
-    """*name* and what is left of it, the least changed first.
+    """Return *name* and shortened variants of it, the least changed first.
 
-    >>> spellings("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8")
-    ['Qwen/Qwen3-30B-A3B-Instruct-2507-FP8', 'Qwen3-30B-A3B-Instruct-2507-FP8', 'Qwen3-30B-A3B-Instruct-2507', \
-'Qwen3-30B-A3B-2507', 'Qwen3-30B-A3B']
+    >>> spellings("Qwen/Qwen3-8B-Instruct-2507-FP8")[1:]
+    ['Qwen3-8B-Instruct-2507-FP8', 'Qwen3-8B-Instruct-2507', 'Qwen3-8B-2507', 'Qwen3-8B']
     """
     found = [name, name.rpartition("/")[2]]
     words = found[-1].split("-")
@@ -78,7 +80,7 @@ KV_DTYPES: dict[str, KvCacheDtype] = {
     "q8_0/q8_0": "int8",
     "int8_per_token_head": "int8",
 }
-"""Names under which tables know the storage of the KV cache."""
+"""Storage of the KV cache by its name in tables."""
 
 
 NATIVE_NAMES = {
@@ -86,7 +88,7 @@ NATIVE_NAMES = {
     "int4-experts": ("int4-wo", "gptq-int4", "awq-int4"),
     "float8": ("fp8",),
 }
-"""On a checkpoint that comes in so many bits these names mean the checkpoint itself."""
+"""Names that mean the checkpoint itself, keyed by its native format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,10 @@ class Names:
 
 
 class NotCovered(ValueError):
-    """A row names what the catalogue does not know, or leaves out its lengths; its attributes are what is known."""
+    """Error for a row with names that the catalogue lacks, or without lengths.
+
+    The attributes hold the entries that were found.
+    """
 
     def __init__(
         self, reason: str, gpu: Gpu | None = None, model: Model | None = None, engine: Engine | None = None
@@ -112,7 +117,7 @@ class NotCovered(ValueError):
 
 
 def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
-    """The catalogue entries that *row* means. Raises NotCovered with all that is missing."""
+    """Return the catalogue entries of *row*. Raises NotCovered with everything that is missing."""
     missing = []
     if row.isl is None or row.osl is None:
         missing.append("missing " + " and ".join(name for name in ("isl", "osl") if getattr(row, name) is None))
@@ -156,7 +161,10 @@ def _near(error: UnknownId) -> str:
 
 
 def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -> Engine:
-    """The era of engine *name* that *version* belongs to; its newest where the version is unknown. Raises UnknownId."""
+    """Return the entry of engine *name* that covers *version*, or its newest if the version is unknown.
+
+    Raises UnknownId.
+    """
     newest = catalog.engine(name)
     wanted = _release(newest, version, campaigns)
     if not wanted:
@@ -165,9 +173,10 @@ def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -
     return at_version(min(eras, key=lambda era: version_distance(era.versions, wanted)), wanted)
 
 
-def released(engine: Engine, version: str, campaigns: Campaigns) -> str:
-    """What a scenario calls *engine* at that *version*, so that it takes the release's defaults; its id where the
-    version is unknown or outside of what it stands for.
+def engine_release(engine: Engine, version: str, campaigns: Campaigns) -> str:
+    """Return the scenario's name of *engine* at *version*, which selects the defaults of that release.
+
+    It is the engine's id if the version is unknown or outside the entry's versions.
     """
     wanted = _release(engine, version, campaigns)
     inside = wanted and not any(version_distance(engine.versions, wanted))
@@ -180,15 +189,15 @@ def _release(engine: Engine, version: str, campaigns: Campaigns) -> Version:
 
 
 def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
-    """Id of the link that *text* speaks of, the GPU's own where it says nothing else."""
-    said = text.lower()
-    if re.search(r"nvlink", said) and not re.search(r"(no|without) nvlink|not stated", said):
+    """Return the id of the link that *text* describes; the GPU's own if it describes none."""
+    lower = text.lower()
+    if re.search(r"nvlink", lower) and not re.search(r"(no|without) nvlink|not stated", lower):
         return gpu.link if gpu.link.startswith("nvlink") else campaigns.nvlink_bridges.get(gpu.id, gpu.link)
-    found = re.search(r"pcie\s*(?:gen\s*)?(\d)(?:\.0)?(?:\s*x(\d+))?", said)
+    found = re.search(r"pcie\s*(?:gen\s*)?(\d)(?:\.0)?(?:\s*x(\d+))?", lower)
     if not found:
-        return gpu.link if "pcie" not in said or not gpu.link.startswith("nvlink") else "pcie4-x16"
+        return gpu.link if "pcie" not in lower or not gpu.link.startswith("nvlink") else "pcie4-x16"
     plain = f"pcie{found[1]}-x{found[2] or 16}"
-    direct = "p2p" in said and "no p2p" not in said
+    direct = "p2p" in lower and "no p2p" not in lower
     staged = (gpu.geforce or gpu.link == f"{plain}-no-p2p") and not direct
     known = catalog.ids("links")
     wanted = [f"{plain}-no-p2p", plain] if staged else [f"{plain}-p2p-patched" if gpu.geforce else plain, plain]

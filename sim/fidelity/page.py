@@ -1,4 +1,4 @@
-"""validation.html: how far predictions of any kind are off, pair by pair of GPU and model, on an interactive page."""
+"""Interactive page validation.html: prediction errors of each pair of GPU and model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from sim.report.words.text import percent
 
 @dataclass(frozen=True, slots=True)
 class PairError:
-    """One quantity of one pair."""
+    """Error of one quantity of one pair of GPU and model."""
 
     group: str
-    """What shares a colour: a class of rows, a benchmark."""
+    """Group with a common colour: a class of rows or a benchmark."""
     quantity: str
     name: str
     """GPU and model."""
     median_error: float
     bias: float | None
     count: int
-    """Rows."""
+    """Number of rows."""
 
     @property
     def key(self) -> str:
-        """The pair in its group: the same in the charts of all quantities."""
+        """Key of the pair in its group."""
         return f"{self.group}/{self.quantity}/{self.name}"
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """What is shown where somebody points at it."""
+        """Yield the rows of the tooltip."""
         yield _("group"), self.group
         yield _("median error, {quantity}", quantity=self.quantity), percent(self.median_error)
         if self.bias is not None:
@@ -48,7 +48,7 @@ class PairError:
 
 
 def serving_pairs(outcomes: Sequence[PredictedRow]) -> list[PairError]:
-    """Of operating points of serving engines, those with a prediction."""
+    """Return the errors of operating points of serving engines that have a prediction."""
     found = scores([one for one in outcomes if one.covered], GROUPS["pair"][1])
     return [
         PairError(one.group[0], one.quantity, ", ".join(one.group[1:]), one.median_error, one.bias, one.rows)
@@ -57,7 +57,7 @@ def serving_pairs(outcomes: Sequence[PredictedRow]) -> list[PairError]:
 
 
 def service_pairs(outcomes: Sequence[ServiceOutcome]) -> list[PairError]:
-    """Of services that answer in one pass, by benchmark."""
+    """Return the errors of one-pass services by benchmark."""
     found = service_scores(outcomes, lambda one: f"{one.row.benchmark}: {one.gpu}")
     return [
         PairError(one.group.partition(": ")[0], one.metric, one.group, one.median_error, one.bias, one.rows)
@@ -66,7 +66,7 @@ def service_pairs(outcomes: Sequence[ServiceOutcome]) -> list[PairError]:
 
 
 def training_pairs(runs: Sequence[PredictedTraining]) -> list[PairError]:
-    """Of training runs."""
+    """Return the errors of training runs."""
     return [
         PairError(one.group[0], one.quantity, ", ".join(one.group[1:]), one.median_error, one.bias, one.rows)
         for one in training_scores(runs, TRAINING_GROUPS["pair"][1])
@@ -75,28 +75,28 @@ def training_pairs(runs: Sequence[PredictedTraining]) -> list[PairError]:
 
 
 FAR = 1.0
-"""A larger error lies at the upper edge."""
+"""Largest error drawn to scale; larger errors are drawn at the upper edge."""
 TOLERATED = 0.2
 MOST_MARKED = 10
-"""Pairs that each have a mark on their axis; of more the axis has round numbers."""
+"""Largest number of pairs with individual axis ticks; with more, the axis has round numbers."""
 QUESTION = N_("How far are the predictions from what was measured?")
 
 
-def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], errors: Sequence[PairError]) -> None:
-    """The page of a *table* of measurements: what the terminal says of it, and a point for each of *errors*."""
-    lines = [*_verdict(errors), *(one for one in told if isinstance(one, str))]
+def write_page(folder: Path, table: str, output: Sequence[FittedTable | str], errors: Sequence[PairError]) -> None:
+    """Write the page of a *table* of measurements: the terminal output *output*, and a point for each of *errors*."""
+    lines = [*_verdict(errors), *(one for one in output if isinstance(one, str))]
     tables = [
         PageTable(one.title or _title(one.heads), "", one.heads, one.rows, tuple(one.worded))
-        for one in told
+        for one in output
         if isinstance(one, FittedTable)
     ]
     groups = list(dict.fromkeys(one.group for one in errors))
     looks = style(groups)
     drawn = [_panel(name, [one for one in errors if one.quantity == name], looks) for name in _quantities(errors)]
-    marks = [KeyEntry(name, color, marker) for name, (color, marker) in looks.items()]
+    legend = [KeyEntry(name, color, marker) for name, (color, marker) in looks.items()]
     details = {one.key: {"title": one.name, "rows": list(one.rows())} for one in errors}
     page = render_page(
-        _("validate {table}", table=table), _(QUESTION), lines, drawn, tables, [], key=marks, details=details
+        _("validate {table}", table=table), _(QUESTION), lines, drawn, tables, [], key=legend, details=details
     )
     (folder / "validation.html").write_text(page, encoding="utf-8")
 
@@ -107,14 +107,14 @@ def _title(heads: Sequence[str]) -> str:
 
 
 def _verdict(errors: Sequence[PairError]) -> list[str]:
-    """The median over pairs of each quantity, in one sentence."""
+    """Return the median over pairs of each quantity in one sentence."""
     parts = []
     for name in _quantities(errors):
         mine = [one.median_error for one in errors if one.quantity == name]
         parts.append(
             _(
                 "{called} {percent} ({count} pairs)",
-                called=_called(name),
+                called=_heading(name),
                 percent=percent(median(mine)),
                 count=len(mine),
             )
@@ -122,8 +122,8 @@ def _verdict(errors: Sequence[PairError]) -> list[str]:
     return [_("Median error over pairs of GPU and model: {parts}.", parts=_(", ").join(parts))] if parts else []
 
 
-def _called(quantity: str) -> str:
-    """As a heading writes it."""
+def _heading(quantity: str) -> str:
+    """Return the name of *quantity* in headings."""
     known = {"samples_s": "samples/s", "mean_latency_ms": _("mean latency")}
     return known.get(quantity, quantity.replace("tpot", "TPOT").replace("ttft", "TTFT").replace("_", " "))
 
@@ -133,7 +133,7 @@ def _quantities(errors: Sequence[PairError]) -> list[str]:
 
 
 def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[str, str]]) -> Panel:
-    """Pairs in the order of their error."""
+    """Return the chart of *quantity*, with pairs ordered by error."""
     ranked = sorted(errors, key=lambda one: one.median_error)
     curves = []
     for name, (color, marker) in looks.items():
@@ -149,7 +149,7 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
         )
     few = tuple(map(float, range(1, len(ranked) + 1))) if len(ranked) <= MOST_MARKED else ()
     return Panel(
-        _called(quantity)[:1].upper() + _called(quantity)[1:],
+        _heading(quantity)[:1].upper() + _heading(quantity)[1:],
         _("median error of each pair of GPU and model; filled: within 20 %"),
         _("pairs, by their error"),
         tuple(curves),

@@ -1,7 +1,6 @@
-"""Predicted against measured: log-log panels with bands of 10 and 20 % around the diagonal.
+"""Log-log charts of predicted against measured values, with bands of 10 and 20 % around the diagonal.
 
-The panels are those of all validations; validation.png of serving benchmarks has one for each quantity and a colour
-for each engine.
+All validations use the panels; validation.png of serving benchmarks has one per quantity, with a colour per engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +18,20 @@ from sim.report.charts.vega_lite import CROSS, MARK_COLOR, SHAPES, PageFigure, e
 from sim.report.words.text import plain
 
 Marks = Mapping[str, tuple[str, str]]
-"""Name of a group of points -> (colour, marker)."""
+"""Colour and marker of each group of points."""
 Points = dict[str, list[tuple[float, float]]]
-"""Name of a group -> (measured, predicted)."""
+"""Points (measured, predicted) of each group."""
 
 BANDS = ((0.2, 0.10), (0.1, 0.16))
-"""Half-width of a band and how dark it is."""
+"""Bands as (relative half-width, opacity)."""
 SIDE = 380
 """Height of a plot area [px]."""
 FARTHEST = 8.0
-"""A point farther from the diagonal than this factor is drawn at that distance."""
+"""Largest factor between a point and the diagonal; farther points are drawn at this distance."""
 
 
-def at_most_far(predicted: float, measured: float) -> tuple[float, float]:
-    """The point (measured, predicted), drawn near enough to the diagonal to keep the axes short."""
+def clipped_to_diagonal(predicted: float, measured: float) -> tuple[float, float]:
+    """Return the point (measured, predicted) with its distance from the diagonal limited to FARTHEST."""
     return measured, min(max(predicted, measured / FARTHEST), measured * FARTHEST)
 
 
@@ -74,7 +73,7 @@ def _axis(name: str, low: float, high: float, title: str | None) -> dict[str, An
 
 
 def key_of(marks: Marks) -> list[KeyEntry]:
-    """Return the key of the groups of points *marks*."""
+    """Return the legend of the groups of points *marks*."""
     return [KeyEntry(name, *look) for name, look in marks.items()]
 
 
@@ -83,16 +82,16 @@ PANELS = {
     "tpot": (N_("Time per output token"), "ms", ("tpot",)),
     "ttft": (N_("Time to first token, not saturated"), "ms", ("ttft loaded", "ttft alone")),
 }
-"""Panel -> title, unit, the scored quantities in it."""
+"""Panels as (title, unit, scored quantities)."""
 
 
 def write_picture(path: Path, outcomes: Sequence[PredictedRow]) -> None:
-    """Log-log panels with bands of 10 and 20 % around the diagonal; only the scored class is drawn."""
+    """Write validation.png with the rows of the scored class."""
     scored = [one for one in outcomes if one.category == SCORED and one.covered]
     engines = sorted({one.prediction.engine for one in scored}, key=lambda name: (-_count(scored, name), name))
     marks = style(engines)
     rows = sum(one.category == SCORED for one in outcomes)
-    told = _(
+    subtitle = _(
         "{count:,} of {rows:,} rows of the scored class. Shaded: within 10 and 20 % of the measurement.",
         count=len(scored),
         rows=rows,
@@ -103,11 +102,11 @@ def write_picture(path: Path, outcomes: Sequence[PredictedRow]) -> None:
         for title, unit, quantities in PANELS.values()
     ]  # fmt: skip
     key = key_of({f"{name} ({_count(scored, name)})": mark for name, mark in marks.items()})
-    picture(figures, headline(outcomes), [told], key).save(path)
+    picture(figures, headline(outcomes), [subtitle], key).save(path)
 
 
 def headline(outcomes: Sequence[PredictedRow]) -> str:
-    """The medians of the scored class in one sentence."""
+    """Return the median errors of the scored class in one sentence."""
     found = {one.quantity: one for one in scores([o for o in outcomes if o.category == SCORED], lambda _: ())}
     names = {
         "throughput": _("throughput"),
@@ -115,8 +114,8 @@ def headline(outcomes: Sequence[PredictedRow]) -> str:
         "ttft loaded": _("time to first token under load"),
     }
     parts = [
-        f"{told} {100 * found[name].covered_median_error:.0f} %"  # type: ignore[operator]
-        for name, told in names.items()
+        f"{label} {100 * found[name].covered_median_error:.0f} %"  # type: ignore[operator]
+        for name, label in names.items()
         if name in found and found[name].covered_median_error is not None
     ]
     pairs = max((one.pairs for one in found.values()), default=0)
@@ -131,7 +130,9 @@ def _points(scored: Sequence[PredictedRow], quantities: Sequence[str]) -> Points
         for quantity, metric in one.quantities().items():
             predicted = one.prediction.metrics.get(metric)
             if quantity in quantities and predicted is not None and np.isfinite(predicted):
-                points.setdefault(one.prediction.engine, []).append(at_most_far(predicted, one.row.measured[metric]))
+                points.setdefault(one.prediction.engine, []).append(
+                    clipped_to_diagonal(predicted, one.row.measured[metric])
+                )
     return points
 
 

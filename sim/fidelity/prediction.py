@@ -1,7 +1,7 @@
-"""One row of a serving benchmark predicted by one small simulation.
+"""Prediction of one row of a serving benchmark by a small simulation.
 
-The simulated run gives what a benchmark client would print. A row that was read off two pages of a server's metrics
-is simulated from the one page to the other, and counted as the metrics count.
+The simulated run yields the metrics that a benchmark client prints. A row derived from two scrapes of a server's
+metrics is simulated from one scrape to the other, and counted as the metrics count.
 """
 
 import csv
@@ -36,18 +36,21 @@ from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
 MS_PER_S = 1000.0
 
 
-class AsCounted(Workload):
-    """Requests of a workload's lengths at the moments at which they were counted."""
+class CountedWorkload(Workload):
+    """Workload whose requests arrive at counted times, with lengths of its distributions."""
 
     pages: CountedTraffic
 
     @classmethod
-    def of(cls, workload: Workload, pages: CountedTraffic) -> "AsCounted":
-        """Of a workload that has been checked."""
+    def of(cls, workload: Workload, pages: CountedTraffic) -> "CountedWorkload":
+        """Return *workload*, which has been validated, with the arrivals of *pages*."""
         return cls.model_construct(**dict(workload), pages=pages)
 
     def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
-        """All requests. In the first draw lengths are even quantiles in any order, so that few have the right mean."""
+        """Return all requests.
+
+        In draw 0, lengths are evenly spaced quantiles in random order, so that few requests have the right mean.
+        """
         assert self.lengths is not None
         arrived_s = self.pages.arrivals_s()
         generator, number = self.pages.generator(), len(arrived_s)
@@ -62,10 +65,10 @@ class AsCounted(Workload):
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
 
 
-def between_pages(plan: CasePlan, pages: CountedTraffic) -> dict[str, float]:
-    """Mean time to first token of the requests, and between tokens, of those that fall between the pages.
+def metrics_between_scrapes(plan: CasePlan, pages: CountedTraffic) -> dict[str, float]:
+    """Return the mean time to first token and between tokens from the first to the last scrape [ms].
 
-    Those that run at the first page begin so long before it that they have made then what they are taken to have made.
+    The requests that run at the first scrape start early enough to have produced their tokens by then.
     """
     if pages.remaining:
         made = sum(meters.output_tokens for meters in _run_between(plan, pages, 0.0, pages.begin_s).meters)
@@ -86,7 +89,7 @@ def between_pages(plan: CasePlan, pages: CountedTraffic) -> dict[str, float]:
 
 
 def _run_between(plan: CasePlan, pages: CountedTraffic, since_s: float, until_s: float) -> FleetLog:
-    workload = AsCounted.of(plan.workload, pages)
+    workload = CountedWorkload.of(plan.workload, pages)
     return RunningFleet(replace(plan, workload=workload, warmup_s=since_s, horizon_s=until_s, drain_limit_s=0.0)).run()
 
 
@@ -96,56 +99,56 @@ Floats = NDArray[np.float64]
 
 CASE = Case("measured", {}, {}, 0)
 HIGHEST_UTILISATION = 0.95
-"""A row that ran although it does not fit at the engine's default share of the memory was given more: up to this."""
+"""Value of gpu_memory_utilization for rows that do not fit at the engine's default although they ran."""
 SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
-"""A row is saturated when requests wait for admission longer than this on average, and more than this share of TTFT."""
+"""Mean wait for admission [s], and its fraction of TTFT, above which a row is saturated."""
 STEADY = (0.2, 0.8)
-"""Steady rates are taken between these shares of finished requests."""
+"""Fractions of finished requests between which steady rates are measured."""
 OPEN_LOADS = ("poisson", "constant")
 LEAST_ANSWER_S = 1e-9
-"""An answer of one token comes at once."""
+"""Smallest duration of an answer, which has one token [s]."""
 REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the simulation says about a row, in the units of its columns."""
+    """Predicted metrics of a row, in the units of its columns."""
 
     id: str
     status: str
-    """covered, not_covered or infeasible."""
+    """Status: covered, not_covered or infeasible."""
     reason: str = ""
-    """Why not; for a covered row what a reader must know."""
+    """Reason for a missing prediction, or notes on an existing one."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """By the names of benchdata.METRICS."""
+    """Predicted values, keyed by benchdata.METRICS."""
     saturated: bool = False
-    """Its TTFT is the length of a queue."""
+    """True if TTFT is dominated by the length of a queue."""
     gpu: str = ""
     model: str = ""
     family: str = ""
     engine: str = ""
     quantization: str = ""
     link: str = ""
-    """Empty on one GPU."""
+    """Link between the GPUs; empty for one GPU."""
     gpus: int = 0
     requests: int = 0
-    """Simulated ones."""
-    worth: PredictionConfidence | None = None
-    """How near measurements are that the fit had, and how far 80 % of servers lie from a prediction."""
+    """Number of simulated requests."""
+    confidence: PredictionConfidence | None = None
+    """Distance to the measurements of the fit, and 80 % intervals of servers around the prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRow:
-    """A row resolved to the plan of its simulation, which `simulate` may run many times under other step times."""
+    """Row with its resolved plan, which `simulate` may run repeatedly with different step times."""
 
     case: BenchCase
     plan: CasePlan
     note: str = ""
-    worth: PredictionConfidence | None = None
+    confidence: PredictionConfidence | None = None
 
 
 def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
-    """What the catalogue lacks to predict *row*; empty if nothing."""
+    """Return what the catalogue lacks to predict *row*; empty if nothing."""
     try:
         case_of(row, catalog, campaigns_of(catalog))
     except NotCovered as error:
@@ -154,7 +157,10 @@ def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
 
 
 def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Prediction:
-    """All metrics of *row* from one small simulation. *adjust* may exchange parts of the plan: the step time, say."""
+    """Predict all metrics of *row* with a small simulation.
+
+    *adjust* may replace parts of the plan, such as the step time.
+    """
     try:
         with prepared(row, catalog) as ready:
             return simulate(ready, adjust)
@@ -173,7 +179,7 @@ def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Pr
 
 @contextmanager
 def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
-    """*row* made ready to be simulated, as long as the block lasts. Raises NotCovered."""
+    """Provide *row* prepared for simulation within a `with` block. Raises NotCovered."""
     with _clean_replay(row) as clean:
         case = case_of(clean, catalog, campaigns_of(catalog))
         scenario = case.scenario()
@@ -189,7 +195,7 @@ def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
 
 
 def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
-    """The prediction of a prepared row."""
+    """Simulate a prepared row. Return its prediction."""
     case, plan = ready.case, ready.plan
     names = case.names
     known: dict[str, Any] = {
@@ -200,7 +206,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "quantization": names.quantization,
         "link": names.link if case.setup.n_gpus > 1 else "",
         "gpus": case.setup.n_gpus,
-        "worth": ready.worth,
+        "confidence": ready.confidence,
     }
     notes = [note for note in (ready.note, *case.notes) if note]
     if plan.infeasible:
@@ -208,8 +214,10 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
     if adjust is not None:
         plan = adjust(plan)
     if case.row.counted is not None:
-        told = between_pages(plan, case.row.counted)
-        return Prediction(case.row.id, "covered", "; ".join(notes), told, requests=case.row.num_requests or 0, **known)
+        metrics = metrics_between_scrapes(plan, case.row.counted)
+        return Prediction(
+            case.row.id, "covered", "; ".join(notes), metrics, requests=case.row.num_requests or 0, **known
+        )
     run = _run(plan, case)
     if not run.answered:
         return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
@@ -225,14 +233,20 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
 
 
 def _run(plan: CasePlan, case: BenchCase) -> "SimulatedRun":
-    """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
+    """Simulate a case.
+
+    If the row has both a rate and a limit on requests in flight, the simulated load is the one that limits.
+    """
     run = SimulatedRun(RunningFleet(with_client_pause(plan)).run(), case)
-    offered = case.paced(run.metrics()["req_s"]) if run.answered else None
+    offered = case.open_loop(run.metrics()["req_s"]) if run.answered else None
     return run if offered is None else SimulatedRun(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:
-    """A client in a closed loop sends again when its answer has come through the API server."""
+    """Return *plan* with the delay of the API server added to the think time of closed-loop clients.
+
+    A client sends its next request when its answer has passed through the API server.
+    """
     overhead_s = plan.pools[0].request_overhead_s
     loop = plan.workload.closed_loop()
     if loop is None or not overhead_s:
@@ -242,7 +256,7 @@ def with_client_pause(plan: CasePlan) -> CasePlan:
 
 
 class SimulatedRun:
-    """The requests of a simulated run as arrays, and what a benchmark client would print about them."""
+    """Requests of a simulated run as arrays, with the metrics that a benchmark client would print."""
 
     def __init__(self, log: FleetLog, case: BenchCase) -> None:
         answered = [request for request in log.requests if np.isfinite(request.finished_s)]
@@ -257,13 +271,16 @@ class SimulatedRun:
 
     @property
     def saturated(self) -> bool:
-        """Whether most of TTFT is a wait for admission."""
+        """True if most of TTFT is a wait for admission."""
         wait_s = float((self.started_s - self.arrived_s).mean())
         ttft_s = float((self.first_token_s - self.arrived_s).mean())
         return wait_s > SATURATED_WAIT_S and wait_s > SATURATED_SHARE * ttft_s
 
     def metrics(self) -> dict[str, float]:
-        """By the names of benchdata.METRICS. Times per output token are over requests with more than one."""
+        """Return the metrics, keyed by benchdata.METRICS.
+
+        Times per output token are over requests with more than one token.
+        """
         several = self.output_tokens > 1
         waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
         gaps = self.output_tokens[several] - 1
@@ -288,12 +305,12 @@ class SimulatedRun:
 
     @property
     def _queue_was_cut(self) -> bool:
-        """Whether the measured queue was longer than the simulated one: then waiting times cannot be compared."""
+        """True if the measured queue was longer than the simulated one, so that waits are not comparable."""
         cut = self.answered < self.case.run_requests
         return cut and (self.case.row.load == "burst" or (self.case.row.load in OPEN_LOADS and self.saturated))
 
     def _requests_per_s(self) -> float:
-        """Over the whole run; a run that was cut short goes on at its steady rate."""
+        """Return the throughput of the whole run [1/s]; a run that was cut continues at its steady rate."""
         whole_s = float(self.finished_s.max() - self.arrived_s.min())
         left = self.case.run_requests - self.answered
         if self.case.setup.steady or left > 0:
@@ -309,7 +326,10 @@ class SimulatedRun:
         return (self._done_by(last_s) - self._done_by(first_s)) / (last_s - first_s)
 
     def _done_by(self, at_s: float) -> float:
-        """Requests answered by then, unfinished ones by the share of their answer: equal lengths finish in clumps."""
+        """Return the number of requests answered by *at_s*.
+
+        Unfinished requests count by the fraction of their answer, because equal lengths finish in groups.
+        """
         answering_s = np.maximum(self.finished_s - self.first_token_s, LEAST_ANSWER_S)
         return float(np.clip((at_s - self.finished_s) / answering_s + 1.0, 0.0, 1.0).sum())
 
@@ -326,7 +346,7 @@ def _times(name: str, values_s: Floats) -> dict[str, float]:
 
 @contextmanager
 def _clean_replay(row: BenchRow) -> Iterator[BenchRow]:
-    """*row* with its file of recorded requests reduced to what the simulation replays."""
+    """Provide *row* with its recorded requests reduced to the replayed columns, within a `with` block."""
     if not row.replay:
         yield row
         return
@@ -339,7 +359,7 @@ def _clean_replay(row: BenchRow) -> Iterator[BenchRow]:
 
 
 def campaigns_of(catalog: Catalog) -> Campaigns:
-    """What data/benchmarks.yaml says."""
+    """Return data/benchmarks.yaml of *catalog*, read once."""
     return _campaigns(catalog.root)
 
 

@@ -1,13 +1,13 @@
-"""How far predictions of serving benchmarks are from the measurements: a whole table predicted and scored.
+"""Scores of predictions of serving benchmarks against measurements.
 
-Errors: within a group every pair of GPU and model family weighs the same, however many rows it has: the pair's error
-is the median of its rows, the group's the median (and the 90th percentile) of its pairs.
+Errors: within a group, every pair of GPU and model family has the same weight. The error of a pair is the median of
+its rows, that of the group the median (and the 90th percentile) of its pairs.
 
-Rankings: of two servers that were measured at the same task, does the prediction name the faster one? The same task
-is a model family, a kind of load with its clients or rate, and lengths within 5 %. Servers differ in their GPUs or in
-the number of these. Two that were measured within 10 % of each other are not compared: repeats differ by as much.
+Rankings: fraction of comparisons in which the prediction names the faster of two servers measured at the same task. A
+task is a model family, a kind of load with its clients or rate, and lengths within 5 %. Servers differ in GPUs or in
+their number. Servers measured within 10 % of each other are not compared, as repeated runs differ by as much.
 
-Intervals: whether the measurements lie within those that come with their predictions.
+Intervals: fraction of measurements within the intervals of their predictions.
 """
 
 import time
@@ -28,7 +28,7 @@ from sim.fidelity.prediction import Prediction, campaigns_of, predict
 from sim.study.confidence import MARKS
 
 NOT_COVERED_ERROR = 1.0
-"""What a row counts that could not be predicted: 100 %."""
+"""Error of a row without a prediction (100 %)."""
 QUANTITIES: dict[str, tuple[str, ...]] = {
     "throughput": ("output_tok_s", "total_tok_s", "req_s"),
     "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
@@ -38,21 +38,21 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
     "ttft p99": ("ttft_p99_ms",),
     "power": ("power_w",),
 }
-"""What is scored, and the columns that show it: the first one that was measured counts."""
+"""Columns of each scored quantity; the first that was measured is used."""
 SINGLE_LOADS = ("single", "static_batch")
 SCORED, OWN_CLASS, UNTRUSTED, SPECULATIVE = "score", "own class", "not trusted", "speculative decoding"
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedRow:
-    """A measured row and its prediction."""
+    """Measured row with its prediction."""
 
     row: BenchRow
     prediction: Prediction
 
     @property
     def category(self) -> str:
-        """Which class of rows it is scored in: by `use`, `trust` and what the simulation leaves out."""
+        """Class of rows, from `use`, `trust` and what the simulation omits."""
         if self.row.trust == "C":
             return UNTRUSTED
         if self.row.use == "own_class":
@@ -61,22 +61,22 @@ class PredictedRow:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(GPU, model family): the table's families where it has any, else the catalogue's."""
-        told = self.prediction
-        return told.gpu or self.row.gpu, self.row.model_family or told.family or self.row.model
+        """GPU and model family, from the catalogue or else from the row."""
+        prediction = self.prediction
+        return prediction.gpu or self.row.gpu, self.row.model_family or prediction.family or self.row.model
 
     @property
     def covered(self) -> bool:
-        """Whether there is a prediction."""
+        """True if there is a prediction."""
         return self.prediction.status == "covered"
 
     def error(self, metric: str) -> float | None:
-        """predicted / measured - 1; None where either is missing."""
+        """Return predicted / measured - 1; None if either is missing."""
         measured, predicted = self.row.measured.get(metric), self.prediction.metrics.get(metric)
         return None if not measured or predicted is None or not isfinite(predicted) else predicted / measured - 1
 
     def quantities(self) -> dict[str, str]:
-        """Scored quantity -> the column that shows it. TTFT is split by what it measures."""
+        """Return the column of each scored quantity; TTFT is split by what it measures."""
         found = {}
         for quantity, metrics in QUANTITIES.items():
             metric = next((metric for metric in metrics if metric in self.row.measured), None)
@@ -85,7 +85,7 @@ class PredictedRow:
         return found
 
     def _ttft_kind(self, quantity: str) -> str:
-        """Alone on the server, under load, or the length of a queue."""
+        """Return the TTFT quantity: alone on the server, under load, or saturated by a queue."""
         load = self.row.load
         if load in SINGLE_LOADS or (load == "closed_loop" and self.row.concurrency == 1):
             return f"{quantity} alone"
@@ -94,7 +94,7 @@ class PredictedRow:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One quantity in one group of rows."""
+    """Score of one quantity in one group of rows."""
 
     group: tuple[str, ...]
     quantity: str
@@ -102,17 +102,17 @@ class Score:
     covered: int
     pairs: int
     median_error: float
-    """Median over pairs of the pair's median |error|; a row without a prediction counts 1."""
+    """Median over pairs of the pair's median absolute error; a row without a prediction has error 1."""
     p90_error: float
-    """90th percentile over pairs of the pair's median |error|."""
+    """90th percentile over pairs of the pair's median absolute error."""
     covered_median_error: float | None
-    """The median again, of rows with a prediction alone."""
+    """Median over pairs of the pair's median absolute error, for rows with a prediction."""
     bias: float | None
-    """Median over pairs of the pair's median signed error, of rows with a prediction alone."""
+    """Median over pairs of the pair's median signed error, for rows with a prediction."""
 
 
 def scores(outcomes: Iterable[PredictedRow], group: Callable[[PredictedRow], tuple[str, ...]]) -> list[Score]:
-    """Scores of all quantities in all groups, in the order of their names."""
+    """Return the scores of all quantities in all groups, sorted by name."""
     members: dict[tuple[tuple[str, ...], str], list[tuple[PredictedRow, str]]] = defaultdict(list)
     for outcome in outcomes:
         for quantity, metric in outcome.quantities().items():
@@ -145,7 +145,7 @@ def _score(group: tuple[str, ...], quantity: str, members: Sequence[tuple[Predic
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many rows of one class could be predicted."""
+    """Number of predicted rows of one class."""
 
     category: str
     rows: int
@@ -153,16 +153,16 @@ class Coverage:
     infeasible: int
     pairs: int
     pairs_covered: int
-    """Pairs with at least one prediction."""
+    """Number of pairs with at least one prediction."""
 
     @property
     def share(self) -> float:
-        """Rows with a prediction over all rows."""
+        """Fraction of rows with a prediction."""
         return self.covered / self.rows
 
 
 def coverage(outcomes: Sequence[PredictedRow]) -> list[Coverage]:
-    """By class, the scored one first."""
+    """Return the coverage by class, the scored class first."""
     categories = sorted({one.category for one in outcomes}, key=lambda name: (name != SCORED, name))
     found = []
     for category in categories:
@@ -175,28 +175,28 @@ def coverage(outcomes: Sequence[PredictedRow]) -> list[Coverage]:
 
 
 def reasons(outcomes: Iterable[PredictedRow]) -> list[tuple[str, int]]:
-    """Why rows have no prediction, the commonest reason first; a row may have several."""
+    """Return the reasons for missing predictions with their counts, the most frequent first."""
     counted: dict[str, int] = defaultdict(int)
     for outcome in outcomes:
-        told = outcome.prediction
-        parts = told.reason.split("; ")
-        for reason in {"not_covered": parts, "infeasible": parts[:1]}.get(told.status, []):
+        prediction = outcome.prediction
+        parts = prediction.reason.split("; ")
+        for reason in {"not_covered": parts, "infeasible": parts[:1]}.get(prediction.status, []):
             counted[reason] += 1
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
 ALONE_S = 1.5
-"""Work goes on in this process for so long before others are started: starting them takes about as long."""
+"""Time of work in this process before others are started, which takes about as long [s]."""
 CHUNK = 24
-"""Rows handed to a process at once."""
+"""Number of rows passed to a process at once."""
 
-Told = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int], None]
 
 
-def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress: Told) -> list[PredictedRow]:
-    """Every row with its prediction, in the order of the table; *progress* is called with (done, all, 0).
+def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress: Progress) -> list[PredictedRow]:
+    """Predict every row. Return the predicted rows in the order of the table.
 
-    The rows are independent: the result does not depend on *workers*.
+    *progress* is called with (done, all, 0). The rows are independent: the result does not depend on *workers*.
     """
     campaigns = campaigns_of(catalog)
     rows = [campaigns.as_run(row) for row in rows]
@@ -228,25 +228,25 @@ def _in_worker(rows: Sequence[BenchRow], root: Path) -> list[Prediction]:
 
 @cache
 def _catalog(root: Path) -> Catalog:
-    """One catalogue per process: it remembers what it has read."""
+    """Return the catalogue under *root*, cached per process."""
     return load_catalog(root)
 
 
 APART = 1.1
-"""Servers are compared where the larger measurement is at least this many times the smaller."""
+"""Smallest ratio of two measurements whose servers are compared."""
 ALIKE = 1.05
-"""Lengths are the same where the larger is at most this many times the smaller."""
+"""Largest ratio of lengths of the same task."""
 OPEN_LOADS = ("poisson", "constant")
-"""Their throughput is the rate that the client offers."""
+"""Loads whose throughput is the rate that the client offers."""
 RANKED = ("throughput", "tpot", "ttft alone", "ttft loaded", "e2e")
 
 
 @dataclass(frozen=True, slots=True)
 class RankedServer:
-    """A server at a task: one measured quantity with its prediction."""
+    """Server at a task: one measured quantity with its prediction."""
 
     task: tuple[object, ...]
-    """All but the lengths, which need only be alike."""
+    """Task apart from the lengths, which only need to be similar."""
     lengths: tuple[float, float]
     """Mean prompt and answer [tokens]."""
     server: tuple[str, int]
@@ -258,20 +258,20 @@ class RankedServer:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How often the faster of two servers is named in one quantity."""
+    """Fraction of comparisons of one quantity in which the faster server is named."""
 
     quantity: str
     comparisons: int
-    """Different pairs of servers and model family."""
+    """Number of different combinations of two servers and a model family."""
     row_pairs: int
     right_share: float
-    """Mean over comparisons of the share of their row pairs that are ordered as measured."""
+    """Mean over comparisons of the fraction of row pairs that are ordered as measured."""
 
 
-def rankings(entrants: Iterable[RankedServer]) -> list[Ranking]:
-    """A ranking for each quantity with at least one comparison, by name."""
+def rankings(ranked_servers: Iterable[RankedServer]) -> list[Ranking]:
+    """Return a ranking for each quantity with at least one comparison, sorted by name."""
     right: dict[str, dict[tuple[object, ...], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for one, other in _pairs(entrants):
+    for one, other in _pairs(ranked_servers):
         named = (one.predicted - other.predicted) * (one.measured - other.measured) > 0
         servers = sorted((one.server, other.server))
         right[one.quantity][(one.task[0], *servers)].append(named)
@@ -286,8 +286,8 @@ def rankings(entrants: Iterable[RankedServer]) -> list[Ranking]:
     ]
 
 
-def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
-    """The scored rows with a prediction, one entrant for each quantity that can be ranked."""
+def ranked_servers(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
+    """Yield the scored rows with a prediction, once per quantity that can be ranked."""
     for one in outcomes:
         row = one.row
         if one.category != SCORED or not row.isl or not row.osl:
@@ -307,10 +307,10 @@ def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
             )
 
 
-def _pairs(entrants: Iterable[RankedServer]) -> Iterator[tuple[RankedServer, RankedServer]]:
-    """Entrants at the same task on different servers whose measurements are apart."""
+def _pairs(ranked_servers: Iterable[RankedServer]) -> Iterator[tuple[RankedServer, RankedServer]]:
+    """Yield pairs of different servers at the same task whose measurements differ enough."""
     tasks: dict[tuple[object, ...], list[RankedServer]] = defaultdict(list)
-    for entrant in entrants:
+    for entrant in ranked_servers:
         tasks[entrant.quantity, *entrant.task].append(entrant)
     for members in tasks.values():
         for one, other in combinations(members, 2):
@@ -327,40 +327,43 @@ def _alike(one: RankedServer, other: RankedServer) -> bool:
 
 
 METRIC_OF = {"throughput": "throughput", "tpot": "tpot", "ttft alone": "ttft", "ttft loaded": "ttft", "power": "power"}
-"""Scored quantity -> the metric whose interval it has."""
+"""Metric whose interval applies to a scored quantity."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalCoverage:
-    """Measurements of one quantity whose predictions have one mark."""
+    """Fraction of measurements of a quantity within their intervals, for predictions with one mark."""
 
     mark: str
     quantity: str
     rows: int
     pairs: int
     share: float
-    """Within the interval, pairs of GPU and model family weighing the same."""
+    """Fraction within the interval; every pair of GPU and model family has the same weight."""
 
 
-def inside(outcomes: Iterable[PredictedRow]) -> list[IntervalCoverage]:
-    """A line for each mark and quantity, from the nearest mark; rows without an interval are left out."""
+def interval_coverage(outcomes: Iterable[PredictedRow]) -> list[IntervalCoverage]:
+    """Return the interval coverage per mark and quantity, the nearest mark first.
+
+    Rows without an interval are ignored.
+    """
     found: dict[tuple[int, str], dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for one in outcomes:
-        worth = one.prediction.worth
-        if worth is None or one.category != SCORED:
+        confidence = one.prediction.confidence
+        if confidence is None or one.category != SCORED:
             continue
         for quantity, column in one.quantities().items():
-            error, ends = one.error(column), worth.factors.get(METRIC_OF.get(quantity, ""))
+            error, ends = one.error(column), confidence.factors.get(METRIC_OF.get(quantity, ""))
             if error is None or ends is None or (quantity == "throughput" and one.row.load in OPEN_LOADS):
                 continue
-            found[MARKS.index(worth.mark), quantity][one.pair].append(ends[0] <= 1 / (1 + error) <= ends[1])
+            found[MARKS.index(confidence.mark), quantity][one.pair].append(ends[0] <= 1 / (1 + error) <= ends[1])
     return [
         IntervalCoverage(
             MARKS[mark],
             quantity,
             rows=sum(map(len, pairs.values())),
             pairs=len(pairs),
-            share=sum(sum(told) / len(told) for told in pairs.values()) / len(pairs),
+            share=sum(sum(within) / len(within) for within in pairs.values()) / len(pairs),
         )
         for (mark, quantity), pairs in sorted(found.items())
     ]

@@ -1,7 +1,7 @@
-"""MLPerf results of services that answer in one pass: predicted row by row, scored, and shown.
+"""Prediction and scores of MLPerf results of one-pass services.
 
-data/mlperf.yaml holds what the benchmarks run. Errors are medians over pairs of accelerator and benchmark; the
-folder gets validation.csv, summary_by_*.csv and validation.png.
+data/mlperf.yaml describes the benchmarks. Errors are medians over pairs of accelerator and benchmark; the folder gets
+validation.csv, summary_by_*.csv and validation.png.
 """
 
 import re
@@ -41,21 +41,21 @@ from sim.spec import Positive, Spec
 from sim.yamlio import read
 
 MIG = re.compile(r"\(\s*(\d+)\s*x\s*(\d+g\.\d+gb)(?:\s*MIG)?\s*\)|MIG\D*(\d+)x(\d+g\.\d+gb)", re.IGNORECASE)
-"""`(1x1g.10gb MIG)`: how many slices of which profile the system ran on."""
+"""Pattern of the MIG slices in an accelerator's name, such as `(1x1g.10gb MIG)`: number and profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A GPU, or one kind of its slices."""
+    """GPU, or MIG slices of one profile."""
 
     gpu: Gpu
     profile: str | None = None
     slices: int = 0
-    """Slices of the whole system that worked; 0: whole GPUs."""
+    """Number of slices in use in the whole system; 0 for whole GPUs."""
 
 
 def accelerator_of(name: str, catalog: Catalog) -> Accelerator:
-    """What *name* means. Raises UnknownId, also for a profile that the GPU does not have."""
+    """Return the accelerator called *name*. Raises UnknownId, also for a profile that the GPU lacks."""
     found = MIG.search(name)
     gpu = _gpu(MIG.sub("", name).strip(), catalog)
     if found is None:
@@ -78,7 +78,7 @@ def _gpu(name: str, catalog: Catalog) -> Gpu:
 
 
 def spellings(name: str) -> list[str]:
-    """*name* and what is left of it without maker, form factor and memory, the least changed first.
+    """Return *name* and variants without maker, form factor and memory, the least changed first.
 
     >>> spellings("AMD Instinct MI300X 192GB HBM3")
     ['AMD Instinct MI300X 192GB HBM3', 'MI300X 192GB HBM3', 'MI300X']
@@ -92,32 +92,32 @@ def spellings(name: str) -> list[str]:
 
 
 class Benchmark(Sourced):
-    """One benchmark, as submissions run it."""
+    """Benchmark as submissions run it."""
 
     aliases: tuple[str, ...] = ()
     model: str
     """Id in data/models."""
     precisions: tuple[Precision, ...]
-    """The first that the accelerator has is taken."""
+    """Precisions in order of preference; the first that the accelerator has is used."""
     samples: Positive = 1.0
-    """The model's samples in one of the benchmark's."""
+    """Number of the model's samples per sample of the benchmark."""
     batch: Positive
-    """The benchmark's samples in a batch, where no latency limits it."""
+    """Batch in samples of the benchmark, if no latency limits it."""
     server_limit_s: Positive | None = None
-    """99 % of the queries of a Server run must be answered within it."""
+    """Latency limit of 99 % of the queries of a Server run [s]."""
     server_share: Value
-    """Server rate against the batches that the limit allows, one after the other without a gap."""
+    """Server rate relative to back-to-back batches of the size that the limit allows."""
 
 
 class Benchmarks(Spec):
-    """All benchmarks of services, and what submissions have in common."""
+    """Contents of data/mlperf.yaml: benchmarks of services, and the effect of power caps."""
 
     benchmarks: dict[str, Benchmark]
     power_limited_speed: Value
-    """Speed under a power cap (MaxQ) against the same cards without."""
+    """Speed under a power cap (MaxQ), relative to the same GPUs without."""
 
     def find(self, name: str) -> Benchmark | None:
-        """The benchmark called *name*; None for one that is no service."""
+        """Return the benchmark called *name*; None if it is not a service."""
         wanted = name.strip().lower()
         for key, one in self.benchmarks.items():
             if wanted == key or wanted in one.aliases:
@@ -128,19 +128,23 @@ class Benchmarks(Spec):
 def load_benchmarks(path: Path) -> Benchmarks:
     """Read data/mlperf.yaml.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    Raises
+    ------
+    pydantic.ValidationError, sim.yamlio.YamlError
+        The file is invalid.
+
     """
     return Benchmarks.model_validate(read(path).data)
 
 
 STREAMS = {"singlestream": 1, "multistream": 8}
-"""Samples of a query, where the next one is sent when the last was answered."""
+"""Samples per query of scenarios in which each query follows the previous answer."""
 SCENARIOS = ("offline", "server", *STREAMS)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCase:
-    """A row whose names are all known."""
+    """Row with its catalogue entries."""
 
     row: MlperfRow
     benchmark: Benchmark
@@ -150,41 +154,41 @@ class ServiceCase:
 
     @property
     def units(self) -> int:
-        """GPUs or slices that share the work; a query of a stream is answered by one."""
+        """Number of GPUs or slices that share the work; a query of a stream uses one."""
         return self.accelerator.slices or self.row.n_accelerators
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOutcome:
-    """A row and its prediction."""
+    """Row with its prediction."""
 
     row: MlperfRow
     status: str
-    """covered or not_covered."""
+    """Status: covered or not_covered."""
     reason: str = ""
     gpu: str = ""
-    """Id, with the MIG profile behind a slash."""
+    """GPU id, with the MIG profile after a slash."""
     model: str = ""
     precision: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(accelerator, benchmark), as far as known."""
+        """Accelerator and benchmark, from the catalogue or else from the row."""
         return self.gpu or self.row.accelerator, self.row.benchmark
 
     def error(self, metric: str) -> float | None:
-        """predicted / measured - 1; None where either is missing."""
+        """Return predicted / measured - 1; None if either is missing."""
         measured, predicted = self.row.measured.get(metric), self.metrics.get(metric)
         return None if not measured or predicted is None else predicted / measured - 1
 
 
 class ServiceNotCovered(ValueError):
-    """A row that cannot be predicted, and why."""
+    """Error for a row that cannot be predicted; the message states the reasons."""
 
 
 def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> ServiceCase:
-    """What *row* names. Raises NotCovered with all that is unknown."""
+    """Return the catalogue entries of *row*. Raises ServiceNotCovered with everything that is unknown."""
     missing = []
     benchmark = benchmarks.find(row.benchmark)
     if benchmark is None:
@@ -209,9 +213,10 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
 
 
 def metrics_of(case: ServiceCase, time_s: Callable[[float], float], server_share: float) -> dict[str, float]:
-    """Predicted columns of *case*, whose batches of b of the benchmark's samples take time_s(b).
+    """Return the predicted columns of *case*.
 
-    Offline: batches without a gap. Server: batches as large as the limit allows. Streams: one query after the other.
+    *time_s* is the time of a batch of a given number of the benchmark's samples. Offline runs have back-to-back
+    batches, Server runs batches as large as the limit allows, and streams one query after the other.
     """
     scenario, benchmark = case.row.scenario, case.benchmark
     if scenario in STREAMS:
@@ -223,7 +228,7 @@ def metrics_of(case: ServiceCase, time_s: Callable[[float], float], server_share
 
 
 def predict(row: MlperfRow, catalog: Catalog) -> ServiceOutcome:
-    """*row* with its prediction."""
+    """Predict *row*. Return its outcome."""
     benchmarks, coefficients = _constants(catalog.root)
     try:
         case = case_of(row, catalog, benchmarks)
@@ -249,7 +254,7 @@ def predict(row: MlperfRow, catalog: Catalog) -> ServiceOutcome:
 def predict_all(
     rows: Sequence[MlperfRow], catalog: Catalog, workers: int, progress: Callable[[int, int, int], None]
 ) -> list[ServiceOutcome]:
-    """Every row with its prediction; a thousand rows take well under a second, so *workers* do not matter."""
+    """Predict every row; *workers* is ignored, as a thousand rows need well under a second."""
     outcomes = []
     for done, row in enumerate(rows, 1):
         outcomes.append(predict(row, catalog))
@@ -264,21 +269,21 @@ def _constants(root: Path) -> tuple[Benchmarks, BatchTimeCoefficients]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceScore:
-    """One metric in one group of rows that have a prediction."""
+    """Score of one metric in one group of rows with a prediction."""
 
     group: str
     metric: str
     rows: int
     pairs: int
     median_error: float
-    """Median over pairs of the pair's median |error|."""
+    """Median over pairs of the pair's median absolute error."""
     p90_error: float
     bias: float
     """Median over pairs of the pair's median signed error."""
 
 
 def service_scores(outcomes: Sequence[ServiceOutcome], group: Callable[[ServiceOutcome], str]) -> list[ServiceScore]:
-    """Scores of all metrics in all groups, in the order of their names."""
+    """Return the scores of all metrics in all groups, sorted by name."""
     members: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for outcome in outcomes:
         for metric in SERVICE_METRICS:
@@ -312,9 +317,9 @@ MOST_REASONS = 12
 
 
 def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
-    """validation.csv, summary_by_*.csv and validation.png in *folder*."""
+    """Write validation.csv, summary_by_*.csv and validation.png to *folder*."""
     metrics = [f"{metric}{tail}" for metric in SERVICE_METRICS for tail in ("", "_predicted", "_error")]
-    told = (
+    leading = (
         "id",
         "status",
         "reason",
@@ -326,7 +331,7 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
         "model",
         "precision",
     )
-    write_csv(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
+    write_csv(folder / "validation.csv", (*leading, *metrics), (_cells(one) for one in outcomes))
     for name, group in GROUPS.items():
         lines = (
             [score.group, *(getattr(score, column) for column in SCORE_COLUMNS)]
@@ -337,15 +342,19 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
 
 
 def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str]:
-    """What the terminal prints: coverage, why rows have no prediction, errors by scenario and by benchmark."""
+    """Return the output for the terminal: coverage, reasons, errors by scenario and by benchmark."""
     covered = sum(one.status == "covered" for one in outcomes)
     parts: list[FittedTable | str] = [_("{covered:,} of {len:,} rows predicted", covered=covered, len=len(outcomes))]
     reasons = Counter(one.reason for one in outcomes if one.reason).most_common()
     if reasons:
-        told = "; ".join(f"{reason} ({count})" for reason, count in reasons[:MOST_REASONS])
+        listed = "; ".join(f"{reason} ({count})" for reason, count in reasons[:MOST_REASONS])
         more = len(reasons) - MOST_REASONS
         parts.append(
-            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+            _(
+                "no prediction: {told}{more}",
+                told=listed,
+                more=_("; {more} more reasons", more=more) if more > 0 else "",
+            )
         )
     return [*parts, *(_table(name, service_scores(outcomes, GROUPS[name])) for name in ("scenario", "benchmark"))]
 
@@ -362,28 +371,28 @@ def _table(name: str, scores: Sequence[ServiceScore]) -> FittedTable:
 
 def _cells(one: ServiceOutcome) -> list[Any]:
     row = one.row
-    told = [row.id, one.status, one.reason, row.accelerator, row.n_accelerators, row.benchmark, row.scenario]
+    leading = [row.id, one.status, one.reason, row.accelerator, row.n_accelerators, row.benchmark, row.scenario]
     figures = [
         value
         for metric in SERVICE_METRICS
         for value in (row.measured.get(metric), one.metrics.get(metric), one.error(metric))
     ]
-    return [*told, one.gpu, one.model, one.precision, *figures]
+    return [*leading, one.gpu, one.model, one.precision, *figures]
 
 
 def _write_picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
-    """Predicted against measured on logarithmic axes, a panel a metric, a colour a service."""
+    """Write predicted against measured values, with a panel per metric and a colour per model."""
     shown = [one for one in outcomes if any(one.error(metric) is not None for metric in TITLES)]
     marks = style(sorted({one.model for one in shown}))
     scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
     figures = []
     for metric, title in TITLES.items():
-        told = (
+        suffix = (
             _(", median error {median_error:.0f} %", median_error=100 * scores[metric].median_error)
             if metric in scores
             else ""
         )
-        figures.append(scatter(_(title) + told, _("predicted"), _("measured"), _points(metric, outcomes), marks))
+        figures.append(scatter(_(title) + suffix, _("predicted"), _("measured"), _points(metric, outcomes), marks))
     picture(figures, "", [], key_of(marks)).save(path)
 
 

@@ -1,4 +1,4 @@
-"""What a validation of serving benchmarks leaves in its folder and prints: every row's errors, medians by group."""
+"""Files and terminal tables of a validation of serving benchmarks: errors per row, medians by group."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,8 +15,8 @@ from sim.fidelity.scores import (
     Ranking,
     Score,
     coverage,
-    entrants,
-    inside,
+    interval_coverage,
+    ranked_servers,
     rankings,
     reasons,
     scores,
@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedRow], tuple[str, ...
     "link": (("class", "link", "n_gpus"), lambda one: (one.category, *_link(one))),
     "load": (("class", "load"), lambda one: (one.category, one.row.load)),
 }
-"""Name of the summary -> its leading columns, and how a row finds its group."""
+"""Summaries as (leading columns, function row -> group), keyed by name."""
 SCORE_COLUMNS = (
     "quantity",
     "rows",
@@ -47,7 +47,7 @@ MOST_REASONS = 12
 
 
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
-    """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png in *folder*."""
+    """Write validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png to *folder*."""
     columns = row_columns()
     write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
@@ -58,63 +58,67 @@ def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
     write_csv(folder / "coverage.csv", heads, lines)
     heads = ["quantity", "comparisons", "row_pairs", "right_share"]
-    ranked = rankings(entrants(outcomes))
+    ranked = rankings(ranked_servers(outcomes))
     write_csv(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
     heads = ["mark", "quantity", "rows", "pairs", "share"]
-    lines = ([getattr(one, head) for head in heads] for one in inside(outcomes))
+    lines = ([getattr(one, head) for head in heads] for one in interval_coverage(outcomes))
     write_csv(folder / "inside.csv", heads, lines)
     with drawable():
         write_picture(folder / "validation.png", outcomes)
 
 
 def row_columns() -> list[str]:
-    """Header of validation.csv."""
-    told = ["id", "status", "reason", "class", "gpu", "family", "model", "quantization", "engine", "link", "n_gpus"]
+    """Return the header of validation.csv."""
+    leading = ["id", "status", "reason", "class", "gpu", "family", "model", "quantization", "engine", "link", "n_gpus"]
     measured = [f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error")]
-    return [*told, "load", "use", "trust", "saturated", "requests", *measured]
+    return [*leading, "load", "use", "trust", "saturated", "requests", *measured]
 
 
 def _row(one: PredictedRow) -> dict[str, Any]:
-    row, told = one.row, one.prediction
-    cells: dict[str, Any] = {name: getattr(told, name) for name in ("model", "quantization", "link", "requests")}
+    row, prediction = one.row, one.prediction
+    cells: dict[str, Any] = {name: getattr(prediction, name) for name in ("model", "quantization", "link", "requests")}
     cells |= {name: getattr(row, name) for name in ("id", "n_gpus", "load", "use", "trust")}
-    cells |= {"status": told.status, "reason": told.reason, "class": one.category}
-    cells |= {"gpu": one.pair[0], "family": one.pair[1], "engine": told.engine or row.engine}
-    cells["saturated"] = told.saturated if one.covered else None
+    cells |= {"status": prediction.status, "reason": prediction.reason, "class": one.category}
+    cells |= {"gpu": one.pair[0], "family": one.pair[1], "engine": prediction.engine or row.engine}
+    cells["saturated"] = prediction.saturated if one.covered else None
     for metric in METRICS:
         cells[metric] = row.measured.get(metric)
-        cells[f"{metric}_predicted"] = told.metrics.get(metric)
+        cells[f"{metric}_predicted"] = prediction.metrics.get(metric)
         cells[f"{metric}_error"] = one.error(metric)
     return cells
 
 
 def _link(one: PredictedRow) -> tuple[str, str]:
-    """(link, GPUs), GPUs as the simulation took them."""
+    """Return the link and the number of GPUs in the simulation."""
     gpus = one.prediction.gpus or one.row.n_gpus
     return one.prediction.link or ("not covered" if gpus > 1 else "one GPU"), str(gpus)
 
 
 def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]:
-    """Coverage and errors by class, and the errors of the scored class by engine, within 80 columns."""
+    """Return coverage and errors by class, and errors of the scored class by engine, within 80 columns."""
     category, engine = GROUPS["class"][1], GROUPS["engine"][1]
     scored = [one for one in outcomes if one.category == SCORED]
     by_engine = [score for score in scores(scored, engine) if score.quantity in ("throughput", "tpot", "ttft loaded")]
     parts: list[FittedTable | str] = [_coverage_table(coverage(outcomes))]
     missing = reasons(scored)
     if missing:
-        told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
+        listed = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
         more = len(missing) - MOST_REASONS
         parts.append(
-            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+            _(
+                "no prediction: {told}{more}",
+                told=listed,
+                more=_("; {more} more reasons", more=more) if more > 0 else "",
+            )
         )
     found = sorted(scores(outcomes, category), key=lambda score: score.group[0] != SCORED)
     parts.append(_score_table(found, "class"))
     if len({score.group for score in by_engine}) > 1:
         parts.append(_score_table([_without_class(score) for score in by_engine], "engine"))
-    ranked = rankings(entrants(scored))
+    ranked = rankings(ranked_servers(scored))
     if ranked:
         parts.append(_ranking_table(ranked))
-    within = inside(scored)
+    within = interval_coverage(scored)
     if within:
         parts.append(_inside_table(within))
     return parts

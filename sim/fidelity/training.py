@@ -1,4 +1,4 @@
-"""Measured training runs: predicted row by row, scored, and shown.
+"""Prediction and scores of measured training runs.
 
 Errors are medians over pairs of GPU and model family; the folder gets validation.csv, summary_by_*.csv and
 validation.png.
@@ -15,7 +15,7 @@ import numpy as np
 from sim.benchdata.training import METRICS, TrainingRow
 from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
-from sim.fidelity.picture import Points, at_most_far, key_of, scatter
+from sim.fidelity.picture import Points, clipped_to_diagonal, key_of, scatter
 from sim.fidelity.training_rows import LANGUAGE, TrainingCase, TrainingNotCovered, case_of
 from sim.language import N_, _
 from sim.report.charts.panels import style
@@ -31,11 +31,11 @@ BYTES_PER_GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrediction:
-    """What the model says about a row, in the units of its columns."""
+    """Predicted metrics of a row, in the units of its columns."""
 
     id: str
     status: str
-    """covered or not_covered."""
+    """Status: covered or not_covered."""
     reason: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     gpu: str = ""
@@ -44,7 +44,7 @@ class TrainingPrediction:
 
 @dataclass(frozen=True, slots=True)
 class PredictionBasis:
-    """What predictions rest on."""
+    """Catalogue and fitted figures from which predictions are computed."""
 
     catalog: Catalog
     data: TrainingData
@@ -52,27 +52,27 @@ class PredictionBasis:
 
     @classmethod
     def of(cls, catalog: Catalog) -> "PredictionBasis":
-        """The files of *catalog*."""
+        """Load the figures in the data folder of *catalog*."""
         return cls(catalog, load_training(catalog.root), load_coefficients(catalog.root / "steptime.yaml"))
 
 
-def predict_training(row: TrainingRow, figured: PredictionBasis) -> TrainingPrediction:
-    """All metrics of *row*."""
+def predict_training(row: TrainingRow, basis: PredictionBasis) -> TrainingPrediction:
+    """Predict all metrics of *row*."""
     try:
-        case = case_of(row, figured.catalog, figured.data)
+        case = case_of(row, basis.catalog, basis.data)
     except TrainingNotCovered as error:
         return TrainingPrediction(row.id, "not_covered", str(error))
     job = case.job
-    reached = rates(figured.data, figured.kernels, job.gpu, job.link, job.network, job.precision, case.stack)
+    reached = rates(basis.data, basis.kernels, job.gpu, job.link, job.network, job.precision, case.stack)
     metrics = speed(case, reached)
-    longest = figured.data.stacks[case.stack].longest_sequence
+    longest = basis.data.stacks[case.stack].longest_sequence
     fullest = replace(job, sequence=longest) if longest and row.count("seq_len") is None else job
-    metrics["peak_memory_gb"] = memory(fullest, framework_memory(figured.data, case.stack)).total_bytes / BYTES_PER_GB
+    metrics["peak_memory_gb"] = memory(fullest, framework_memory(basis.data, case.stack)).total_bytes / BYTES_PER_GB
     return TrainingPrediction(row.id, "covered", "", metrics, job.gpu.id, case.stack)
 
 
 def speed(case: TrainingCase, reached: TrainingRates) -> dict[str, float]:
-    """step_s, samples_per_s and tokens_per_s of *case*."""
+    """Return step_s, samples_per_s and tokens_per_s of *case*."""
     job = case.job
     step = step_time(job, reached)
     samples = job.global_batch / step.step_s
@@ -87,14 +87,14 @@ UNTRUSTED = "not trusted"
 
 @dataclass(frozen=True, slots=True)
 class PredictedTraining:
-    """A measured run and its prediction."""
+    """Measured run with its prediction."""
 
     row: TrainingRow
     prediction: TrainingPrediction
 
     @property
     def category(self) -> str:
-        """The class it is scored in: language models together, others by family."""
+        """Class in which the run is scored: all language models together, others by family."""
         if self.row.text("trust") == "C":
             return UNTRUSTED
         family = self.row.text("family")
@@ -102,16 +102,16 @@ class PredictedTraining:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(GPU, model family)."""
+        """GPU and model family."""
         return self.prediction.gpu or self.row.text("gpu"), self.row.text("family") or self.row.text("model")
 
     def error(self, metric: str) -> float | None:
-        """predicted / measured - 1; None where either is missing."""
+        """Return predicted / measured - 1; None if either is missing."""
         measured, predicted = self.row.measured.get(metric), self.prediction.metrics.get(metric)
         return None if not measured or predicted is None else predicted / measured - 1
 
     def quantities(self) -> dict[str, str]:
-        """Scored quantity -> the column that shows it."""
+        """Return the column of each scored quantity."""
         found = {}
         speed = next((name for name in SPEEDS if name in self.row.measured), None)
         if speed is not None:
@@ -123,7 +123,7 @@ class PredictedTraining:
 
 @dataclass(frozen=True, slots=True)
 class TrainingScore:
-    """One quantity in one group of runs."""
+    """Score of one quantity in one group of runs."""
 
     group: tuple[str, ...]
     quantity: str
@@ -131,16 +131,16 @@ class TrainingScore:
     covered: int
     pairs: int
     median_error: float | None
-    """Median over pairs of the pair's median |error|."""
+    """Median over pairs of the pair's median absolute error."""
     p90_error: float | None
     bias: float | None
-    """Median over pairs of the pair's median error."""
+    """Median over pairs of the pair's median signed error."""
 
 
 def scores(
     runs: Iterable[PredictedTraining], group: Callable[[PredictedTraining], tuple[str, ...]]
 ) -> list[TrainingScore]:
-    """Scores of all quantities in all groups, in the order of their names."""
+    """Return the scores of all quantities in all groups, sorted by name."""
     members: dict[tuple[tuple[str, ...], str], list[tuple[PredictedTraining, str]]] = defaultdict(list)
     for run in runs:
         for quantity, metric in run.quantities().items():
@@ -174,11 +174,11 @@ PROGRESS_EVERY = 200
 def validate_training(
     rows: Sequence[TrainingRow], catalog: Catalog, workers: int, progress: Callable[[int, int, int], None]
 ) -> list[PredictedTraining]:
-    """Every row with its prediction, in the order of the table. A row takes a millisecond: *workers* are not needed."""
-    figured = PredictionBasis.of(catalog)
+    """Predict every row, in the order of the table; *workers* is ignored, as a row needs a millisecond."""
+    basis = PredictionBasis.of(catalog)
     done = []
     for row in rows:
-        done.append(PredictedTraining(row, predict_training(row, figured)))
+        done.append(PredictedTraining(row, predict_training(row, basis)))
         if len(done) % PROGRESS_EVERY == 0 or len(done) == len(rows):
             progress(len(done), len(rows), 0)
     return done
@@ -189,7 +189,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str
     "pair": (("class", "gpu", "family"), lambda one: (one.category, *one.pair)),
     "stack": (("class", "stack"), lambda one: (one.category, one.prediction.stack)),
 }
-"""Name of the summary -> its leading columns, and how a row finds its group."""
+"""Summaries as (leading columns, function row -> group), keyed by name."""
 SCORE_COLUMNS = ("quantity", "rows", "covered", "pairs", "median_error", "p90_error", "bias")
 LEADING = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
 PANELS = {"throughput": N_("Throughput [tokens/s or samples/s]"), "peak memory": N_("Peak memory of a GPU [GB]")}
@@ -197,7 +197,7 @@ MOST_REASONS = 12
 
 
 def write_training(folder: Path, runs: Sequence[PredictedTraining]) -> None:
-    """validation.csv, summary_by_*.csv and validation.png in *folder*."""
+    """Write validation.csv, summary_by_*.csv and validation.png to *folder*."""
     columns = [*LEADING, *(f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error"))]
     write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
     for name, (leading, group) in GROUPS.items():
@@ -207,12 +207,12 @@ def write_training(folder: Path, runs: Sequence[PredictedTraining]) -> None:
 
 
 def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str]:
-    """Errors by class within 80 columns, and why rows have no prediction."""
+    """Return errors by class within 80 columns, and the reasons for missing predictions."""
     parts: list[FittedTable | str] = []
     reasons = Counter(one.prediction.reason for one in runs if one.prediction.status != "covered")
     if reasons:
-        told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS))
-        parts.append(_("no prediction: {told}", told=told))
+        listed = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS))
+        parts.append(_("no prediction: {told}", told=listed))
     heads = (_("class"), _("quantity"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows, before = [], ""
     for score in scores(runs, GROUPS["class"][1]):
@@ -226,16 +226,16 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
 
 
 def write_training_picture(path: Path, runs: Sequence[PredictedTraining]) -> None:
-    """Predicted against measured, one panel a quantity, one colour a class; untrusted rows are left out."""
+    """Write predicted against measured values, a panel per quantity, without untrusted rows."""
     trusted = [one for one in runs if one.category != UNTRUSTED and one.prediction.status == "covered"]
     classes = [name for name, _ in Counter(one.category for one in trusted).most_common()]
     marks = style(classes)
-    told = _("{len:,} training runs. Shaded: within 10 and 20 % of the measurement.", len=len(trusted))
+    subtitle = _("{len:,} training runs. Shaded: within 10 and 20 % of the measurement.", len=len(trusted))
     figures = [
         scatter(_(label), _("predicted"), _("measured"), _points(trusted, quantity), marks)
         for quantity, label in PANELS.items()
     ]
-    picture(figures, "", [told], key_of(marks)).save(path)
+    picture(figures, "", [subtitle], key_of(marks)).save(path)
 
 
 def _points(runs: Sequence[PredictedTraining], quantity: str) -> Points:
@@ -247,18 +247,23 @@ def _points(runs: Sequence[PredictedTraining], quantity: str) -> Points:
         measured, predicted = one.row.measured[metric], one.prediction.metrics[metric]
         if metric == SPEEDS[-1]:
             measured, predicted = 1 / measured, 1 / predicted
-        points.setdefault(one.category, []).append(at_most_far(predicted, measured))
+        points.setdefault(one.category, []).append(clipped_to_diagonal(predicted, measured))
     return points
 
 
 def _row(one: PredictedTraining) -> dict[str, Any]:
-    row, told = one.row, one.prediction
-    cells: dict[str, Any] = {"id": row.id, "status": told.status, "reason": told.reason, "class": one.category}
-    cells |= {"gpu": one.pair[0], "family": one.pair[1], "stack": told.stack}
+    row, prediction = one.row, one.prediction
+    cells: dict[str, Any] = {
+        "id": row.id,
+        "status": prediction.status,
+        "reason": prediction.reason,
+        "class": one.category,
+    }
+    cells |= {"gpu": one.pair[0], "family": one.pair[1], "stack": prediction.stack}
     cells |= {name: row.text(name) for name in ("model", "trust")}
     for metric in METRICS:
         cells[metric] = row.measured.get(metric)
-        cells[f"{metric}_predicted"] = told.metrics.get(metric)
+        cells[f"{metric}_predicted"] = prediction.metrics.get(metric)
         cells[f"{metric}_error"] = one.error(metric)
     return cells
 

@@ -1,7 +1,7 @@
-"""A row of a table of training runs as a training job: what the row names, and the usual where it says nothing.
+"""Training jobs that repeat rows of tables of training runs.
 
-Card, network, precision, method and links come from the row's names and notes; parallel sizes and batches that it
-leaves out are those that its framework usually takes.
+GPU, network, precision, method and links follow from the row's names and notes; parallel sizes and batches that it
+lacks are those that its framework usually uses.
 """
 
 import re
@@ -34,7 +34,7 @@ GPUS = {
     "gb300": "b300-288gb-sxm",
     "gh200-96gb": "gh200-96gb",
 }
-"""Names of training tables that leave out the form factor, or name a card whose chip another entry holds."""
+"""GPU ids for names of training tables that lack the form factor, or that share the chip of another entry."""
 MODELS = {
     "deepseekv3": "deepseek-v3",
     "deepseek v3 671b": "deepseek-v3",
@@ -44,7 +44,7 @@ MODELS = {
     "llama-4-scout moe": "llama4-scout",
     "llama-4-maverick moe": "llama4-maverick",
 }
-"""Names of training tables -> models of the catalogue."""
+"""Model ids for names of training tables."""
 PRECISIONS: dict[str, Precision] = {
     "fp32": "fp32",
     "tf32": "tf32",
@@ -62,7 +62,7 @@ PRECISIONS: dict[str, Precision] = {
     "mixed": "bf16",
 }
 STORED = re.compile(r"(nf4|fp4|int4|4bit|int8|8bit)\+")
-"""Storage of frozen weights in front of the precision that is computed in: `int4+bf16`, as bitsandbytes has it."""
+"""Pattern of the storage format of frozen weights before the compute precision, as in `int4+bf16`."""
 FOUR_BITS = ("nf4", "fp4", "int4", "4bit")
 DIMENSIONS = {
     name: re.compile(rf"\b{word} 0*([1-9]\d{{0,8}})\b", re.ASCII)
@@ -91,7 +91,7 @@ LANGUAGE = (
 )
 """Families of language models."""
 OTHER_TASKS = re.compile(r"image|vision|detection|segmentation|diffusion|speech|audio|video|recommend", re.IGNORECASE)
-"""Tasks whose network is no language model."""
+"""Pattern of tasks whose network is not a language model."""
 GATED_FAMILIES = ("llama", "qwen", "mistral")
 USUAL_VOCAB = 51200
 ADAPTERS = (
@@ -107,15 +107,15 @@ ADAPTERS = (
     ("400gb", 50e9),
     ("100gb", 12.5e9),
 )
-"""What a text says of a network adapter -> bytes/s of one."""
+"""Rates of a network adapter [bytes/s], by a phrase that describes it."""
 
 
 class TrainingNotCovered(ValueError):
-    """A row names what nobody knows."""
+    """Error for a row with unknown names; the message states them."""
 
 
 def gpu_of(name: str, catalog: Catalog) -> Gpu:
-    """The card called *name*. Raises NotCovered."""
+    """Return the GPU called *name*. Raises TrainingNotCovered."""
     try:
         return catalog.gpu(GPUS.get(name.strip().lower(), name))
     except UnknownId:
@@ -123,18 +123,20 @@ def gpu_of(name: str, catalog: Catalog) -> Gpu:
 
 
 def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> ForwardCost:
-    """The row's network: its own dimensions, a network of training benchmarks, a language model, or a GPT of that
-    size. Raises NotCovered, also for a network of unknown dimensions that is no language model.
+    """Return the network of *row*.
+
+    It follows from the row's dimensions, data/training/networks.yaml, a language model of the catalogue, or the size
+    of a GPT. Raises TrainingNotCovered, also for a network of unknown dimensions that is not a language model.
     """
-    name, said = row.text("model"), dimensions(row.text("arch_note"))
-    known = next(((key, one) for key, one in data.networks.items() if _called(name, key, one)), None)
+    name, stated = row.text("model"), dimensions(row.text("arch_note"))
+    known = next(((key, one) for key, one in data.networks.items() if _is_called(name, key, one)), None)
     params = (row.params_b or 0.0) * 1e9
     if known:
         return trained_network(*known)
-    if {"layers", "hidden", "heads"} <= said.keys():
-        if row.text("family") in GATED_FAMILIES and "intermediate" not in said and params:
-            return _gated(name, said, params)
-        return of_dimensions(name, {"vocab": USUAL_VOCAB} | said)
+    if {"layers", "hidden", "heads"} <= stated.keys():
+        if row.text("family") in GATED_FAMILIES and "intermediate" not in stated and params:
+            return _gated(name, stated, params)
+        return of_dimensions(name, {"vocab": USUAL_VOCAB} | stated)
     try:
         return of_model(model_of(MODELS.get(name.lower(), re.sub(r"[ _]", "-", name)), catalog))
     except UnknownId:
@@ -145,13 +147,15 @@ def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Forwar
     if not size or not _is_language_model(row):
         raise TrainingNotCovered(f"unknown model {name!r}")
     try:
-        return of_size(name, size, int(said.get("hidden", 0)), int(said.get("heads", 0)), int(said.get("layers", 0)))
+        return of_size(
+            name, size, int(stated.get("hidden", 0)), int(stated.get("heads", 0)), int(stated.get("layers", 0))
+        )
     except ValueError as error:
         raise TrainingNotCovered(f"unknown model {name!r}: {error}") from None
 
 
 def _is_language_model(row: TrainingRow) -> bool:
-    """Return whether *row* trains a decoder: its family is one, or it counts tokens or has a sequence length."""
+    """Return whether *row* trains a decoder, by its family, token throughput or sequence length."""
     if (family := row.text("family").lower()) in LANGUAGE:
         return True
     if OTHER_TASKS.search(row.text("task")) or OTHER_TASKS.search(family):
@@ -159,21 +163,22 @@ def _is_language_model(row: TrainingRow) -> bool:
     return "tokens_per_s" in row.measured or (not family and row.count("seq_len") is not None)
 
 
-def _gated(name: str, said: dict[str, float], params: float) -> ForwardCost:
-    """A SwiGLU decoder whose feed-forward width follows from its size; the vocabulary of Qwen where none is said."""
-    layers, hidden = said["layers"], said["hidden"]
-    vocab = said.get("vocab", 151936)
-    keys = hidden * said.get("kv_heads", said["heads"]) / said["heads"]
+def _gated(name: str, stated: dict[str, float], params: float) -> ForwardCost:
+    """Return a SwiGLU decoder whose feed-forward width follows from its size; the default vocabulary is Qwen's."""
+    layers, hidden = stated["layers"], stated["hidden"]
+    vocab = stated.get("vocab", 151936)
+    keys = hidden * stated.get("kv_heads", stated["heads"]) / stated["heads"]
     tied = params < 4e9
     body = params - vocab * hidden * (1 if tied else 2) - layers * 2 * hidden * (hidden + keys)
     return of_dimensions(
         name,
-        said | {"vocab": vocab, "gated": 1, "params": params, "intermediate": max(hidden, body / 3 / layers / hidden)},
+        stated
+        | {"vocab": vocab, "gated": 1, "params": params, "intermediate": max(hidden, body / 3 / layers / hidden)},
     )
 
 
 def dimensions(text: str) -> dict[str, float]:
-    """Dimensions that a note names.
+    """Return the dimensions that a note states.
 
     >>> dimensions("layers 22, hidden 2048, heads 32, kv 4, ffn 5632")["kv_heads"]
     4.0
@@ -182,10 +187,10 @@ def dimensions(text: str) -> dict[str, float]:
 
 
 def precision_of(row: TrainingRow, gpu: Gpu, network: ForwardCost, data: TrainingData, stack: str) -> Precision:
-    """What the row says, else what its framework uses on such a card. Raises NotCovered."""
-    said = row.text("precision").lower()
-    if said:
-        computed = STORED.sub("", said)
+    """Return the precision of *row*, else the framework's default on *gpu*. Raises TrainingNotCovered."""
+    stated = row.text("precision").lower()
+    if stated:
+        computed = STORED.sub("", stated)
         if computed not in PRECISIONS:
             raise TrainingNotCovered(f"unknown precision {row.text('precision')!r}")
         return PRECISIONS[computed]
@@ -198,7 +203,7 @@ def precision_of(row: TrainingRow, gpu: Gpu, network: ForwardCost, data: Trainin
 
 
 def method_of(row: TrainingRow) -> Method:
-    """Full training, LoRA and its like, or LoRA over 4-bit weights."""
+    """Return the training method: full, LoRA and similar, or LoRA over 4-bit weights."""
     task, precision = row.text("task"), row.text("precision")
     if "qlora" in task or precision.lower().startswith(FOUR_BITS) or "bnb" in row.text("note"):
         return "qlora"
@@ -206,44 +211,47 @@ def method_of(row: TrainingRow) -> Method:
 
 
 def link_of(row: TrainingRow, gpu: Gpu, catalog: Catalog) -> Link:
-    """The link that the row speaks of, the card's own where it says nothing."""
-    said = row.text("interconnect_intra").lower()
+    """Return the link that the row describes; the GPU's own if it describes none."""
+    stated = row.text("interconnect_intra").lower()
     own = catalog.link("nvlink5-nvl72" if row.text("gpu").lower().startswith("gb3") else gpu.link)
-    if "bridge" in said and "not stated" not in said and not gpu.link.startswith("nvlink"):
+    if "bridge" in stated and "not stated" not in stated and not gpu.link.startswith("nvlink"):
         return catalog.link("nvlink3-bridge" if gpu.id.startswith(("a100", "a30")) else "nvlink-bridge-ga102")
-    if "nvlink" in said or "xgmi" in said or "fabric" in said:
+    if "nvlink" in stated or "xgmi" in stated or "fabric" in stated:
         return own
-    found = re.search(r"pcie\D*([345])", said)
-    if "pcie" in said and (found or own.id.startswith("nvlink")):
+    found = re.search(r"pcie\D*([345])", stated)
+    if "pcie" in stated and (found or own.id.startswith("nvlink")):
         staged = "-no-p2p" if own.id.endswith("no-p2p") else ""
         return catalog.link(f"pcie{found[1] if found else 4}-x16{staged}")
     return own
 
 
 def node_bytes_per_s(text: str, gpu: Gpu, gpus_per_node: int) -> float:
-    """Network of a node: adapters times their rate as *text* has it, else one adapter a GPU of the card's time."""
-    said = text.lower()
-    if "compute" in said or "management" in said:
-        said = said.rpartition("compute:")[2] if "compute:" in said else ""
-    if "roce-1600" in said:
+    """Return the network rate of a node [bytes/s].
+
+    It is the number of adapters times their rate in *text*, else one adapter per GPU with the usual rate at the time.
+    """
+    stated = text.lower()
+    if "compute" in stated or "management" in stated:
+        stated = stated.rpartition("compute:")[2] if "compute:" in stated else ""
+    if "roce-1600" in stated:
         return 200e9
-    if "gig ethernet" in said:
+    if "gig ethernet" in stated:
         return 50e9
     usual = 12.5e9 if gpu.id.startswith("v100") else 25e9 if gpu.architecture.startswith("Ampere") else 50e9
-    one = next((rate for key, rate in ADAPTERS if key in said), usual)
-    count = re.search(r"(\d+)\s*x\s*(?:connectx|bf3|nvidia|mellanox|mt\d)", said) or re.search(
-        r"(?:omnipath-|hdr200x)(\d)", said
+    one = next((rate for key, rate in ADAPTERS if key in stated), usual)
+    count = re.search(r"(\d+)\s*x\s*(?:connectx|bf3|nvidia|mellanox|mt\d)", stated) or re.search(
+        r"(?:omnipath-|hdr200x)(\d)", stated
     )
-    adapters = int(count[1]) if count else (4 if "omnipath" in said else gpus_per_node)
+    adapters = int(count[1]) if count else (4 if "omnipath" in stated else gpus_per_node)
     return max(1, adapters) * one
 
 
-def _called(name: str, id: str, one: TrainedNetwork) -> bool:
+def _is_called(name: str, id: str, one: TrainedNetwork) -> bool:
     return name.lower() == id or name.lower() in (alias.lower() for alias in one.aliases)
 
 
 def _size_in(name: str) -> float:
-    """Parameters that a name ends in.
+    """Return the number of parameters in a name.
 
     >>> _size_in("Megatron GPT 39.1B")
     39100000000.0
@@ -255,29 +263,29 @@ def _size_in(name: str) -> float:
 USUAL_NODE = 8
 COUNT = r"0*([1-9][0-9]{0,8})\b"
 BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
-"""A whole batch at once, which only recomputation makes possible."""
+"""Pattern of a batch that a rank computes at once, which requires recomputation."""
 NVL72_GPUS = 72
 LARGEST_SHARE = 0.6
-"""Of the memory that weights, gradients and states may take where a layout is not known."""
+"""Largest fraction of the memory for weights, gradients and states if the layout is not known."""
 BYTES_PER_PARAM, STATE_SHARE = 18.0, 12.0
 SEQUENCE = 2048
 PCIE4_HOST_BYTES_PER_S = 20e9
-"""Optimizer states on their way to host memory, both ways at once."""
+"""Rate of optimizer states to host memory, both directions at once [bytes/s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCase:
-    """A row and the job that repeats it."""
+    """Row with the job that repeats it."""
 
     row: TrainingRow
     job: OptimizerStep
     stack: str
     step_is_micro_batch: bool
-    """No global batch is known: `step_s` is one micro-batch's."""
+    """True if `step_s` is the time of a micro-batch, as no global batch is known."""
 
 
 def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
-    """The job of *row*. Raises NotCovered."""
+    """Return the job of *row*. Raises TrainingNotCovered."""
     gpu = gpu_of(row.text("gpu"), catalog)
     network = network_of(row, catalog, data)
     stack = data.stack(row.text("source_key"), network.is_transformer and network.causal)
@@ -296,8 +304,8 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     if network.id.startswith("transformer-xl"):
         sequence = row.count("seq_len") or (192 if "base" in network.id else 384)
     small = facts.eight_bit_weights and precision in EIGHT_BIT
-    held = _held_bytes(network, method, small)
-    parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, held)
+    model_bytes = _model_bytes(network, method, small)
+    parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, model_bytes)
     micro, count = _batches(row, network, parallel, global_batch, sequence)
     offloaded = "offload-opt" in note or "offload-master" in note
     job = OptimizerStep(
@@ -320,12 +328,12 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
 
 
 def _recompute(row: TrainingRow, usual: Recompute, network: ForwardCost) -> Recompute:
-    said = row.text("recompute").lower()
+    stated = row.text("recompute").lower()
     if BATCH_PER_RANK.search(row.text("note")):
         return "full"
-    if not said:
+    if not stated:
         return usual if network.is_transformer else "none"
-    return "full" if said in ("full", "yes") else "selective" if said == "selective" else "none"
+    return "full" if stated in ("full", "yes") else "selective" if stated == "selective" else "none"
 
 
 def _parallel(
@@ -337,9 +345,9 @@ def _parallel(
     global_batch: int | None,
     method: Method,
     facts: Stack,
-    held: float,
+    model_bytes: float,
 ) -> Parallel:
-    """*held*: bytes of weights, gradients and states on one copy of the model."""
+    """Return the parallelism; *model_bytes* are the bytes of weights, gradients and states on one model copy."""
     tp, pp, dp = row.count("tp"), row.count("pp"), row.count("dp")
     note = row.text("note")
     zero = int(found[0]) if (found := re.search(r"[0-3]", row.text("zero"))) else None
@@ -347,7 +355,7 @@ def _parallel(
     context = int(found[1]) if (found := re.search(rf"\bCP {COUNT}", note)) else 1
     guessed = tp is None and pp is None and dp is None and facts.model_parallel
     if guessed:
-        tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method, held)
+        tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method, model_bytes)
     if not network.hidden:  # nothing to exchange: the network cannot be split
         tp = pp = 1
     tp, pp = min(tp or 1, gpus), min(pp or 1, gpus)
@@ -360,7 +368,7 @@ def _parallel(
         dp = min(dp, ranks)  # a table may count context-parallel ranks, or name another number of GPUs
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
-        fits = held <= LARGEST_SHARE * memory_bytes * tp * pp
+        fits = model_bytes <= LARGEST_SHARE * memory_bytes * tp * pp
         zero = 1 if tp * pp > 1 else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
     expert = min(tp * dp, int(experts[1]) if experts else USUAL_NODE) if network.expert_params else 1
     virtual = 1 if pp == 1 else int(chunks[1]) if chunks else _usual_chunks(network.layers, pp) if guessed else 1
@@ -368,12 +376,12 @@ def _parallel(
 
 
 def _usual_chunks(layers: int, pipeline: int) -> int:
-    """Chunks per stage where nobody says how a model is split: of two layers each, as published layouts have them."""
+    """Return the default number of chunks per stage: two layers each, as in published layouts."""
     return max(1, layers // pipeline // 2)
 
 
-def _held_bytes(network: ForwardCost, method: Method, eight_bit_weights: bool) -> float:
-    """Weights, gradients and optimizer states; frozen weights may be held at 8 bits."""
+def _model_bytes(network: ForwardCost, method: Method, eight_bit_weights: bool) -> float:
+    """Return the bytes of weights, gradients and optimizer states of one model copy."""
     if method == "full":
         return network.params * BYTES_PER_PARAM
     frozen = 0.6 if method == "qlora" else EIGHT_BIT_BYTES if eight_bit_weights else 2.0
@@ -381,16 +389,19 @@ def _held_bytes(network: ForwardCost, method: Method, eight_bit_weights: bool) -
 
 
 def _usual_split(
-    network: ForwardCost, gpus: int, per_node: int, memory_bytes: float, method: Method, held: float
+    network: ForwardCost, gpus: int, per_node: int, memory_bytes: float, method: Method, model_bytes: float
 ) -> tuple[int, int]:
-    """(tensor, pipeline) ranks that hold the model, its states sharded over the rest: tensor first, within a node."""
+    """Return the tensor and pipeline ranks that hold the model, with its states sharded over the other ranks.
+
+    Tensor ranks within a node are preferred.
+    """
     sharded = network.params * STATE_SHARE if method == "full" else 0.0
     for pipeline in (1, 2, 4, 8, 16, 32):
         for tensor in (1, 2, 4, 8):
             if tensor * pipeline > gpus or tensor > per_node or (pipeline > 1 and tensor < min(4, per_node)):
                 continue
             rest = gpus // (tensor * pipeline)
-            if (held - sharded + sharded / rest) / (tensor * pipeline) <= LARGEST_SHARE * memory_bytes:
+            if (model_bytes - sharded + sharded / rest) / (tensor * pipeline) <= LARGEST_SHARE * memory_bytes:
                 return tensor, pipeline
     return min(8, per_node), max(1, min(16, gpus // min(8, per_node)))
 
@@ -398,14 +409,14 @@ def _usual_split(
 def _batches(
     row: TrainingRow, network: ForwardCost, parallel: Parallel, global_batch: int | None, sequence: int
 ) -> tuple[int, int]:
-    """(samples of a micro-batch, micro-batches of a step)."""
+    """Return the samples per micro-batch and the micro-batches per step."""
     micro = row.count("micro_batch")
     whole = BATCH_PER_RANK.search(row.text("note"))
     if whole and parallel.pipeline == 1:
         return int(whole[1]), 1
     if global_batch is None:
-        said = re.search(rf"(?:GA|accumulate) {COUNT}", row.text("note"))
-        return micro or _usual_micro(sequence), int(said[1]) if said else (
+        stated = re.search(rf"(?:GA|accumulate) {COUNT}", row.text("note"))
+        return micro or _usual_micro(sequence), int(stated[1]) if stated else (
             8 * parallel.pipeline if parallel.pipeline > 1 else 1
         )
     mine = max(1, round(global_batch / parallel.data))
@@ -416,5 +427,5 @@ def _batches(
 
 
 def _usual_micro(sequence: int) -> int:
-    """Samples of a micro-batch of some 8,192 tokens."""
+    """Return the samples of a micro-batch of about 8,192 tokens."""
     return max(1, 8192 // max(1, sequence))

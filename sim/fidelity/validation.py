@@ -1,6 +1,6 @@
-"""From a table of measurements to the folder of their predictions, as `gpufleet validate` makes it.
+"""Validation of a table of measurements, as `gpufleet validate` runs it.
 
-The header of the table says which kind it is; a new kind is a row in KINDS.
+The header of the table determines its kind. To add a kind, define a `TableKind` and add it to KINDS.
 """
 
 import csv
@@ -15,7 +15,7 @@ from sim.benchdata.mlperf import REQUIRED, read_mlperf
 from sim.benchdata.training import KIND_COLUMNS, read_training
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
-from sim.fidelity.scores import Told, validate
+from sim.fidelity.scores import Progress, validate
 from sim.fidelity.services import predict_all, service_tables, write_services
 from sim.fidelity.tables import terminal_tables, write_validation
 from sim.fidelity.training import training_tables, validate_training, write_training
@@ -25,20 +25,20 @@ from sim.report.terminal_table import FittedTable
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """What is done with one kind of table of measurements. Rows and outcomes are the kind's own."""
+    """Functions that read, predict and present one kind of table; rows and outcomes are specific to the kind."""
 
     columns: frozenset[str]
-    """A header that has all of these belongs to this kind."""
+    """Columns that a header of this kind has."""
     read: Callable[[Path], Sequence[Any]]
-    """Path -> rows. Raises BenchdataError with everything that is wrong."""
-    predict: Callable[[Sequence[Any], Catalog, int, Told], Sequence[Any]]
-    """(rows, catalogue, workers, progress) -> outcomes, in the order of the rows."""
+    """Function path -> rows. Raises BenchdataError with all mistakes."""
+    predict: Callable[[Sequence[Any], Catalog, int, Progress], Sequence[Any]]
+    """Function (rows, catalogue, workers, progress) -> outcomes in the order of the rows."""
     write: Callable[[Path, Sequence[Any]], None]
-    """(folder, outcomes): validation.csv, summaries, a picture."""
+    """Function (folder, outcomes) that writes validation.csv, summaries and a picture."""
     show: Callable[[Sequence[Any]], list[FittedTable | str]]
-    """Outcomes -> what the terminal prints."""
+    """Function outcomes -> output for the terminal."""
     pairs: Callable[[Sequence[Any]], list[PairError]]
-    """Outcomes -> the error of each pair of GPU and model, for the page."""
+    """Function outcomes -> errors of each pair of GPU and model, for the page."""
 
 
 SERVING = TableKind(
@@ -49,7 +49,7 @@ SERVING = TableKind(
     show=terminal_tables,
     pairs=serving_pairs,
 )
-"""Operating points of serving engines; any table that no other kind knows."""
+"""Operating points of serving engines, and all tables of no other kind."""
 SERVICES = TableKind(
     columns=frozenset(REQUIRED),
     read=read_mlperf,
@@ -58,7 +58,7 @@ SERVICES = TableKind(
     show=service_tables,
     pairs=service_pairs,
 )
-"""MLPerf results of services that answer in one pass."""
+"""MLPerf results of one-pass services."""
 TRAINING = TableKind(
     columns=frozenset(KIND_COLUMNS),
     read=read_training,
@@ -69,11 +69,14 @@ TRAINING = TableKind(
 )
 """Runs and published cells of training and fine-tuning."""
 KINDS: tuple[TableKind, ...] = (SERVICES, TRAINING, SERVING)
-"""The first kind whose columns are all in the header counts."""
+"""Kinds in order of precedence: the first whose columns are all in the header applies."""
 
 
 def table_kind(path: Path) -> TableKind:
-    """The kind of the table at *path*; a folder, a result of a benchmark client or an unreadable file is SERVING's."""
+    """Return the kind of the table at *path*.
+
+    It is SERVING for folders, results of benchmark clients, and unreadable files.
+    """
     header = _header(path) if path.is_file() and path.suffix != ".json" else frozenset[str]()
     return next(kind for kind in KINDS if kind.columns <= header)
 
@@ -97,12 +100,15 @@ def run_validation(
     command: Sequence[str],
     force: bool = False,
 ) -> Sequence[Any]:
-    """Predicts *rows* of a table of *kind*; tables and a picture go to the folder *out*, over an earlier answer."""
+    """Predict the *rows* of a table of *kind*. Return the outcomes.
+
+    Tables, a picture and a page are written to *out*; an earlier validation of the same table there is replaced.
+    """
     question = {"command": "validate", "values": {"table": "/".join(Path(table).absolute().parts[-2:])}}
-    told = begin_question(out, question, command, force, validation=table)
+    record = begin_question(out, question, command, force, validation=table)
     with CaseProgress(quiet) as progress:
         outcomes = kind.predict(rows, catalog, workers, progress)
-    with replaced_together(out, told | {"rows": len(rows)}, points=()) as folder:
+    with replaced_together(out, record | {"rows": len(rows)}, points=()) as folder:
         kind.write(folder, outcomes)
         write_page(folder, Path(table).name, kind.show(outcomes), kind.pairs(outcomes))
     return outcomes

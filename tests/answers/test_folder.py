@@ -16,7 +16,7 @@ from sim.answers.folder import begin, differences, owned, question_of, replaced_
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cli.questions import default_folder
-from sim.fidelity.calibration import calibration_text, why_kept
+from sim.fidelity.calibration import calibration_text, why_not_replaced
 from sim.fidelity.fit import calibration_of
 from sim.report.run.tables import write_rows
 from sim.scenario.reading.load import load
@@ -238,8 +238,8 @@ def test_precision_may_become_narrower(folder: Path) -> None:
 def test_factors_of_another_gpu_stay(tmp_path: Path) -> None:
     out = tmp_path / "factors.yaml"
     out.write_text(calibration_text(calibration_of("l4", {}).model_copy(update={"table": "runs.csv"})))
-    assert why_kept(out, "l4", "somewhere/runs.csv", False) == ""
-    assert "--force replaces them" in why_kept(out, "h100-sxm", "runs.csv", False)
-    assert why_kept(out, "h100-sxm", "runs.csv", True) == ""
+    assert why_not_replaced(out, "l4", "somewhere/runs.csv", False) == ""
+    assert "--force replaces them" in why_not_replaced(out, "h100-sxm", "runs.csv", False)
+    assert why_not_replaced(out, "h100-sxm", "runs.csv", True) == ""
     out.write_text("mine: 1\n")
-    assert "is no calibration" in why_kept(out, "l4", "runs.csv", True)
+    assert "is no calibration" in why_not_replaced(out, "l4", "runs.csv", True)

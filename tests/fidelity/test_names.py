@@ -10,7 +10,7 @@ import pytest
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import UnknownId
-from sim.fidelity.names import NotCovered, engine_of, link_of, match, model_of, released, stored_in
+from sim.fidelity.names import NotCovered, engine_of, engine_release, link_of, match, model_of, stored_in
 from sim.fidelity.prediction import campaigns_of, why_not_covered
 
 CATALOG = load_catalog()
@@ -81,7 +81,7 @@ def test_versions_belong_to_eras(engine: str, version: str, era: str) -> None:
 )
 def test_a_scenario_takes_the_defaults_of_the_rows_release(engine: str, version: str) -> None:
     meant = engine_of(engine, version, CATALOG, CAMPAIGNS)
-    assert CATALOG.engine(released(meant, version, CAMPAIGNS)) == meant
+    assert CATALOG.engine(engine_release(meant, version, CAMPAIGNS)) == meant
     assert bool(version) == (meant != CATALOG.engine(meant.id))
 
 

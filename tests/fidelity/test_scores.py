@@ -14,7 +14,7 @@ from sim.benchdata import read_benchmarks
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import Prediction
-from sim.fidelity.scores import PredictedRow, coverage, entrants, rankings, reasons, scores, validate
+from sim.fidelity.scores import PredictedRow, coverage, ranked_servers, rankings, reasons, scores, validate
 
 ROW = BenchRow(2, "a", "g", "m", isl=10, osl=10, concurrency=4)
 
@@ -101,9 +101,9 @@ def entrant(gpu: str, measured: float, predicted: float, metric: str = "output_t
 
 
 def test_the_server_with_more_tokens_or_less_time_is_the_faster_one() -> None:
-    (more,) = rankings(entrants([entrant("g", 100, 90), entrant("h", 120, 200)]))
+    (more,) = rankings(ranked_servers([entrant("g", 100, 90), entrant("h", 120, 200)]))
     assert (more.quantity, more.comparisons, more.row_pairs, more.right_share) == ("throughput", 1, 1, 1.0)
-    (less,) = rankings(entrants([entrant("g", 30, 90, "tpot_mean_ms"), entrant("h", 20, 91, "tpot_mean_ms")]))
+    (less,) = rankings(ranked_servers([entrant("g", 30, 90, "tpot_mean_ms"), entrant("h", 20, 91, "tpot_mean_ms")]))
     assert (less.quantity, less.right_share) == ("tpot", 0.0)
 
 
@@ -119,12 +119,12 @@ def test_the_server_with_more_tokens_or_less_time_is_the_faster_one() -> None:
     ids=["within 10 % of the first", "other clients", "other lengths", "not trusted", "the same server"],
 )
 def test_what_is_no_comparison(other: PredictedRow) -> None:
-    assert rankings(entrants([entrant("g", 100, 90), other])) == []
+    assert rankings(ranked_servers([entrant("g", 100, 90), other])) == []
 
 
 def test_the_throughput_of_an_open_loop_is_the_clients_rate() -> None:
     paced = {"load": "poisson", "concurrency": None, "rate_req_s": 2.0}
-    assert rankings(entrants([entrant("g", 100, 90, **paced), entrant("h", 120, 95, **paced)])) == []
+    assert rankings(ranked_servers([entrant("g", 100, 90, **paced), entrant("h", 120, 95, **paced)])) == []
 
 
 def test_every_pair_of_servers_weighs_the_same_however_many_rows_it_has() -> None:
@@ -132,7 +132,7 @@ def test_every_pair_of_servers_weighs_the_same_however_many_rows_it_has() -> Non
         entrant("h", 150, 80),
         entrant("i", 60, 50),
     ]
-    (found,) = rankings(entrants(rows))
+    (found,) = rankings(ranked_servers(rows))
     assert (found.comparisons, found.row_pairs) == (3, 7)
     assert found.right_share == pytest.approx((0 + 1 + 1) / 3)
 

@@ -15,7 +15,7 @@ import pytest
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import Prediction
-from sim.fidelity.scores import PredictedRow, inside
+from sim.fidelity.scores import PredictedRow, interval_coverage
 from sim.study.confidence import (
     COVERED,
     MARKS,
@@ -121,10 +121,10 @@ def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the
     confidence = PredictionConfidence(MARKS[1], (), {"tpot": (0.8, 1.25)})
 
     def row(measured: float, gpu: str) -> PredictedRow:
-        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=confidence)
+        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", confidence=confidence)
         return PredictedRow(BenchRow(2, "a", gpu, "m", concurrency=4, measured={"tpot_mean_ms": measured}), told)
 
-    (found,) = inside([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])
+    (found,) = interval_coverage([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])
     assert (found.mark, found.quantity, found.rows, found.pairs, found.share) == (MARKS[1], "tpot", 3, 2, 0.75)
 
 
