@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.records import Request
-from sim.routing.prefix_cache import CacheAware, Exact, ReportedIndex
+from sim.routing.prefix_cache import CacheAware, Exact, ExactIndex
 
 BLOCK = 512
 """Tokens of a block of the trace."""
@@ -54,7 +54,7 @@ def main() -> None:
 
     spec = CacheAware(policy="cache_aware", index=Exact(kind="exact", delay_s=0.05))
     router = spec.start(["pool"] * args.replicas, np.random.default_rng(0))
-    assert isinstance(router.index, ReportedIndex)
+    assert isinstance(router.index, ExactIndex)
     now = 0.0
     router.index.attach(lambda: now, BLOCK)
     reports = [router.index.listener(replica) for replica in range(args.replicas)]

@@ -50,7 +50,7 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
     if plan.warmup_auto:
         plan = with_warmup(plan)  # a run of its own shows when the start is over
     log = run_fleet(plan)  # requests and intervals: quantities, no money
-    return priced(plan, log)  # money: quantity x sourced price
+    return price_case(plan, log)  # money: quantity x sourced price
 
 
 def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
@@ -58,7 +58,7 @@ def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult |
     if not _same_quantities(plan, other):
         return None
     found = result.plan
-    return priced(replace(plan, warmup_s=found.warmup_s, warmup_steady=found.warmup_steady), result.log)
+    return price_case(replace(plan, warmup_s=found.warmup_s, warmup_steady=found.warmup_steady), result.log)
 
 
 def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
@@ -77,15 +77,15 @@ def _with_step_times_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
     return replace(pool, steptime=other.steptime, models=models)
 
 
-def of_services(result: CaseResult) -> dict[str, CaseResult]:
+def results_by_service(result: CaseResult) -> dict[str, CaseResult]:
     """Split *result* by service: each service's requests, and its shares of replicas and of the costs."""
     if not result.plan.services:
         return {}
     parts = service_weights(result.plan, result.log)
-    return {service.name: _of_service(result, service, parts) for service in result.plan.services}
+    return {service.name: _result_of_service(result, service, parts) for service in result.plan.services}
 
 
-def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, ServiceWeights]) -> CaseResult:
+def _result_of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, ServiceWeights]) -> CaseResult:
     plan, log, name = result.plan.alone(service), result.log, service.name
     shared = {pool: part for pool, part in parts.items() if name in part.names}
     plan = replace(plan, pools=tuple(_part_of_pool(pool, name, shared.get(pool.name)) for pool in plan.pools))
@@ -127,7 +127,7 @@ def _capex_usd(costs: CostPlan, shared: Mapping[str, ServiceWeights], service: s
     return sum(usd * float(shared[pool].whole(service)) if pool in shared else usd for pool, usd in once)
 
 
-def priced(plan: CasePlan, log: FleetLog) -> CaseResult:
+def price_case(plan: CasePlan, log: FleetLog) -> CaseResult:
     """Price the quantities of *log* at the prices of *plan*."""
     result = CaseResult(plan, log, None)
     start_s, end_s = result.window_s

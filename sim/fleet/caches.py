@@ -9,7 +9,7 @@ from sim.fleet.replica import Replica
 from sim.fleet.routing import ServiceRouter
 from sim.records import Request
 from sim.routing import Router
-from sim.routing.prefix_cache import ReportedIndex
+from sim.routing.prefix_cache import ExactIndex
 from sim.routing.vllm_load_balancer import Balancer
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
@@ -24,7 +24,7 @@ def connect_caches(policy: Router, replicas: Sequence[Replica], env: FleetClock)
         engines = [replica.engine for replica in replicas]
         policy.attach(lambda: env.now, [one.waiting for one in engines], [one.kv_usage for one in engines])
     index = getattr(policy, "index", None)
-    if not isinstance(index, ReportedIndex):
+    if not isinstance(index, ExactIndex):
         return
     for place, replica in enumerate(replicas):
         for cache in replica.engine.caches():

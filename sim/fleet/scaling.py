@@ -184,7 +184,7 @@ class PoolScaling:
         self.scale_to(position, self._wanted[position])
         spares = pool.failures.spares if pool.failures else None
         warm = pool.start.wake or (spares is not None and spares.kind == "warm")
-        if warm and self._is_there(engines):
+        if warm and self._is_idle(engines):
             self._starting_spares.add(engines[0])
             self._stage(position, engines, pool.start.stages)
 
@@ -234,7 +234,7 @@ class PoolScaling:
             return 1
         if engines[0] in self._starting_spares:
             return 2
-        return 3 if self._is_there(engines) else None
+        return 3 if self._is_idle(engines) else None
 
     def _take_over(self, position: int, engines: list[int]) -> None:
         """Let a spare in reserve serve after its takeover time."""
@@ -249,7 +249,7 @@ class PoolScaling:
         takeover_s = failing.spares.takeover_s if failing and failing.spares else 0.0
         self._env.timeout(takeover_s).callbacks.append(serve)
 
-    def _is_there(self, engines: list[int]) -> bool:
+    def _is_idle(self, engines: list[int]) -> bool:
         return all(self._lifecycle.states[engine] in RESTING for engine in engines)
 
     def _stage(self, position: int, engines: list[int], stages: tuple[StartStage, ...]) -> None:

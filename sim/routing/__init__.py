@@ -45,8 +45,8 @@ class Router(Protocol):
         ...
 
 
-OfCaches = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv | AdapterAffinity
-BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | VllmLoadBalancer | OfCaches
+CacheRouting = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv | AdapterAffinity
+BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | VllmLoadBalancer | CacheRouting
 Routing = Annotated[
     BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)
 ]

@@ -27,26 +27,26 @@ class SessionAffinity(Spec):
 
     policy: Literal["session_affinity"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "SessionHomes":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "SessionReplicas":
         """Return the running router over replicas of these *pools*, one name per replica."""
-        return SessionHomes(len(pools))
+        return SessionReplicas(len(pools))
 
 
-class SessionHomes(OutstandingLoads):
+class SessionReplicas(OutstandingLoads):
     """Replica of each session."""
 
     def __init__(self, replicas: int) -> None:
         super().__init__(replicas)
-        self._home: dict[str, int] = {}
+        self._assigned: dict[str, int] = {}
 
     def choose(self, request: Request) -> int:
         """Return the index of the replica for *request*; -1 if none is open."""
-        home = self._home.get(request.session, -1)
-        if home in self.open:
-            return home
+        replica = self._assigned.get(request.session, -1)
+        if replica in self.open:
+            return replica
         chosen = self.least()
         if request.session and chosen >= 0:
-            self._home[request.session] = chosen
+            self._assigned[request.session] = chosen
         return chosen
 
 

@@ -27,9 +27,9 @@ class Approximate(Spec):
     tokens_per_replica: Count = 500_000
     """Prompt tokens remembered per replica. llm-d's default is 31,250 blocks of 16 tokens."""
 
-    def start(self, replicas: int) -> "RememberedIndex":
+    def start(self, replicas: int) -> "ApproximateIndex":
         """Return the index of a number of *replicas*."""
-        return RememberedIndex(replicas, self.tokens_per_replica)
+        return ApproximateIndex(replicas, self.tokens_per_replica)
 
 
 class Exact(Spec):
@@ -39,9 +39,9 @@ class Exact(Spec):
     delay_s: NonNegative = 0.0
     """Delay from the event to the router [s]."""
 
-    def start(self, replicas: int) -> "ReportedIndex":
+    def start(self, replicas: int) -> "ExactIndex":
         """Return the index of a number of *replicas*."""
-        return ReportedIndex(replicas, self.delay_s)
+        return ExactIndex(replicas, self.delay_s)
 
 
 IndexSpec = Annotated[Approximate | Exact, Field(discriminator="kind")]
@@ -117,7 +117,7 @@ def replicas_of(bits: int) -> list[int]:
     return found
 
 
-class RememberedIndex(PrefixIndex):
+class ApproximateIndex(PrefixIndex):
     """Approximate index (see `Approximate`)."""
 
     def __init__(self, replicas: int, tokens_per_replica: int) -> None:
@@ -140,7 +140,7 @@ class RememberedIndex(PrefixIndex):
         self._update(replica, [recent.popitem(last=False)[0] for _ in range(len(recent) - room)], False)
 
 
-class ReportedIndex(PrefixIndex):
+class ExactIndex(PrefixIndex):
     """Exact index (see `Exact`)."""
 
     def __init__(self, replicas: int, delay_s: float) -> None:
@@ -159,7 +159,7 @@ class ReportedIndex(PrefixIndex):
 
     def listener(self, replica: int) -> Callable[[list[object], bool], None]:
         """Return the callback of the cache of *replica*: gets block names, and whether they are stored or evicted."""
-        delay_s, hear_later = self._delay_s, self._coming.append
+        delay_s, report_later = self._delay_s, self._coming.append
 
         def report(names: list[object], stored: bool) -> None:
             size = self._size
@@ -167,7 +167,7 @@ class ReportedIndex(PrefixIndex):
             if not blocks:
                 return
             if delay_s:
-                hear_later((self._clock() + delay_s, replica, blocks, stored))
+                report_later((self._clock() + delay_s, replica, blocks, stored))
             else:
                 self._update(replica, blocks, stored)
 

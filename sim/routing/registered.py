@@ -16,12 +16,12 @@ class RegisteredRouting(Registered):
     Its constructor may have parameters `pools` and `rng`.
     """
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Chooser":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UserRouter":
         """Return the running router over replicas of these *pools*, one name per replica."""
-        return Chooser(self.made(pools=list(pools), rng=rng), len(pools))
+        return UserRouter(self.made(pools=list(pools), rng=rng), len(pools))
 
 
-class Chooser:
+class UserRouter:
     """Adapter around a user's router, whose optional methods may be missing.
 
     Where the router chooses a closed replica, the request goes to the next open one.
@@ -52,22 +52,22 @@ class Chooser:
 
     def joined(self, replica: int, request: Request) -> None:
         """Count *request*, which is sent to *replica*."""
-        self._tell("joined", replica)
+        self._notify("joined", replica)
 
     def left(self, replica: int, request: Request) -> None:
         """Discount *request*, which has left *replica*; the replica is open."""
-        self._tell("left", replica)
+        self._notify("left", replica)
 
     def opened(self, replica: int, outstanding: int) -> None:
         """Open *replica*, which still has *outstanding* requests."""
         self._closed.discard(replica)
-        self._tell("opened", replica, outstanding)
+        self._notify("opened", replica, outstanding)
 
     def closed(self, replica: int) -> None:
         """Close *replica* for new requests."""
         self._closed.add(replica)
-        self._tell("closed", replica)
+        self._notify("closed", replica)
 
-    def _tell(self, event: str, *what: int) -> None:
-        if (hear := getattr(self._router, event, None)) is not None:
-            hear(*what)
+    def _notify(self, event: str, *what: int) -> None:
+        if (handler := getattr(self._router, event, None)) is not None:
+            handler(*what)

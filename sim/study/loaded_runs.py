@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from sim.case import priced
+from sim.case import price_case
 from sim.catalogue.catalog import Catalog
 from sim.records import FleetLog
 from sim.scenario.reading.errors import InputError, ScenarioErrors
@@ -140,7 +140,7 @@ class LoadedRun:
 def _billed(one: LoadedCase, plan: CasePlan) -> StoredCase:
     """Return *one* under the terms of *plan*, in the window that the run has measured."""
     assert one.log is not None
-    result = priced(replace(plan, warmup_s=one.plan.warmup_s, replication=one.case.replication), one.log)
+    result = price_case(replace(plan, warmup_s=one.plan.warmup_s, replication=one.case.replication), one.log)
     return replace(one.stored, measured=with_bill(one.stored.metrics, result))
 
 

@@ -6,7 +6,7 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sim.case import CaseResult, priced
+from sim.case import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
 from sim.records import BusyTime, FleetLog, Interval, Meters, ReplicaVisit, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
@@ -182,7 +182,7 @@ def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
     """Return *stored* under the prices of *plan*, in the window that the run has measured."""
     plan, log = measured(plan, stored)
     refuse_other_meters(plan, log.intervals)
-    return priced(plan, log)
+    return price_case(plan, log)
 
 
 def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:

@@ -13,7 +13,7 @@ from sim.engine.kv.blocks import PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.fleet.fleet import RunningFleet
 from sim.records import Request
-from sim.routing.prefix_cache import RememberedIndex, ReportedIndex, replicas_of
+from sim.routing.prefix_cache import ApproximateIndex, ExactIndex, replicas_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
@@ -92,7 +92,7 @@ def test_the_exact_index_is_what_the_caches_hold(windows: list[int | None]) -> N
     requests = fleet.run().requests
     assert sum(request.cached_tokens for request in requests)
     index = fleet._router.index
-    assert isinstance(index, ReportedIndex)
+    assert isinstance(index, ExactIndex)
     for replica in fleet._replicas:
         (cache,) = replica.engine.caches()
         assert isinstance(cache, GroupCache if windows else PrefixCache)
@@ -109,7 +109,7 @@ PROMPTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0
 @given(sent=PROMPTS, room=st.integers(1, 12))
 @settings(max_examples=40, deadline=None)
 def test_the_index_against_lists(sent: list[tuple[int, int, int]], room: int) -> None:
-    index = RememberedIndex(3, room * BLOCK)
+    index = ApproximateIndex(3, room * BLOCK)
     recent: dict[int, list[int]] = defaultdict(list)
     for number, (replica, text, blocks) in enumerate(sent):
         ids = tuple(text * 10 + place for place in range(blocks))
@@ -127,7 +127,7 @@ def test_the_index_against_lists(sent: list[tuple[int, int, int]], room: int) ->
 
 
 def test_reports_come_after_their_delay() -> None:
-    index, now = ReportedIndex(2, 0.5), [0.0]
+    index, now = ExactIndex(2, 0.5), [0.0]
     index.attach(lambda: now[0], BLOCK)
     request = Request(0, 0.0, 40, 1, block_hashes=(7, 8), hash_block_tokens=BLOCK)
     index.matches(request)

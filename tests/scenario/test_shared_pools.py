@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, of_services, priced, run_case
+from sim.case import CaseResult, price_case, results_by_service, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
@@ -110,7 +110,7 @@ def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[st
 
 
 def services_sum_to_the_fleet(result: CaseResult) -> None:
-    whole, parts = measure(result), of_services(result)
+    whole, parts = measure(result), results_by_service(result)
     assert result.ledger is not None
     figures = [measure(part) for part in parts.values()]
     for name in SUMS:
@@ -151,7 +151,7 @@ def test_services_share_prompts_answers_and_their_bill_where_pools_have_roles() 
     assert all(one.kv_transfer_s >= one.prompt_tokens * 1e5 / 2e8 - 1e-9 for one in moved)
     whole = [one for one in requests if one.prefill_replica < 0 and pool_of[one.replica] > 0]
     assert {one.prompt_tokens < 16 for one in whole} == {True}
-    for name, own in of_services(result).items():
+    for name, own in results_by_service(result).items():
         mine = [one for one in requests if one.service == name]
         done = sum(one.output_tokens for one in mine if one.finished_s <= 12)
         assert sum(meters.output_tokens for meters in own.log.meters) == pytest.approx(done, rel=0.05)
@@ -183,7 +183,7 @@ def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
     first = {str(number) for number in range(9)}
     said = [
         sorted((r.session, r.turn, r.prompt_tokens, r.output_tokens) for r in one.log.requests if r.session in first)
-        for one in (of_services(together)["chat"], alone)
+        for one in (results_by_service(together)["chat"], alone)
     ]
     assert len(said[0]) == 27
     assert said[0] == said[1]
@@ -237,7 +237,7 @@ def shared_card(request: pytest.FixtureRequest) -> CaseResult:
 
 
 def test_models_share_a_card_and_its_bill(shared_card: CaseResult) -> None:
-    whole, parts = measure(shared_card), of_services(shared_card)
+    whole, parts = measure(shared_card), results_by_service(shared_card)
     assert whole["rejected"] == 0
     assert whole["completed"] == whole["requests"] > 50
     figures = {name: measure(part) for name, part in parts.items()}
@@ -265,7 +265,7 @@ def test_a_finished_run_is_billed_anew_alike(shared_card: CaseResult, tmp_path: 
     metrics = measure(shared_card)
     save_case(tmp_path / "case", Case("f", {}, {}, 0), shared_card, metrics, True, {})
     stored = read_case(tmp_path / "case")
-    again = with_bill(stored.metrics, priced(*measured(shared_card.plan, stored)))
+    again = with_bill(stored.metrics, price_case(*measured(shared_card.plan, stored)))
     sides = [
         {name: {key: one.figures[key] for key in one.figures if is_billed(key)} for name, one in side.services.items()}
         for side in (again, metrics)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, priced, run_case
+from sim.case import CaseResult, price_case, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import PaymentTime
 from sim.cost.finance import OperatingCostLine
@@ -142,7 +142,7 @@ def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: di
         plan = resolve(scenario, case, CATALOG)
         assert plan.costs is not None
         assert {one.component for one in plan.costs.charges if one.paid.monthly} < set(get_args(OperatingCostLine))
-        ledger = priced(plan, results[fleet.name].log).ledger
+        ledger = price_case(plan, results[fleet.name].log).ledger
         assert ledger is not None
         cent = 0.01 + 1e-9 * 730 * ledger.usd_per_h * life
 

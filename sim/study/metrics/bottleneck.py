@@ -6,7 +6,7 @@ from math import fsum
 
 import numpy as np
 
-from sim.case import CaseResult, of_services
+from sim.case import CaseResult, results_by_service
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -88,7 +88,7 @@ def kv_port_busy_fraction(result: CaseResult) -> float:
     the highest utilisation.
     """
     if result.plan.services and result.plan.kv_transfer is not None:
-        return max(map(kv_port_busy_fraction, of_services(result).values()))
+        return max(map(kv_port_busy_fraction, results_by_service(result).values()))
     plan, pools, moving = result.plan, result.log.pool_of_replica, result.plan.kv_transfer
     start_s, end_s = result.window_s
     if moving is None or end_s <= start_s:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sim.case import CaseResult, of_services, priced
+from sim.case import CaseResult, price_case, results_by_service
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
 from sim.scenario.resolving.resolved import CasePlan
@@ -95,7 +95,9 @@ def is_billed(name: str) -> bool:
 
 def measure(result: CaseResult) -> CaseMetrics:
     """Return all figures of a case."""
-    return CaseMetrics(_figures(result, STORED), {name: measure(own) for name, own in of_services(result).items()})
+    return CaseMetrics(
+        _figures(result, STORED), {name: measure(own) for name, own in results_by_service(result).items()}
+    )
 
 
 def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
 
 def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     """Return *metrics*, and those of each service, with the site, money and greenhouse gas figures of *billed*."""
-    parts = of_services(billed) if metrics.services else {}
+    parts = results_by_service(billed) if metrics.services else {}
     services = {name: _with_bill(own, parts[name]) for name, own in metrics.services.items()}
     return replace(_with_bill(metrics, billed), services=services)
 
@@ -130,7 +132,7 @@ def idle_metrics(plan: CasePlan) -> CaseMetrics:
     Electricity has the price of the hour at `starts_at`.
     """
     empty = without_load(plan)
-    return measure(priced(empty, RunningFleet(empty).run()))
+    return measure(price_case(empty, RunningFleet(empty).run()))
 
 
 def idle_window(plan: CasePlan) -> MeteredWindow:
