@@ -48,9 +48,9 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
     if plan.infeasible:
         return plan
     if plan.warmup_auto:
-        plan = with_warmup(plan)  # a run of its own shows when the start is over
-    log = run_fleet(plan)  # requests and intervals: quantities, no money
-    return price_case(plan, log)  # money: quantity x sourced price
+        plan = with_warmup(plan)  # a separate run determines the warm-up
+    log = run_fleet(plan)  # requests and intervals: quantities without prices
+    return price_case(plan, log)  # costs: quantity x sourced price
 
 
 def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:

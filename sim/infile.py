@@ -59,7 +59,7 @@ def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any)
     def opener(_path: str, _flags: int) -> int:
         handle = _opened(file, hidden)
         kind = os.fstat(handle).st_mode
-        if not S_ISREG(kind) and not S_ISDIR(kind):  # of a folder `open` says so itself
+        if not S_ISREG(kind) and not S_ISDIR(kind):  # `open` itself refuses a folder
             os.close(handle)
             raise OSError(None, "it is no regular file", str(path))
         return handle
@@ -82,7 +82,7 @@ def why_outside(path: Path) -> str:
         os.close(_opened(path, False))
     except OutsideFolders as error:
         return str(error.strerror)
-    except (OSError, ValueError):  # to read it says why
+    except (OSError, ValueError):  # reading the file raises the error
         pass
     return ""
 
@@ -143,7 +143,7 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
     """Return the descriptor of the folder of *file*, below one of *roots*, and its name; *made*: create folders."""
     whole = Path(os.path.normpath(file.absolute()))
     if not any(map(whole.is_relative_to, roots)):
-        whole = Path(os.path.realpath(whole))  # a root may have other names above it
+        whole = Path(os.path.realpath(whole))  # a root may be reached through links above it
     root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
     steps = whole.relative_to(root).parts if root is not None else ()
     if root is None or (not hidden and any(step.startswith(".") for step in steps)):
@@ -192,7 +192,7 @@ def _by_line(text: str, whole: json.JSONDecodeError) -> list[Any]:
     """Return the objects of JSON Lines. Raises JSONDecodeError, *whole* where already the first line is no object."""
     found: list[Any] = []
     begin = 0
-    for line in text.split("\n"):  # other ends of a line, U+2028 above all, may stand in JSON's texts
+    for line in text.split("\n"):  # other line ends, such as U+2028, may occur in JSON strings
         try:
             found += [json.loads(line)] if line.strip() else []
         except json.JSONDecodeError as error:

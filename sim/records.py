@@ -6,7 +6,7 @@ from math import inf, nan
 from operator import attrgetter
 from typing import Any, Protocol, SupportsIndex, TypeVar, cast
 
-ONLY_SERVICE = "default"  # where a scenario has but one
+ONLY_SERVICE = "default"  # name of the only service of a scenario
 T = TypeVar("T")
 
 

@@ -174,7 +174,7 @@ def _spec(one: Registration) -> type[Registered]:
             raise ValueError(f"{one.name}: {name} cannot be the name of an option; another one is needed")
         default = ... if parameter.default is Parameter.empty else parameter.default
         fields[name] = (_type_of_option(one, name, hints.get(name, Any)), default)
-    build: Any = create_model  # the plugin of mypy would make it a type of its own
+    build: Any = create_model  # as Any: mypy's pydantic plugin would infer a separate type
     spec: type[Registered] = build(one.name, __base__=base, __doc__=one.make.__doc__, **fields)
     spec.registration, spec.own_options = one, tuple(fields)
     return spec

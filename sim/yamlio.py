@@ -157,7 +157,7 @@ def dump_line(data: Any) -> str:
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )
-    return text.strip().removesuffix("\n...")  # which ends a plain value
+    return text.strip().removesuffix("\n...")  # end marker of a document with a plain value
 
 
 def _compose(text: str, name: str) -> yaml.Node | None:
@@ -174,7 +174,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "is no YAML"
-        # libyaml has a limit of its own, which a text of brackets alone meets before its first event is seen here
+        # libyaml's own limit is reached by a text of brackets alone before its first event arrives here
         message = TOO_DEEP if "nesting depth" in problem else f"is no valid YAML: {problem}"
         raise YamlError(name, mark.line + 1 if mark else 0, message) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -249,7 +249,7 @@ class _Builder:
             if key in data:
                 self._note(key_node, f"the key {str(key)[:40]!r} stands twice")
             value = self.build(value_node)
-            data.setdefault(key, value)  # the first one, whose line is known
+            data.setdefault(key, value)  # keep the first value, whose line is recorded
         return data
 
     def _scalar(self, node: yaml.Node) -> Any:

@@ -73,7 +73,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         runs = self._runs
-        if runs is None:  # it waits, and nothing runs yet
+        if runs is None:  # no step runs: the request waits
             return next((one for rank in self._ranks if (one := rank.remove_waiting(request))), ReplicaProgress(0, 0))
         progress = runs.evict(request, runs.whole(now, runs.steps - 1))
         self._cut(runs, now)
@@ -283,7 +283,7 @@ class AsyncLockstepEngine(AsyncSchedulingEngine):
             for rank, steps in zip(self._ranks, possible, strict=True)
         ]
         lead = slowest([leap for leap, steps in zip(leaps, possible, strict=True) if steps])
-        # an idle rank whose queue waits for what runs looks again after one step
+        # an idle rank with waiting requests tries again after one step
         most = min(steps or (1 if rank.queued() else inf) for rank, steps in zip(self._ranks, possible, strict=True))
         steps = max(1, int(min(most, lead.valid_steps)))
         pairs = zip(self._ranks, leaps, strict=True)

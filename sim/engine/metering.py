@@ -108,7 +108,7 @@ def _inverse(leap: Leap, elapsed_s: float, most: int) -> int:
     half = leap.growth_s / 2
     linear = leap.first_s - half
     if half > 0:
-        # the form that does not cancel when growth is small against first
+        # this form of the root does not cancel where growth is small relative to the first step
         root = 2 * elapsed_s / (linear + (linear * linear + 4 * half * elapsed_s) ** 0.5)
     elif leap.first_s > 0:
         root = elapsed_s / leap.first_s

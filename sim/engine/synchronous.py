@@ -165,7 +165,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         if progress is None:
             rank = next(rank for rank in self._ranks if any(one.request is request for one in rank.running))
             stepping = self._works(rank)
-            # others that left just now have cut the leap here
+            # an earlier eviction at this time has ended the leap here
             most = self._steps if self._end_s <= now else self._steps - 1
             whole = steps_within(self._leap, now - self._start_s, most) if stepping else 0
             progress = rank.evict(request, whole, stepping)

@@ -83,7 +83,7 @@ class TokenBucket:
         limit = self._limit
         self._requests = min(float(limit.burst), self._requests + (now - self._at_s) * limit.requests_per_s)
         self._at_s = now
-        if self._requests < 1.0 - 1e-9:  # a bucket that fills for 1/rate seconds has room for one
+        if self._requests < 1.0 - 1e-9:  # after 1/rate seconds one request passes, despite rounding
             return False
         self._requests -= 1.0
         return True

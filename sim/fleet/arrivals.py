@@ -71,7 +71,7 @@ class FleetClock(simpy.Environment):
         if not isinstance(due, simpy.Event):
             due.wake(number)
             return
-        # as simpy does it; nothing here fails
+        # as in simpy's step, without the handling of failed events
         callbacks, due.callbacks = due.callbacks, None  # type: ignore[assignment]
         for callback in callbacks:
             callback(due)

@@ -249,7 +249,7 @@ class ReplicaRemovals:
         if following in (*OUT, State.RESERVE):
             for one, by in self._waiting:
                 if one == engine:
-                    # others of the same moment, and what follows from this move, come first
+                    # other events of this moment, and the consequences of this change, come first
                     self._env.timeout(0).callbacks.append(partial(self._check_later, engine, by))
 
     def _check_later(self, engine: int, by: str, event: simpy.Event) -> None:
@@ -258,7 +258,7 @@ class ReplicaRemovals:
     def _check(self, engine: int, by: str) -> None:
         """Complete the withdrawal by *by* that includes *engine* if all of its engines are off or under repair."""
         engines, gone = self._waiting.get((engine, by), ([], None))
-        # a replica that would sleep is switched off
+        # a replica in reserve (asleep) is switched off
         self._lifecycle.move([one for one in engines if self._lifecycle.states[one] is State.RESERVE], State.OFF)
         if gone is not None and all(self._lifecycle.states[one] in OUT for one in engines):
             for one in engines:
@@ -269,7 +269,7 @@ class ReplicaRemovals:
         """Switch off *engines*, whose notice is over; requests that have not been answered are lost and resent."""
         now, lost = self._env.now, []
         for engine in engines:
-            # it may have been back meanwhile, and go for the next time
+            # it may have returned meanwhile and be draining for another withdrawal
             waits = self._waiting.get((engine, by), (None,))[0] is engines
             if waits and self._lifecycle.states[engine] is State.DRAINING:
                 self._stranded.fail(engine, now)
@@ -372,7 +372,7 @@ class SpotMarket:
             self.interrupt(position, [place], spot)
 
         def back(_: simpy.Event) -> None:
-            # the instance is gone when the notice is over; that event is older than this one
+            # the notice has ended before: its event was scheduled earlier
             self.return_replicas(position, [place])
             self._arm(position, place, spot, rng)
 

@@ -60,7 +60,7 @@ class LayerStreams:
 
     def offered(self, request: Request) -> None:
         """Register *request*, which is at a replica that computes its prompt."""
-        if request.output_tokens > 1:  # who wants one token is answered there
+        if request.output_tokens > 1:  # an answer of one token is complete there
             self._prompts[request.index] = request
 
     def _formed(self, replica: Replica) -> None:
@@ -75,7 +75,7 @@ class LayerStreams:
         for index, tokens in span.prompts.items():
             request = self._prompts.get(index)
             if request is None or request.replica != replica.index or request.preemptions:
-                continue  # KV that is computed again has left already, or leaves when the prompt is done
+                continue  # recomputed KV has been sent already, or is sent when the prompt is done
             first_s = span.start_s + self._lead * duration_s
             self._send(replica, request, tokens, first_s, span.end_s, span.start_s)
 

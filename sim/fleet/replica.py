@@ -48,7 +48,7 @@ def _states(*states: State) -> frozenset[State]:
 
 
 STATE_PROPERTIES: dict[State, StateProperties] = {
-    # switched off, or given back
+    # switched off, or returned to the provider
     State.OFF: StateProperties(_states(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
     # requested and not available yet: clouds bill from the start of the machine
     State.PROVISIONING: StateProperties(_states(State.BOOTING, State.OFF)),
@@ -57,7 +57,7 @@ STATE_PROPERTIES: dict[State, StateProperties] = {
     State.BOOTING: StateProperties(
         _states(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
-    # weights on their way into GPU memory
+    # weights are being loaded into GPU memory
     State.LOADING: StateProperties(
         _states(State.BOOTING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),

@@ -74,7 +74,7 @@ class Attempts:
             if self._client is None:
                 self._end(request, "rejected", now)
             elif self._retries(request, "rejected", now):
-                # without a pause it would be turned away for ever in the same moment
+                # without a pause it would be refused again and again at the same time
                 self._pausing.add(request)
                 self._env.timeout(self.MIN_PAUSE_S).callbacks.append(partial(self._resume, request))
 

@@ -83,7 +83,7 @@ class SharedLink:
     def _end(self, event: simpy.Event) -> None:
         if event is not self._due:
             return
-        # the one that is due is the one with the least time left; rounding may leave a part of a byte
+        # the transfer with the least time left is due; rounding may leave a fraction of a byte
         last = min(self._under_way, key=lambda one: one.left_bytes / one.rate_bytes_per_s)
         self._settle()
         least_s = max(0.0, last.left_bytes / last.rate_bytes_per_s)
@@ -191,11 +191,11 @@ class PoolScaling:
     def start(self, position: int, engines: list[int]) -> None:
         """Start a replica that is off, in reserve or repaired; a draining one serves again at once."""
         start = self._plan.pools[position].start
-        if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
+        if self._drains(engines):  # the server still runs: its engines that are off already return with it
             states = self._lifecycle.states
             self._lifecycle.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
             self._lifecycle.move(engines, State.SERVING)
-        elif engines[0] in self._starting_spares:  # its start goes on, to serve
+        elif engines[0] in self._starting_spares:  # the start continues, now in order to serve
             self._starting_spares.remove(engines[0])
         elif self._lifecycle.states[engines[0]] is not State.RESERVE:
             self._stage(position, engines, start.stages)

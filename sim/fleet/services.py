@@ -98,9 +98,9 @@ class ServicesSource:
             refused: list[Request] = []
             for request in requests:
                 request.service = service.name
-                if draws is not None:  # by its number among those of the service
+                if draws is not None:  # draws depend on the request's number within the service
                     draws.give(request)
-                if request.block_hashes:  # the texts of other services are others
+                if request.block_hashes:  # blocks of different services have different contents
                     request.block_hashes = ServiceBlockIds(request.block_hashes, services, content)
                 request.index = request.index * services + place
                 request.priority = request.priority if service.priority is None else service.priority

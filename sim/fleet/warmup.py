@@ -58,7 +58,7 @@ def mser5(series: Floats) -> WarmupTruncation:
         return WarmupTruncation(0, False)
     means = series[: batches * BATCH].reshape(batches, BATCH).mean(axis=1)
     kept = np.arange(batches, 0, -1)
-    # sums over what is kept at each cut; around the overall mean, so that the squares lose no digits
+    # sums over the observations kept at each cut; centred, so that the squares lose no digits
     centred = means - means.mean()
     sums = np.cumsum(centred[::-1])[::-1]
     squares = np.cumsum((centred**2)[::-1])[::-1]
@@ -81,7 +81,7 @@ def warmup_of(log: FleetLog, closed_loop: bool) -> tuple[float, bool]:
     requests = [request for request in log.requests if not request.rejected]
     arrived_s = np.fromiter((request.arrived_s for request in requests), float, len(requests))
     finished_s = np.fromiter((request.finished_s for request in requests), float, len(requests))
-    # a request without an answer stays to the end
+    # a request without an answer is in the system to the end
     left_s = np.where(np.isfinite(finished_s), finished_s, log.end_s)
     cut = mser5(left_s - arrived_s if closed_loop else _found_in_system(arrived_s, left_s))
     if not cut.observations:

@@ -90,7 +90,7 @@ class LengthClassReplicas:
             self._share_out()
             for shares, sent in zip(self._shares, self._sent, strict=True):
                 others = [sent[name] / share for name, share in shares.items() if name != pool]
-                if pool in shares and others:  # it does not catch up on what it missed
+                if pool in shares and others:  # the pool does not catch up on requests sent while it was closed
                     sent[pool] = max(sent[pool], min(others) * shares[pool])
 
     def closed(self, replica: int) -> None:

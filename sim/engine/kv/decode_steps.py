@@ -223,7 +223,7 @@ class GroupPhases(BlockPhases):
                     if at + turn < until:
                         order += ones
             pool.slide_each(order, pool.only_sliding)
-        # free blocks leave in the order in which they came, so it is the same whether they are taken at once
+        # free blocks are reallocated in the order in which they were freed, so taking them at once changes nothing
         pool.take(taken)
 
     def _highest(self, step: int, until: int) -> int:

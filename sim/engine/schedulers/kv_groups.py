@@ -25,7 +25,7 @@ class GroupPipelineScheduler(PipelineScheduler):
     pool: GroupPool
 
     def _goes_on(self, one: InFlightSequence) -> bool:
-        return False  # it may give blocks back
+        return False  # a sequence may free blocks in any step
 
     def _need(self, one: InFlightSequence, new: int) -> int:
         self.pool.give_back(one, max(0, one.computed - one.flying))
@@ -184,7 +184,7 @@ class GroupScheduler(VllmScheduler):
         steps = super()._steps_until_change()
         if steps > 1 and self.blocked_by == "kv":
             short = self._room - self.pool.free
-            if self._windowed or short <= 0:  # where none is given back, only hits that are lost let the head join
+            if self._windowed or short <= 0:  # without freed blocks the head joins only if hits are lost
                 steps = max(1, self._phases.steps_until_free(self._step, steps, short))
         return steps
 

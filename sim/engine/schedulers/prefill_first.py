@@ -312,7 +312,7 @@ class SglangScheduler(PrefillFirstScheduler):
         size = self.pool.block_size
         chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
         taken = self._ratio.value * self._reserved_tokens()
-        for one in self._prefilling:  # at most one
+        for one in self._prefilling:  # at most one prompt
             chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
             self._schedule_chunk(one, chunk)
             chunk_left -= -(-chunk // size) * size
@@ -329,11 +329,11 @@ class SglangScheduler(PrefillFirstScheduler):
                     break
                 taken -= freed
             hits = self.pool.lookup(one)
-            self._tried_tokens[one] = new = one.tokens - hits * size  # until it runs
+            self._tried_tokens[one] = new = one.tokens - hits * size  # removed at admission
             padded = -(-new // size) * size
             idle = self.pool.missing(one, hits, one.tokens) - padded // size
             room = (self.pool.free - idle) * size - taken
-            # alone it may take what there is
+            # a request alone may use all blocks
             if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
                 self._full = "kv"
                 break
@@ -399,7 +399,7 @@ class SglangScheduler(PrefillFirstScheduler):
         flight, step = self.flight, self._step
         if flight is None:
             return self._finishing.steps_left(step, LONGEST_ANSWER)
-        if not flight.prompts_only:  # one more of each is coming
+        if not flight.prompts_only:  # one more token of each is being made
             return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(flight.leaving)
         coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in flight.first)
         return self._finishing.steps_left(step, LONGEST_ANSWER) + coming + len(flight.leaving)

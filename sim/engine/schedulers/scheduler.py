@@ -61,7 +61,7 @@ class BlocksInTransfer:
         """Free the blocks of *request*: now, or where the rank is *stepping* when `settle` is called."""
         if request in self._behind:
             self._leaving.append(self._behind.pop(request))
-        elif request in self.reserved:  # it may come here again before the step ends
+        elif request in self.reserved:  # the request may return to this replica before the step ends
             self._leaving.append((None, self.reserved.pop(request), 0))
         if not stepping:
             self.settle()
@@ -139,7 +139,7 @@ class Scheduler(ABC):
     Pipeline lanes share the block pool and the waiting queue.
     """
 
-    # next to each other in memory: hundreds of replicas share the caches
+    # slots keep the fields next to each other in memory: hundreds of replicas share the CPU caches
     __slots__ = (
         "_admissions",
         "_base_sum",

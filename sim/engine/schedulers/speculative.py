@@ -94,7 +94,7 @@ class DraftScheduler(VllmScheduler):
         return min(steps, 1) if self._short or self.batch.decode_seqs < self._decoding else steps
 
     def _padding(self, sequence: Sequence, known: int) -> int:
-        # as in vLLM, not next to prompts, nor where all else in the step joins it, too
+        # as in vLLM, not beside prompts, nor where all other requests join in this step, too
         if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
             return 0
         room = min(self._max_num_batched_tokens, self._longest - known - 1)

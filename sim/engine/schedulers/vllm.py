@@ -116,7 +116,7 @@ class VllmScheduler(Scheduler):
             steps = self._form(now)
             if steps or not self._preempted_in_step:
                 return steps
-            # nobody is left who decodes, and the prompts that waited for a later step need not wait any more
+            # no decoding request is left, and prompts that waited for a later step need not wait any more
 
     def form_ahead(self, now: float) -> int:
         """Form the step after the current ones in a new `batch`. Return how many such steps may pass before it changes.
@@ -125,7 +125,7 @@ class VllmScheduler(Scheduler):
         """
         self.batch = Batch()
         steps = self._form(now)
-        # who leaves at the end of the step that runs may make room for the head of the queue
+        # requests that leave at the end of the current step may make room for the head of the queue
         return min(steps, 1) if self._awaits_last_tokens() and (self.waiting or self.joining) else steps
 
     def _awaits_last_tokens(self) -> bool:
@@ -203,7 +203,7 @@ class VllmScheduler(Scheduler):
             self._phases.taken(self._step)
         if sequence is not None:
             if self._answers and sequence.request.block_hashes:
-                self._name_answers(True)  # of two blocks with one name the older one answers
+                self._name_answers(True)  # of two blocks with one name, lookups find the older one
             self._schedule_chunk(sequence, chunk)
         return []
 
@@ -306,7 +306,7 @@ class VllmScheduler(Scheduler):
             if withdrawn:
                 self._chunks.remove((sequence, withdrawn))
                 self._prompts_go_on = True
-        # as in vLLM, a block has its name from the moment on that it is to be filled
+        # as in vLLM, a block is named as soon as it is scheduled to be filled
         self.pool.release(sequence, sequence.held, True, known)
         sequence.high_water = max(sequence.high_water, computed)
         sequence.tokens = sequence.request.prompt_tokens + sequence.made
@@ -573,7 +573,7 @@ class InFlightStep(EqualSteps):
         rank.flight = self
         finishing = rank._finishing.pop_reached(rank._step)
         if finishing:
-            rank._name_answers(False)  # others may ask for the blocks before the last token is there
+            rank._name_answers(False)  # other requests may look up the blocks before the last token is made
         for sequence in finishing:
             sequence.held, sequence.computed = rank._held(sequence), rank._context(sequence, rank._step)
             rank.end_decoding(sequence, self)
@@ -583,7 +583,7 @@ class InFlightStep(EqualSteps):
             if sequence.computed == sequence.tokens:
                 self.first.append(sequence)
                 rank._end_prefill(sequence, nan, self.finished)
-                if sequence.decoding and sequence in rank._evicted:  # at the very begin of the flight
+                if sequence.decoding and sequence in rank._evicted:  # evicted at the start of these steps
                     rank._finishing.remove(sequence)
         rank._chunks.clear()
         for sequence in self.finished:
@@ -608,7 +608,7 @@ class InFlightStep(EqualSteps):
             if sequence in self.leaving:
                 del self.leaving[sequence]
                 if sequence in gone and sequence.computed > sequence.tokens:
-                    sequence.computed -= 1  # nobody reads the token that its last step computes
+                    sequence.computed -= 1  # the token that its last step computes is not read
                 rank._leave(sequence)
         rank.flight = None
         changed = self._drop_evicted(formed=True) or bool(self.finished and rank.queued())
@@ -678,7 +678,7 @@ class InFlightStep(EqualSteps):
             rank._chunks = [chunk for chunk in rank._chunks if chunk[0] is not sequence]
             rank.pool.release(sequence, sequence.held, False, computed)
             del rank.running[sequence]
-            self.leaving.pop(sequence, None)  # it was to get its only token
+            self.leaving.pop(sequence, None)  # it was waiting for its only token
             rank.forget(sequence)
         rank._evicted.clear()
         return True
