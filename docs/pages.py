@@ -78,7 +78,7 @@ def _catalogue() -> str:
 
 def _columns() -> Iterator[str]:
     """Every column of summary.csv as it is declared."""
-    yield _row(("Column", "Unit", "Meaning", "Over replications", "Moved by `gpufleet price`"))
+    yield _row(("Column", "Unit", "Meaning", "Over replications", "Changed by `gpufleet price`"))
     yield _row(["---"] * 5)
     for one in columns.COLUMNS:
         moved = "yes" if one.moved_by_prices else ""
