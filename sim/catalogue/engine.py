@@ -120,7 +120,7 @@ class SlowCards(Spec):
     factor: Value
     """Factor on the time to read weights."""
 
-    def holds(self, gpu: Gpu) -> bool:
+    def matches(self, gpu: Gpu) -> bool:
         """Return whether *gpu* is one of these cards."""
         return gpu.id.startswith(self.gpus)
 
@@ -164,7 +164,7 @@ class TunedTiles(Spec):
     gpus: tuple[str, ...]
     """Prefixes of the GPU ids."""
 
-    def holds(self, gpu: Gpu, experts: int, width: float) -> bool:
+    def matches(self, gpu: Gpu, experts: int, width: float) -> bool:
         """Return whether a product of *experts* experts of inner *width* on *gpu* has tuned tiles."""
         return experts == self.experts and gpu.id.startswith(self.gpus) and (not self.widths or width in self.widths)
 

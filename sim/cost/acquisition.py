@@ -77,7 +77,7 @@ class Deployment(OwnerComponent):
         price = once.per("server-h", finance.sunk_usd_per_h(once.usd))
         return [
             FlatCharge("deployment", pool.name, pool.server_id, part, price, PaymentTime.AT_DELIVERY, part * once.usd)
-            for pool, part in hardware.shared(servers)
+            for pool, part in hardware.per_pool(servers)
         ]
 
 
@@ -106,5 +106,5 @@ class Decommissioning(OwnerComponent):
         price = once.per("server-h", finance.end_usd_per_h(once.usd))
         return [
             FlatCharge("decommissioning", pool.name, pool.server_id, part, price, PaymentTime.AT_END, part * once.usd)
-            for pool, part in hardware.shared(servers)
+            for pool, part in hardware.per_pool(servers)
         ]

@@ -31,7 +31,7 @@ def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine 
     per_h = price.per("GPU-h", finance.usd_per_h(price.usd))
     return [
         purchase("gpu_capital", pool.name, pool.server_id, gpus, per_h, price.usd)
-        for pool, gpus in hardware.shared(bought)
+        for pool, gpus in hardware.per_pool(bought)
     ]
 
 
@@ -44,7 +44,7 @@ def server_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLi
     unused = IdleShare.of(hardware.gpus, included * hardware.servers)
     return [
         purchase("server_capital", pool.name, pool.server_id, servers, per_h, price.usd, unused)
-        for pool, servers in hardware.shared(hardware.servers)
+        for pool, servers in hardware.per_pool(hardware.servers)
     ]
 
 

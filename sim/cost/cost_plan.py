@@ -89,7 +89,7 @@ def resolve_costs(
     clock: SiteClock | None = None,
     operations: Operations | None = None,
     api: Api | None = None,
-    beside: Sequence[FleetHardware] = (),
+    others: Sequence[FleetHardware] = (),
     copies: int = 1,
 ) -> CostPlan:
     """Return the cost plan of *copies* copies of *pools*.
@@ -114,7 +114,7 @@ def resolve_costs(
         Further components of the bill.
     api
         API to compare with.
-    beside
+    others
         Other machines of the fleet at the site, which other plans pay for.
     copies
         Number of equal fleets.
@@ -145,7 +145,7 @@ def resolve_costs(
         if site is None:
             problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
         else:
-            charges += collect(problems, lambda: site.charges(fleet, clock, beside))
+            charges += collect(problems, lambda: site.charges(fleet, clock, others))
             notes += _site_notes(site)
     if problems:
         raise CostError(*dict.fromkeys(problems))
@@ -282,14 +282,14 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
     problems: dict[Problem, None] = {}
     for way, members in groups:
         holder = f"pools.{members[0]}."
-        beside = [
+        other_hardware = [
             one
             for other, others in groups
             if other is not way and isinstance(other, Buy)
             for one in group_hardware([pools[i] for i in others], other.share, copies)
         ]
         try:
-            plan = priced(way, [pools[i] for i in members], beside)
+            plan = priced(way, [pools[i] for i in members], other_hardware)
         except CostError as error:
             found = (Problem(_moved(one.path, holder), one.text) for one in error.problems)
             problems.update(dict.fromkeys(found))

@@ -178,7 +178,7 @@ class Band:
     tariff: Tariff
     usd_per_kwh: float
 
-    def holds(self, interval: Interval) -> bool:
+    def applies_to(self, interval: Interval) -> bool:
         """Return whether *interval*, which lies within one clock hour, is charged at this price."""
         return self.tariff.usd_per_kwh(self.clock.at(interval.middle_s)) == self.usd_per_kwh
 
@@ -229,7 +229,7 @@ class EnergyCharge(Metered):
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """Return the energy at the site's meter in *interval* [kWh]; None while another price applies."""
-        if self.band is not None and not self.band.holds(interval):
+        if self.band is not None and not self.band.applies_to(interval):
             return None
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 

@@ -65,10 +65,10 @@ class FleetHardware:
     @property
     def gpus(self) -> int:
         """GPUs in use in all copies."""
-        return self.copies * self.gpus_each
+        return self.copies * self.gpus_per_copy
 
     @property
-    def gpus_each(self) -> int:
+    def gpus_per_copy(self) -> int:
         """GPUs in use per copy."""
         return int(sum(pool.gpus for pool in self.pools))
 
@@ -90,9 +90,9 @@ class FleetHardware:
             return None if tdp_w is None else tdp_w * self.gpus
         return None if self.server_w is None else self.server_w * self.servers
 
-    def shared(self, quantity: float) -> list[tuple[PoolFacts, float]]:
+    def per_pool(self, quantity: float) -> list[tuple[PoolFacts, float]]:
         """Return *quantity* divided among the pools in proportion to their GPUs."""
-        return [(pool, float(quantity * pool.gpus / self.gpus_each)) for pool in self.pools]
+        return [(pool, float(quantity * pool.gpus / self.gpus_per_copy)) for pool in self.pools]
 
     @property
     def pool_names(self) -> str:

@@ -26,7 +26,7 @@ Fleets of a dozen kinds of small servers exceed it and keep the result of first-
 """
 EMPTY = (1.0, 1.0)
 """Space and power of an empty rack, as fractions."""
-_ROUNDING = 1e-9  # 30.6 kW hold three servers of 10.2 kW, whatever floats make of the quotient
+_ROUNDING = 1e-9  # tolerance of quotients: 30.6 kW supply three servers of 10.2 kW
 
 
 class ServerKind(NamedTuple):
@@ -158,12 +158,12 @@ class PerRack(Spec):
         """True if the servers' `rack_units` determine the number of racks."""
         return self.servers_per_rack is None
 
-    def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
-        """Return the rack charges of *fleet*, one per pool; another bill pays for *beside*, servers in the same racks.
+    def charges(self, fleet: Sequence[FleetHardware], others: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
+        """Return the rack charges of *fleet*, one per pool; another bill pays for *others*, servers in the same racks.
 
         Raises CostError listing every kind of server that does not fit into a rack.
         """
-        every = (*fleet, *beside)
+        every = (*fleet, *others)
         problems: list[Problem] = []
         fits: list[RackFit] = []
         for hardware in every:
@@ -178,12 +178,12 @@ class PerRack(Spec):
         return [
             FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
             for hardware, part in zip(fleet, racks, strict=False)
-            for pool, months_per_h in hardware.shared(part / HOURS_PER_MONTH)
+            for pool, months_per_h in hardware.per_pool(part / HOURS_PER_MONTH)
         ]
 
     def _racks(self, servers: Sequence[float], fits: Sequence[RackFit]) -> list[float]:
         """Return the number of racks that each kind of server pays for."""
-        if self.count == "fraction" and not self.by_height:  # so many of the kind fit into a rack, whole ones
+        if self.count == "fraction" and not self.by_height:  # whole servers per rack
             return [n / min(fit.by_space, whole(fit.by_power)) for n, fit in zip(servers, fits, strict=True)]
         by_space = [count / fit.by_space for count, fit in zip(servers, fits, strict=True)]
         by_power = [count / fit.by_power for count, fit in zip(servers, fits, strict=True)]
@@ -193,7 +193,7 @@ class PerRack(Spec):
         kinds = [
             ServerKind(number, size / fit.by_space, size / fit.by_power)
             for count, fit in zip(servers, fits, strict=True)
-            for number, size in ((floor(count), 1.0), (1, count % 1))  # the last one may belong to others in part
+            for number, size in ((floor(count), 1.0), (1, count % 1))  # part of the last one may be paid by others
             if number and size
         ]
         racks = racks_needed(tuple(kinds))
@@ -242,19 +242,19 @@ class PerKwMonth(Spec):
     electricity: Literal["metered", "included"] = "metered"
     """Payment of energy: metered and paid in addition, or included in the price."""
 
-    def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
-        """Return the charges of contracted power of *fleet*, one per pool; another bill pays for *beside*.
+    def charges(self, fleet: Sequence[FleetHardware], others: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
+        """Return the charges of contracted power of *fleet*, one per pool; another bill pays for *others*.
 
         Raises CostError if the rated power is unknown.
         """
         price = self.usd.unit_price("kW-month", "site.hosting.usd")
-        gpus = sum(hardware.gpus for hardware in (*fleet, *beside))
+        gpus = sum(hardware.gpus for hardware in (*fleet, *others))
         result = []
         for hardware in fleet:
             kw = _nameplate_kw(hardware) if self.kw == "nameplate" else hardware.copies * self.kw * hardware.gpus / gpus
             result += [
                 FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
-                for pool, months_per_h in hardware.shared(kw / HOURS_PER_MONTH)
+                for pool, months_per_h in hardware.per_pool(kw / HOURS_PER_MONTH)
             ]
         return result
 

@@ -64,7 +64,7 @@ class Billing(Spec):
         >>> Billing(granularity_s=3600).billed_s(3700), Billing(minimum_s=600).billed_s(30)
         (7200.0, 600.0)
         """
-        # a schedule's times are exact to well below a microsecond, and a whole hour is one hour
+        # schedule times have rounding errors well below a microsecond, which must not add a billing step
         return max(self.minimum_s, ceil(ran_s / self.granularity_s - 1e-9) * self.granularity_s)
 
 
@@ -187,7 +187,7 @@ class Rent(Spec):
         return [
             charge
             for (component, units, part_price), agreed_months, idle in parts
-            for pool, units_per_h in hardware.shared(units / hours)
+            for pool, units_per_h in hardware.per_pool(units / hours)
             for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, agreed_months, idle)
         ]
 
@@ -245,4 +245,4 @@ class Rent(Spec):
         if not gpus:
             text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"
             raise CostError(Problem("cost.price", text))
-        return hardware.copies * servers_needed(hardware.gpus_each, gpus, self.share)
+        return hardware.copies * servers_needed(hardware.gpus_per_copy, gpus, self.share)

@@ -62,7 +62,7 @@ class FailureCost(OwnerComponent):
 
     def at(self, mtbf_h: float) -> Self:
         """Return a copy with the failure rate given as a mean time between failures of one GPU [h]."""
-        # the model is frozen and not validated again: both stand side by side
+        # model_copy does not validate, so that `rate` and `per_gpu_year` may both be set
         return self.model_copy(update={"per_gpu_year": HOURS_PER_YEAR / mtbf_h})
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class FailureCost(OwnerComponent):
         of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
         found = []
         for place, rate in enumerate(yearly):
-            pool, failures_per_h = hardware.shared(rate.value * hardware.gpus / HOURS_PER_YEAR)[place]
+            pool, failures_per_h = hardware.per_pool(rate.value * hardware.gpus / HOURS_PER_YEAR)[place]
             per_failure = price.derived(paid_usd, "failure", rate, *others)
             charge = FlatCharge("failures", pool.name, pool.server_id, failures_per_h, per_failure)
             found.append(replace(charge, follows=MarketPrice.HARDWARE, follows_share=of_gpus))
@@ -132,5 +132,5 @@ class SpareStock(OwnerComponent):
         price = each.derived(finance.usd_per_h(each.usd), "GPU-h", stated)
         return [
             purchase("spares", pool.name, pool.server_id, gpus, price, each.usd, ON_THE_SHELF)
-            for pool, gpus in hardware.shared(self.fraction_of_gpus * hardware.gpus)
+            for pool, gpus in hardware.per_pool(self.fraction_of_gpus * hardware.gpus)
         ]

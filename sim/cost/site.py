@@ -52,7 +52,7 @@ class Site(Spec):
         return self
 
     def charges(
-        self, fleet: Sequence[FleetHardware], clock: SiteClock | None = None, beside: Sequence[FleetHardware] = ()
+        self, fleet: Sequence[FleetHardware], clock: SiteClock | None = None, others: Sequence[FleetHardware] = ()
     ) -> list[Charge]:
         """Return the charges of space and metered electricity for *fleet*, one per pool. Raises CostError.
 
@@ -62,14 +62,14 @@ class Site(Spec):
             Hardware at the site.
         clock
             Local time at the site, for tariffs that depend on it.
-        beside
+        others
             Other machines of the fleet at the site, which share its space but are paid by another bill.
 
         """
-        hosting = self.hosting.charges(fleet, beside) if self.hosting is not None else []
+        hosting = self.hosting.charges(fleet, others) if self.hosting is not None else []
         if not self.metered:
             return [*hosting]
-        return [*hosting, *self._energy_charges(fleet, clock), *self._demand_charges(fleet, beside)]
+        return [*hosting, *self._energy_charges(fleet, clock), *self._demand_charges(fleet, others)]
 
     @property
     def metered(self) -> bool:
@@ -93,11 +93,11 @@ class Site(Spec):
             for price, band in prices
         ]
 
-    def _demand_charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware]) -> list[DemandCharge]:
+    def _demand_charges(self, fleet: Sequence[FleetHardware], others: Sequence[FleetHardware]) -> list[DemandCharge]:
         if self.demand_usd_per_kw_month is None:
             return []
         price = self.demand_usd_per_kw_month.unit_price("kW-month", "site.demand_usd_per_kw_month")
-        behind = tuple(sorted(pool.name for hardware in (*fleet, *beside) for pool in hardware.pools))
+        behind = tuple(sorted(pool.name for hardware in (*fleet, *others) for pool in hardware.pools))
         return [
             DemandCharge(pool.name, pool.server_id, behind, self.facility_factor, price)
             for hardware in fleet

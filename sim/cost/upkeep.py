@@ -54,7 +54,7 @@ class Staff(UserComponent):
         price = self.usd_per_fte_year.unit_price("FTE-year", path, "FTE and year", *self._team())
         return [
             FlatCharge("staff", pool.name, pool.server_id, fte_years_per_h, price)
-            for pool, fte_years_per_h in hardware.shared(self.fte * share / HOURS_PER_YEAR)
+            for pool, fte_years_per_h in hardware.per_pool(self.fte * share / HOURS_PER_YEAR)
         ]
 
     def _team(self) -> Iterator[StatedFigure]:
@@ -97,7 +97,7 @@ def _licences(hardware: FleetHardware, count: float, measure: str, usd_per_year:
     price = usd_per_year.unit_price(unit, f"operations.software.usd_per_{measure}_year")
     return [
         FlatCharge("software", pool.name, pool.server_id, years_per_h, price)
-        for pool, years_per_h in hardware.shared(count / HOURS_PER_YEAR)
+        for pool, years_per_h in hardware.per_pool(count / HOURS_PER_YEAR)
     ]
 
 

@@ -21,7 +21,7 @@ class KernelRule(Spec):
     architectures: tuple[str, ...] = ()
     """Prefixes of `Gpu.architecture`; empty: any architecture."""
 
-    def holds(self, engine: str, architecture: str) -> bool:
+    def matches(self, engine: str, architecture: str) -> bool:
         """Return whether the rule applies to *engine* on cards of *architecture*."""
         return (not self.engines or engine.startswith(self.engines)) and (
             not self.architectures or architecture.startswith(self.architectures)
@@ -37,7 +37,7 @@ class ScanEfficiency(KernelRule):
 
     def applies(self, rule: str, engine: str, architecture: str) -> bool:
         """Return whether the rule applies to update rule *rule* in *engine* on cards of *architecture*."""
-        return (not self.rules or rule in self.rules) and self.holds(engine, architecture)
+        return (not self.rules or rule in self.rules) and self.matches(engine, architecture)
 
 
 class OneCallAttention(Spec):
@@ -67,7 +67,7 @@ class CacheReading(KernelRule):
 
     def applies(self, engine: str, gpu: Gpu) -> bool:
         """Return whether the rule applies to *engine* on *gpu*."""
-        return (not self.gpus or gpu.id.startswith(self.gpus)) and self.holds(engine, gpu.architecture)
+        return (not self.gpus or gpu.id.startswith(self.gpus)) and self.matches(engine, gpu.architecture)
 
 
 class AttentionCoefficients(Spec):

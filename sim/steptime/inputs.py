@@ -89,7 +89,7 @@ class HostOffload:
 
 
 def _known(value: Value | None) -> float:
-    assert value is not None  # the checks of a scenario ask for what its engine needs
+    assert value is not None  # scenario checks require the figures that the engine needs
     return value.value
 
 
@@ -208,7 +208,7 @@ class RooflineInputs:
             return None
         whole = self.expert_ranks if self.enable_expert_parallel else 1
         experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks
-        return None if any(one.holds(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
+        return None if any(one.matches(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
 
     @property
     def recent_host(self) -> bool:
@@ -325,7 +325,7 @@ class GpuRates:
         """
         kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
-        if slow is not None and slow.holds(self.inputs.gpu):
+        if slow is not None and slow.matches(self.inputs.gpu):
             factor *= slow.factor.value
         if matrix.role == "expert":
             return max(factor * kernel.moe_weight_time_factor.value, self.fastest_read)

@@ -48,7 +48,7 @@ class Renewal(OpenLoop, ABC):
         elapsed, drawn = 0.0, 0
         while drawn < limit:
             count = int(min(expected, limit - drawn, MOST_AT_ONCE))
-            # The running total goes first into the sum: the same additions in the same order as in one long draw.
+            # Starting the sum with the running total keeps the additions in the order of a single draw.
             clock = np.cumsum(np.concatenate([[elapsed], self.unit_gaps(generator, count)]))[1:]
             times.append(self.at_s(clock))
             elapsed, drawn = float(clock[-1]), drawn + count
@@ -246,7 +246,7 @@ class Profile(Renewal):
         """Return the times at which *clock* requests are expected to have arrived [s]."""
         rates, expected = self._hours()
         rounds, rest = np.divmod(clock, expected[-1])
-        # Hours without requests end where they begin; the last such place is the beginning of an hour that has some.
+        # Hours without requests have equal start and end in `expected`; the last match is an hour with requests.
         hour = np.searchsorted(expected[:-1], rest, side="right") - 1
         hour = np.minimum(hour, np.flatnonzero(rates)[-1])
         times_s: NDArray[np.float64] = (rounds * len(rates) + hour) * SECONDS_PER_HOUR + (

@@ -83,7 +83,7 @@ def test_every_source_is_used() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_alias_stands_twice_or_hides_an_id(kind: str) -> None:
+def test_aliases_are_unique_and_do_not_hide_ids(kind: str) -> None:
     owner: dict[str, str] = {name: name for name in CATALOG.ids(kind)}
     for name in CATALOG.ids(kind):
         for alias in getattr(LOOKUP[kind](CATALOG, name), "aliases", ()):
@@ -91,7 +91,7 @@ def test_no_alias_stands_twice_or_hides_an_id(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", CATALOG.ids("prices"))
-def test_prices_are_dated_positive_and_say_what_they_buy(name: str) -> None:
+def test_prices_are_dated_positive_and_name_the_purchase(name: str) -> None:
     prices = CATALOG.prices(name)
     assert prices is not None
     assert prices.offers

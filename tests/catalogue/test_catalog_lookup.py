@@ -33,7 +33,7 @@ def test_an_id_or_an_alias_in_any_case_finds_the_same_object(root: Path) -> None
     assert catalog.kernel("Plain") is catalog.kernel("plain one") is catalog.kernel(" SECOND NAME ")
 
 
-def test_only_the_file_that_is_asked_for_is_read(root: Path) -> None:
+def test_only_the_requested_file_is_read(root: Path) -> None:
     (root / "kernels" / "broken.yaml").write_text("id: [\n")
     assert Catalog(root).kernel("plain").name == "A kernel"
 
@@ -81,7 +81,7 @@ def test_a_path_is_read_as_a_hugging_face_config(tmp_path: Path) -> None:
         load_catalog().model(str(tmp_path / "config.json"))
 
 
-def test_a_missing_price_list_is_none_and_says_where_it_would_stand() -> None:
+def test_missing_price_list_is_none_and_has_a_path() -> None:
     catalog = load_catalog()
     assert catalog.prices("a40-not-there") is None
     assert catalog.price_file("A40-not-there") == catalog.root / "prices" / "a40-not-there.yaml"
@@ -133,7 +133,7 @@ def test_a_duplicate_key_is_refused(root: Path) -> None:
         Catalog(root).kernel("plain")
 
 
-def test_the_catalogue_is_found_beside_the_package() -> None:
+def test_catalogue_is_found_next_to_the_package() -> None:
     assert (data_root() / "sources.yaml").is_file()
     assert len(load_catalog().ids("gpus")) >= 48
 
@@ -162,7 +162,7 @@ def test_a_release_has_the_defaults_of_its_time(
 
 
 @pytest.mark.parametrize(("name", "near"), [("vllm-0.99", "vllm-0.14"), ("tensorrt-llm-0.20", "tensorrt-llm-0.14")])
-def test_a_release_that_no_entry_stands_for_is_unknown(name: str, near: str) -> None:
+def test_release_outside_all_entries_is_unknown(name: str, near: str) -> None:
     with pytest.raises(UnknownId) as caught:
         load_catalog().engine(name)
     assert caught.value.suggestions == (near,)

@@ -42,13 +42,13 @@ def test_each_new_gpu_holds_a_small_model() -> None:
     assert (table["gpu"] == list(GPUS)).all()
 
 
-def test_each_new_model_lies_on_sixteen_gb300() -> None:
+def test_each_new_model_fits_on_sixteen_gb300() -> None:
     pool = {"gpu": "gb300-278gb", "tensor_parallel_size": 4, "pipeline_parallel_size": 4}
     table = plans({model: pool | {"model": model} for model in MODELS})
     assert list(table.index) == list(MODELS)
 
 
-def test_each_new_format_lies_on_a_server() -> None:
+def test_each_new_format_fits_on_a_server() -> None:
     pool = {"gpu": "b300-288gb-sxm", "server": "server-8xb300"}
     assert len(plans({name: pool | {"quantization": name} for name in FORMATS})) == len(FORMATS)
 

@@ -284,12 +284,12 @@ def test_experts_of_amd_in_mxfp4(tmp_path: Path) -> None:
     assert model.native_quantization == "mxfp4"
 
 
-def test_mlx_writes_its_format_under_a_key_of_its_own(tmp_path: Path) -> None:
+def test_mlx_format_has_a_separate_key(tmp_path: Path) -> None:
     stored = {"quantization": {"group_size": 64, "bits": 4}}
     assert model_from_config(write(tmp_path, LLAMA | stored)).native_quantization == "mlx-4bit"
 
 
-def test_the_format_may_stand_beside_the_config(tmp_path: Path) -> None:
+def test_format_may_be_in_a_separate_file(tmp_path: Path) -> None:
     written = {
         "quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "model.layers.0.self_attn.q_proj"]}
     }

@@ -247,7 +247,7 @@ def test_dense_layers_of_north_see_all_tokens(tmp_path: Path) -> None:
     assert model_from_config(written(tmp_path, MODELS["North-Mini-Code"][0])).sliding_window_layers == 36
 
 
-def test_layers_with_states_are_known_by_the_name_that_transformers_gives_them(tmp_path: Path) -> None:
+def test_state_layers_have_the_names_of_transformers(tmp_path: Path) -> None:
     """Since 5.0 it writes linear_attention and full_attention for mamba and attention."""
     granite, nemotron = MODELS["Granite-4.0-H-Small"][0], MODELS["Nemotron-Nano-9B-v2"][0]
     kinds = {"mamba": "linear_attention", "attention": "full_attention", "mlp": "mlp"}

@@ -37,7 +37,7 @@ def test_model_reads_and_counts_what_is_quoted(path: Path) -> None:
         assert counted == pytest.approx(active.value, rel=ACTIVE_TOLERANCE)
 
 
-def test_no_name_stands_for_two_models() -> None:
+def test_no_name_refers_to_two_models() -> None:
     owner: dict[str, str] = {}
     for model in map(read, MODELS):
         for name in {model.id.lower(), *(alias.lower() for alias in model.aliases)}:

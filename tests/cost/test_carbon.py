@@ -52,7 +52,7 @@ def test_the_hour_of_the_day_decides(make_interval):
     assert day.operational_kg([make_interval(0, 86400, wall_w=1000.0)]) == pytest.approx(24 * 0.4)
 
 
-def test_what_is_left_out_is_said():
+def test_omissions_are_reported():
     assert "electricity alone" in carbon().plan({"card": 1}, 1, 1.0, MIDNIGHT).notes[0]
     named = carbon(gpu_kg=1, server_kg=2, life_years=3)
     assert "names none" in named.plan({"card": 1}, 0, 1.0, MIDNIGHT).notes[0]

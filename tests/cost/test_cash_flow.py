@@ -26,7 +26,7 @@ def test_maintenance_that_grows_for_six_years() -> None:
     assert int(present_value(0.08, flows)) == 8_728
 
 
-def test_prices_that_halve_in_so_many_years() -> None:
+def test_prices_that_halve_in_some_years() -> None:
     # Epoch AI (2022): FLOP/s per dollar doubles every 2.07 years, 0.146 orders of magnitude a year
     decline = 1 - 10**-0.1454
     assert price_factor(decline, 12 * 2.07) == pytest.approx(0.5, rel=1e-3)

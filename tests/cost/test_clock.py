@@ -34,7 +34,7 @@ def paid(tariff, at, hours):
     bands = [Band(at, tariff, price.usd) for price, _ in tariff.bands()]
     total = 0.0
     for hour in range(hours):
-        held = [band.usd_per_kwh for band in bands if band.holds(metered(hour))]
+        held = [band.usd_per_kwh for band in bands if band.applies_to(metered(hour))]
         assert len(held) == 1
         total += held[0]
     return total
@@ -77,7 +77,7 @@ def test_a_load_by_hour_weighs_the_prices():
     assert tariff.mean_usd_per_kwh(year) == pytest.approx((261 * 5.00 + 52 * 4.80 + 52 * 1.20) / 8760)
 
 
-def test_a_season_has_a_week_of_its_own():
+def test_season_has_a_separate_week():
     summer = {"months": [7], "hourly_usd_per_kwh": [0.40] * 24, "sunday_usd_per_kwh": [0.01] * 24}
     tariff = Tariff.model_validate(WEEK | {"seasons": [summer]})
     # July 2026: 27 days with the season's price, Saturdays among them, 4 Sundays
@@ -105,7 +105,7 @@ def test_prices_follow_the_local_clock_through_the_switch(begin, oclock, length_
 
 @pytest.mark.parametrize("begin", ["2026-03-29T00:40", "2026-10-25T00:40"])
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata", "America/New_York"])
-def test_no_interval_between_two_readings_lies_in_two_hours(begin, zone):
+def test_no_meter_interval_crosses_an_hour(begin, zone):
     at = clock(begin, zone)
     reading = 0.0
     for _ in range(30):
@@ -117,7 +117,7 @@ def test_no_interval_between_two_readings_lies_in_two_hours(begin, zone):
         reading = after
 
 
-def test_an_hour_that_comes_twice_is_two_hours():
+def test_repeated_hour_counts_as_two_hours():
     at = clock("2026-10-25T00:00", "Europe/Berlin")
     assert at.hour_at(2.5 * HOUR) == (date(2026, 10, 25), 2, 0)
     assert at.hour_at(3.5 * HOUR) == (date(2026, 10, 25), 2, 1)

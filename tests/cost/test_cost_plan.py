@@ -47,7 +47,7 @@ def test_a_half_filled_server_is_completed_with_single_gpus(resolve, make_pool):
     assert units_per_h(plan, "gpu_capital") == 8 - 2 * 2
 
 
-def test_share_pays_for_the_slots_in_use_and_says_so(resolve, make_pool):
+def test_share_pays_for_the_slots_in_use_and_reports_it(resolve, make_pool):
     plan = resolve(BUY | {"share": True}, make_pool(gpus=3, server="full", slots=8), site=site(**RACK))
     assert plan.capex_usd == pytest.approx(300_000 * 3 / 8)
     assert per_month(plan) == pytest.approx(1500 / 2 * 3 / 8)
@@ -96,7 +96,7 @@ def test_missing_prices_name_the_file_and_the_key_all_at_once(resolve, make_pool
     assert text.count("tower.yaml") == 1
 
 
-def test_a_server_price_must_say_whether_it_includes_gpus(resolve, make_pool):
+def test_server_price_must_state_included_gpus(resolve, make_pool):
     with pytest.raises(CostError, match=r"silent/one does not say .* includes_gpus to data/prices/silent.yaml"):
         resolve(BUY, make_pool(server="silent"))
 
@@ -152,7 +152,7 @@ def test_hosting_that_includes_electricity_leaves_no_energy_charge(resolve, make
     assert "Hosting includes electricity: energy is metered and not charged." in plan.notes
 
 
-def test_no_hosting_is_said(resolve, make_pool):
+def test_missing_hosting_is_reported(resolve, make_pool):
     assert Site.model_validate({"pue": 1.2, "electricity_usd_per_kwh": 0.1, "hosting": "none"}).hosting is None
     assert "No hosting is charged: space, racks and cooling plant are left out." in resolve(BUY, make_pool()).notes
 

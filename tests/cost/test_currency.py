@@ -137,7 +137,7 @@ def test_a_catalogue_price_without_a_rate_is_reported_as_that(tmp_path: Path) ->
         ({"price": 1, "curency": "EUR"}, "did you mean currency"),
     ],
 )
-def test_what_is_no_price_is_told_at_its_place(tmp_path: Path, wrong: Any, text: str) -> None:
+def test_invalid_prices_are_reported_with_their_path(tmp_path: Path, wrong: Any, text: str) -> None:
     data = priced(lambda usd: usd)
     data["operations"]["deployment"] = {"usd_per_server": wrong}
     (tmp_path / "s.yaml").write_text(dump(data))

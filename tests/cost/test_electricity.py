@@ -90,7 +90,7 @@ def test_two_tariffs_are_refused():
         Site.model_validate(SITE | {"electricity_usd_per_kwh": 0.1})
 
 
-def test_what_lies_across_an_hour_is_told():
+def test_interval_across_an_hour_is_reported():
     half_past = SiteClock(datetime(2026, 1, 1, 8, 30))
     assert not half_past.crosses_the_hour(0.0, 1800.0)
     assert half_past.crosses_the_hour(1500.0, 1801.0)

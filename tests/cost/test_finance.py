@@ -63,7 +63,7 @@ def test_an_annuity_without_interest_is_straight_line(years, residual, price):
 
 
 @given(st.floats(1e-4, 0.5), st.integers(1, 30), st.floats(0, 1))
-def test_payments_of_an_annuity_are_worth_the_price_less_the_resale(rate, years, residual):
+def test_present_value_of_an_annuity_is_price_minus_resale(rate, years, residual):
     terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=residual)
     month = terms.usd_per_h(1000.0) * HOURS / 12
     payments = sum(month / (1 + rate) ** (end / 12) for end in range(1, 12 * years + 1))
@@ -84,7 +84,7 @@ def test_terms_are_strict():
             finance.validate_python(wrong)
 
 
-def test_no_residual_value_beside_a_resale_is_left_out():
+def test_null_residual_value_next_to_a_resale_is_ignored():
     terms = {"method": "straight_line", "life_years": 3, "residual_fraction": None}
     assert StraightLine(**terms).residual_fraction == 0
     assert StraightLine(**terms, resale={"loss_per_year": 0.5}).resale_fraction == 0.125

@@ -68,7 +68,7 @@ def test_how_many_fit_by_height_and_by_power():
     assert racks([pool("a", 5, 8, 3.9)], units=48) == [1]
 
 
-def test_servers_per_rack_stands_in_place_of_heights():
+def test_servers_per_rack_replaces_heights():
     assert racks([pool("a", 3, 40, 5)], servers_per_rack=3) == [1]
     assert racks([pool("a", 3, None, 5)], servers_per_rack=2, count="fraction") == [1.5]
     assert racks([pool("a", 1, None, 5), pool("b", 1, None, 5)], servers_per_rack=2) == [0.5, 0.5]
@@ -125,10 +125,10 @@ def test_pools_that_are_paid_for_differently_share_the_same_racks():
     ]
 
     def hosting(section):
-        def priced(way, pools, beside):
+        def priced(way, pools, others):
             return resolve_costs(
                 way, Site.model_validate(section), TypeAdapter(Finance).validate_python(finance), pools,
-                lambda item: None, beside=beside,
+                lambda item: None, others=others,
             )  # fmt: skip
 
         plan = costs_by_pool(ways, [pool("a", 1, 10, 5), pool("b", 1, 10, 15)], priced)
@@ -139,7 +139,7 @@ def test_pools_that_are_paid_for_differently_share_the_same_racks():
     assert hosting(site | {"hosting": contracted}) == pytest.approx(30)  # not 30 kW for each way of paying
 
 
-def test_what_no_rack_holds_is_told_at_once():
+def test_all_servers_that_fit_no_rack_are_reported():
     pools = [pool("tall", 1, 40, 5), pool("hot", 1, 4, 25), pool("odd", 1, None, 5)]
     with pytest.raises(CostError) as told:
         racks(pools, reserved_units=4)

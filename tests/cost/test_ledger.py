@@ -84,7 +84,7 @@ def test_repricing_with_the_same_prices_changes_nothing(resolve, make_pool, make
     assert other["energy"] == first.by_component()["energy"]
 
 
-def test_the_bill_of_the_article_comes_out_to_the_cent(resolve, make_pool, make_interval):
+def test_bill_of_the_article_matches_to_the_cent(resolve, make_pool, make_interval):
     # 8 H100 with InfiniBand: 300,000 $ over 3 years, 10 kW at 0.10 $/kWh, two servers in a rack of 1500 $ a month
     pool = make_pool(server="full", slots=8, gpus=8, nameplate_w=10_000)
     plan = resolve(BUY, pool, site=ARTICLE_SITE)

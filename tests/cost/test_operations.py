@@ -80,7 +80,7 @@ def test_hardware_that_serves_nothing_is_paid_by_no_request(resolve, make_pool, 
     assert per_year["unused"] == pytest.approx(0.75 * served)
 
 
-def test_a_gpu_that_comes_only_with_its_server_has_no_price_to_replace_it_by(resolve, make_pool):
+def test_gpu_sold_only_with_its_server_has_no_replacement_price(resolve, make_pool):
     operations = {"failures": {"per_gpu_year": 0.1}, "spares": {"fraction_of_gpus": 0.1}}
     with pytest.raises(CostError) as error:
         resolve(BUY, make_pool(gpu="sxm", gpus=8, server="full", slots=8), operations=operations)
@@ -136,7 +136,7 @@ def test_staff_and_licences_follow_the_machines(resolve, make_pool):
     assert any("those of its GPUs alone" in note for note in rented.notes)
 
 
-def test_a_tenant_bears_what_the_landlord_does_not(resolve, make_pool):
+def test_tenant_pays_what_the_landlord_does_not(resolve, make_pool):
     operations = {
         "maintenance": {"fraction_per_year": 0.1},
         "sales_tax": {"fraction_of_purchases": 0.1},

@@ -180,7 +180,7 @@ def test_sparse_attention_reads_the_keys_of_all_tokens_and_the_latents_of_the_be
     assert long_s < 0.3 * attention_s(dense, decode(1, 40_000))
 
 
-def test_a_kernel_that_works_through_all_places_takes_as_long_for_short_prompts(build, coefficients):
+def test_kernel_that_processes_all_slots_is_as_slow_for_short_prompts(build, coefficients):
     def working_through_all(model):
         whole = coefficients.attention.sparse_arithmetic_efficiency.model_copy(update={"value": 1.0})
         attention = coefficients.attention.model_copy(update={"sparse_least_places": {model.inputs.engine.id: whole}})

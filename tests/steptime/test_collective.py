@@ -25,7 +25,7 @@ def test_larger_messages_are_never_faster(allreduces, sizes):
         assert all(small <= large * (1 + 1e-9) for small, large in pairwise(times))
 
 
-def test_a_curve_goes_through_its_points_and_on_in_proportion():
+def test_curve_interpolates_its_points_and_extrapolates_in_proportion():
     curve = CollectiveCurve.of((1e3, 1e6), (1e-5, 1e-3))
     assert curve.time_s(1e3) == pytest.approx(1e-5)
     assert curve.time_s(1e6) == pytest.approx(1e-3)
@@ -87,16 +87,16 @@ def test_more_than_two_cards_without_nvlink_are_left_to_nccl():
     assert own.model_copy(update={"pcie_pairs": False}).largest(2, over_pcie=True) == 0
 
 
-def test_one_rank_has_nobody_to_talk_to(link):
+def test_one_rank_has_no_communication(link):
     assert AllReduce.over(link("pcie4-x16"), 1, 1.9).time_s(1e6) == 0
 
 
-def test_a_number_of_gpus_that_was_not_measured_takes_the_next_larger(link):
+def test_unmeasured_number_of_gpus_uses_the_next_larger(link):
     pcie = link("pcie4-x16")
     assert AllReduce.over(pcie, 3, 1.0).time_s(1e6) == AllReduce.over(pcie, 4, 1.0).time_s(1e6)
 
 
-def test_a_send_takes_latency_and_rate(link):
+def test_send_time_is_latency_plus_bytes_over_rate(link):
     nvlink = link("nvlink3-nvswitch")
     send = Send.over(nvlink)
     assert send.time_s(0) == nvlink.allreduce_latency_s[2].value

@@ -87,7 +87,7 @@ def prompt(tokens, decodes=0):
     )  # fmt: skip
 
 
-def test_a_short_prompt_takes_as_long_as_its_launches(launching):
+def test_short_prompt_is_bound_by_its_launches(launching):
     assert launching().leap(prompt(16)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
 
 

@@ -106,7 +106,7 @@ def test_more_tokens_or_longer_contexts_are_never_faster(steptime, batch, more):
         assert steptime.leap(chunk).first_s >= first_s * (1 - 2e-12)
 
 
-def test_the_same_batch_always_takes_the_same_time(steptime):
+def test_step_time_is_deterministic(steptime):
     batch = Batch(decode_seqs=7, kv_tokens=7000, windowed_kv_tokens=896, sampled_seqs=7)
     steptime.breakdown(batch)
     assert steptime.leap(batch) == steptime.leap(batch)

@@ -85,7 +85,7 @@ def test_every_vllm_from_0_10_on_reads_weights_in_place() -> None:
         assert offload.link_efficiency.value == CATALOG.engine("vllm-0.11").offload.link_efficiency.value
 
 
-def test_vllm_leaves_so_many_gib_per_gpu() -> None:
+def test_vllm_offloads_gib_per_gpu() -> None:
     layout = ReplicaLayout(tensor_parallel_size=2)
     share = host_weights(Offload(cpu_offload_gb=10), MODEL, BF16, layout).layer_share
     two = fit(
@@ -118,7 +118,7 @@ def test_each_layer_that_moves_to_the_gpu_saves_the_same(runs: list[published.Ru
     assert steps[0] > 0
 
 
-def test_the_cpu_takes_as_long_as_its_memory_delivers(runs: list[published.Run]) -> None:
+def test_cpu_is_bound_by_its_memory(runs: list[published.Run]) -> None:
     """14.8e9 weights at 4.83 bits, 38.4 GB/s x 0.62: about 0.35 s a token."""
     inputs = of(runs, "cliff-0")
     read_s = 14.0e9 * 4.83 / 8 / host(inputs).memory_rate()

@@ -136,7 +136,7 @@ def test_experts_are_read_no_faster_than_the_memory_delivers(build, gpu, model, 
     assert all_s <= product.times(4096).memory_s
 
 
-def test_experts_touched_are_those_of_random_routing_and_fewer_where_tokens_choose_alike(build):
+def test_touched_experts_follow_random_routing_and_its_diversity(build):
     steptime = build("mixtral-8x7b", "h200-141gb-sxm", "nvlink4-nvswitch")
     alike = steptime.inputs.coefficients.gemm_exponent.model_copy(update={"value": 0.4})
     tokens = [0, 0.5, 1, 2, 5, 16, 4096]
@@ -289,7 +289,7 @@ def test_small_kernels_last_otherwise_on_instinct_and_ada_cards_alone(build, eng
     assert more_s == pytest.approx(share * 32 * 50e-6)
 
 
-def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model, gpu):
+def test_unmeasured_engine_is_refused(engine, language_model, gpu):
     unknown = engine.model_copy(update={"overheads": None})
     with pytest.raises(ValueError, match="there are no measurements of the step overheads of engine 'test'"):
         Roofline().request_overhead_s(unknown, language_model("llama3.1-8b"), 1, gpu("a100-80gb-sxm"))
@@ -301,7 +301,7 @@ def test_values_name_what_the_time_rests_on(build, coefficients):
     assert build(card="gaudi3").values["memory_efficiency"].weak
 
 
-def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_bit_one(build):
+def test_8_bit_cache_at_twice_the_time_per_byte_costs_as_much_as_16_bits(build):
     half, whole = build(kv_bytes=1.0), build(kv_bytes=2.0)
     engine = half.inputs.engine
     twice = engine.overheads.kv_read_time_factor.model_copy(update={"value": 2.0})
@@ -357,7 +357,7 @@ def test_an_engine_kernels_for_a_format_change_the_arithmetic_of_experts_and_not
     assert with_factor("other").leap(batch) == plain.leap(batch)
 
 
-def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mends_it(build, engine):
+def test_experts_without_tuned_tiles_are_slower_until_a_release_fixes_it(build, engine):
     twice = engine.overheads.moe_layer_factor.model_copy(update={"value": 2.0})
 
     def longer(card, version, tp=1, kernel="k"):

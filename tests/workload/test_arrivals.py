@@ -32,7 +32,7 @@ def gaps(arrivals_s: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("cv", [0.3, 1.0, 2.5])
-def test_gaps_have_the_mean_and_the_spread_asked_for(cv: float) -> None:
+def test_gaps_have_the_stated_mean_and_spread(cv: float) -> None:
     drawn = gaps(gamma(4.0, cv, MANY).arrivals_s(STREAMS, None))
     # 99.9 % interval of the mean; the spread of a sample spread is about cv * sqrt(1 + 3 cv^2) / sqrt(2 n).
     assert drawn.mean() * 4 == pytest.approx(1, abs=3.3 * cv / sqrt(MANY))
@@ -98,7 +98,7 @@ def test_each_hour_gets_its_rate_and_the_profile_repeats() -> None:
     assert np.all(np.diff(arrivals_s) >= 0)
 
 
-def test_a_profile_is_scaled_to_the_mean_asked_for() -> None:
+def test_profile_is_scaled_to_the_stated_mean() -> None:
     scaled = profile([1.0, 3.0], rate_rps=10.0)
     assert scaled.mean_rate_rps() == 10.0
     assert np.array_equal(scaled.arrivals_s(STREAMS, 7200.0), profile([5.0, 15.0]).arrivals_s(STREAMS, 7200.0))
@@ -121,7 +121,7 @@ def test_a_profile_at_twice_the_rate_has_the_same_requests_earlier() -> None:
         ({"hourly_rps": [1, -1]}, "greater than or equal to 0"),
     ],
 )
-def test_a_profile_that_says_too_little_is_refused(hours: dict[str, object], complaint: str) -> None:
+def test_incomplete_profile_is_refused(hours: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Profile.model_validate({"process": "profile", **hours})
 

@@ -43,7 +43,7 @@ def close_to_mean(drawn: np.ndarray, mean: float) -> bool:
 
 
 @pytest.mark.parametrize("cv", [0.2, 1.0, 2.0])
-def test_lognormal_has_the_mean_and_cv_asked_for(cv: float) -> None:
+def test_lognormal_has_the_stated_mean_and_cv(cv: float) -> None:
     drawn = draw(law(distribution="lognormal", mean=10_000, cv=cv))
     assert close_to_mean(drawn, 10_000)
     logs = np.log(drawn)
@@ -78,7 +78,7 @@ def test_geometric_with_mean_1_is_always_1() -> None:
     assert set(draw(law(distribution="geometric", mean=1)).tolist()) == {1}
 
 
-def test_uniform_takes_both_limits_equally_often() -> None:
+def test_uniform_draws_both_limits_equally_often() -> None:
     counts = np.bincount(draw(law(distribution="uniform", min=3, max=7)), minlength=8)
     assert counts[:3].sum() == 0
     assert np.all(np.abs(counts[3:] - MANY / 5) < 3.9 * sqrt(MANY * 0.16))
@@ -121,9 +121,7 @@ def test_lengths_do_not_depend_on_how_many_are_drawn_at_once(
     span=st.integers(0, 300),
     u=st.lists(st.floats(2**-54, 1 - 2**-53), min_size=1),
 )
-def test_clipping_moves_only_what_lies_outside(
-    fields: dict[str, object], least: int, span: int, u: list[float]
-) -> None:
+def test_clipping_moves_only_values_outside(fields: dict[str, object], least: int, span: int, u: list[float]) -> None:
     free = law(**{**fields, "min": 1, "max": None}).quantile(np.array(u))
     clipped = law(**{**fields, "min": least, "max": least + span}).quantile(np.array(u))
     assert np.array_equal(clipped, np.clip(free, least, least + span))

@@ -64,7 +64,7 @@ def value(of: Value | None) -> float:
     return of.value
 
 
-def test_a_workload_says_what_it_draws_from() -> None:
+def test_workload_reports_its_statistics() -> None:
     facts = dict(drawing("azure-2023-code/prompt").facts())
     assert list(facts) == ["arrivals.shape", "lengths.prompt.table"]
     assert facts["lengths.prompt.table"].value == 2047.85

@@ -62,7 +62,7 @@ def sessions() -> list[Session]:
     return drawn(150)
 
 
-def test_a_prompt_goes_on_from_the_answer_before_it(sessions: list[Session]) -> None:
+def test_prompt_continues_from_the_preceding_response(sessions: list[Session]) -> None:
     for session in sessions:
         for turn in session.turns:
             assert len(turn.block_hashes) == (turn.prompt_tokens + turn.output_tokens) // HASH_BLOCK_TOKENS
@@ -80,7 +80,7 @@ def test_only_the_system_prompt_is_common_to_all(sessions: list[Session]) -> Non
     assert len({tuple(s.turns[0].block_hashes[:OWN]) for s in sessions}) == 1
 
 
-def test_who_handed_work_to_agents_goes_on_with_the_answers_of_all(sessions: list[Session]) -> None:
+def test_delegating_turn_continues_with_the_responses_of_all_agents(sessions: list[Session]) -> None:
     joins = [(session, turn) for session in sessions for turn in session.turns if len(turn.after) > 1]
     assert joins
     for session, turn in joins:
@@ -109,7 +109,7 @@ def test_the_mean_number_of_requests_is_that_of_the_laws(sessions: list[Session]
     assert spec.mean_requests() == pytest.approx(4 * (2 + 0.25 * (1 + 3 * 2)), rel=1e-3)
 
 
-def test_a_session_is_what_its_number_says_whoever_was_drawn_before() -> None:
+def test_session_depends_on_its_number_only() -> None:
     spec = workload()
     assert spec.sessions is not None
     assert spec.lengths is not None
@@ -150,7 +150,7 @@ def trace(folder: Path, text: str, **keys: Any) -> CsvTrace:
     return CsvTrace(path=str(folder / "t.csv"), format="csv", **keys)
 
 
-def test_a_conversation_of_a_trace_goes_on_where_there_is_room_for_it(tmp_path: Path) -> None:
+def test_conversation_of_a_trace_continues_if_it_fits_the_prompt(tmp_path: Path) -> None:
     text = HEAD + ",session,tenant\n0,32,16,a,x\n1,64,16,b,y\n2,64,32,a,x\n3,40,8,a,x\n4,99,9,,z\n"
     table = trace(tmp_path, text).requests(None)
     assert table.session == ["a", "b", "a", "a", ""]

@@ -109,7 +109,7 @@ def test_logs_of_other_programs_are_read_as_they_are(trace: Open, headers: str, 
     assert len(reading.notes) == (1 if times[0] == "100" else 2)
 
 
-def test_ignored_columns_failures_and_the_order_of_a_log_are_said(trace: Open) -> None:
+def test_ignored_columns_failures_and_the_order_of_a_log_are_reported(trace: Open) -> None:
     text = "model,end_ts,ts_ms,isl,osl,sesion\na,1,3000,5,6,x\nb,2,1000,7,,y\nb,2,2000,8,9,y\n"
     reading = trace("csv", text).reading()
     assert reading.requests.arrived_s.tolist() == [0.0, 1.0]
@@ -199,7 +199,7 @@ def test_a_mooncake_line_may_have_a_priority(trace: Open) -> None:
         trace("mooncake", mooncake({**row(0, 4, 1, []), "priority": 1.5}), hash_block_tokens=8).requests(None)
 
 
-def test_a_mooncake_line_may_say_what_its_answer_is(trace: Open) -> None:
+def test_mooncake_line_may_contain_response_blocks(trace: Open) -> None:
     # 12 + 9 tokens fill two blocks of 8; the first holds prompt alone, the third id stands for a block that is not full
     lines = mooncake({**row(0, 12, 9, [1, 2]), "output_hash_ids": [3, 4]}, row(0, 12, 9, [1]))
     assert trace("mooncake", lines, hash_block_tokens=8).requests(None).block_hashes == [(1, 3), (1,)]
@@ -209,7 +209,7 @@ def test_a_mooncake_line_may_say_what_its_answer_is(trace: Open) -> None:
             trace("mooncake", lines, hash_block_tokens=8).requests(None)
 
 
-def test_mooncake_blocks_have_512_tokens_unless_said_otherwise(trace: Open) -> None:
+def test_mooncake_blocks_have_512_tokens_by_default(trace: Open) -> None:
     requests = trace("mooncake", mooncake(row(0, 6758, 500, list(range(14))))).requests(None)
     assert requests.block_hashes == [tuple(range(13))]
     assert requests.hash_block_tokens == 512
@@ -310,7 +310,7 @@ def test_each_fault_has_its_line_and_its_words(
     assert complaints(format, text) == expected
 
 
-def test_a_time_that_is_no_number_does_not_hide_one_that_comes_too_early(complaints: Callable[..., list[str]]) -> None:
+def test_invalid_time_does_not_hide_an_unsorted_one(complaints: Callable[..., list[str]]) -> None:
     assert complaints("csv", CSV + "5,1,1\nnan,1,0\n4,1,1\n") == [
         "3: arrival_s must be a number, not 'nan'",
         "3: output_tokens must be a whole number of at least 1, not 0",

@@ -228,7 +228,7 @@ def is_config(path: Path) -> bool:
     """Return whether *path* is a folder that contains a config.json."""
     try:
         return (path / "config.json").is_file()
-    except OSError:  # too long for a name, not to be entered
+    except OSError:  # the name is too long, or the folder is not accessible
         return False
 
 
@@ -298,7 +298,7 @@ def _read(file: Path) -> Fields:
             text = stream.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")
-        # Infinity stands in configs of Nemotron 3; as text it is no number where one is needed.
+        # Configs of Nemotron 3 contain Infinity; as text it is rejected where a number is needed.
         keys = json.loads(text.decode("utf-8-sig"), parse_constant=str)
     except OSError as error:
         raise ConfigError(file, "", error.strerror or "cannot be read") from error

@@ -253,7 +253,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
         slow = engine.overheads.slow_cards
-        if slow is not None and pool.gpu is not None and slow.holds(pool.gpu):
+        if slow is not None and pool.gpu is not None and slow.matches(pool.gpu):
             yield Fact(f"{prefix}.overheads.slow_cards.factor", slow.factor)
     if engine.memory is not None and model is not None:
         free = default_limit(engine, pool.gpu, "kept_free_bytes")

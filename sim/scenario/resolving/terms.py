@@ -96,11 +96,11 @@ class FleetTerms:
 
         operations = _with_rates(self.operations, catalog)
 
-        def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[FleetHardware] = ()) -> CostPlan:
+        def priced(cost: Cost | None, pools: Sequence[PoolFacts], others: Sequence[FleetHardware] = ()) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
-            asked = (self.clock, operations, self.api, beside, copies)
-            return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *asked)
+            context = (self.clock, operations, self.api, others, copies)
+            return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *context)
 
         if all(own is None for own in self.own_costs):
             return priced(self.cost, machines.pools)
