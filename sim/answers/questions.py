@@ -268,13 +268,13 @@ class _Size(Question):
         from sim.report.size_candidates import impossible
         from sim.report.words.money import rate_notes
 
-        if all(one.status == "impossible" for one in answer.found.tried):
+        if all(one.status == "impossible" for one in answer.found.candidates):
             yield from (text_table(impossible(answer.found)), "")
         yield from self.tables(answer)
         yield from sentences(answer.found, answer.scenario)
         yield from rate_notes(answer.scenario)
         yield from notes
-        yield f"all {len(answer.found.tried)} candidates in {folder}/size.csv"
+        yield f"all {len(answer.found.candidates)} candidates in {folder}/size.csv"
         if answer.found.winner is not None:
             year = ", which adds the bill of its year" if answer.scenario.load_profile is not None else ""
             yield f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}"

@@ -106,8 +106,8 @@ def _finish(
                 *availability_notes(scenario.slo),
                 *answers,
             ],
-            futures=study,
-            worths=partial(confidences_by_key, scenario, catalog),
+            monte_carlo=study,
+            confidences=partial(confidences_by_key, scenario, catalog),
             models=models_of(scenario, scenario.compare),
         )
         keep_scenario(folder, scenario)

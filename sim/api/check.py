@@ -111,10 +111,10 @@ class JobCheck(CheckResult):
         rows = kind.rows(read, prepared.catalog)
         self._tables, self.cases = kind.tables(rows), len(rows)
         self.plans = kind.described(rows, prepared.catalog)
-        told = kind.verdict(rows)
-        self.verdict, self.findings = told.headline, told.findings
+        verdict = kind.verdict(rows)
+        self.verdict, self.findings = verdict.headline, verdict.findings
         if not any(row.ok for row in rows):
-            raise Infeasible(told.findings, self)
+            raise Infeasible(verdict.findings, self)
 
     @property
     def table(self) -> pd.DataFrame:

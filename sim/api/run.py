@@ -43,14 +43,14 @@ class Run(Result):
 
     def __init__(self, prepared: Prepared, cases: Sequence[StoredCase]) -> None:
         scenario = prepared.scenario
-        told = (axes(scenario), limits(scenario))
+        arguments = (axes(scenario), limits(scenario))
         with showing(scenario):
-            points = summarize(cases, *told)
-            panels, sweep = panels_of(points, *told), sweep_of(points, axes(scenario))
+            points = summarize(cases, *arguments)
+            panels, sweep = panels_of(points, *arguments), sweep_of(points, axes(scenario))
             notes = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
             notes += [*hostless_notes(scenario, prepared.catalog), *monte_carlo_notes(prepared.out)]
             document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
-            table = brief_table(points, *told)
+            table = brief_table(points, *arguments)
         note = apart_on_charts(models_of(scenario, scenario.compare))
         draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"], note)
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)

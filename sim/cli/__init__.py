@@ -60,8 +60,8 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
         problem = error.format_message().replace("Value error, ", "")  # pydantic's word for a value that is refused
-        told = _("gpufleet: {problem} (see gpufleet --help)", problem=translate_rendered(problem))
-        typer.echo(told, err=True)
+        sentence = _("gpufleet: {problem} (see gpufleet --help)", problem=translate_rendered(problem))
+        typer.echo(sentence, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(OTHER_FAILURE)
@@ -70,7 +70,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
     except OSError as error:
-        typer.echo(f"gpufleet: {translate_rendered(_told(error))}", err=True)
+        typer.echo(f"gpufleet: {translate_rendered(_error_text(error))}", err=True)
         sys.exit(BAD_INPUT if error.errno == errno.ENAMETOOLONG else OTHER_FAILURE)
     except UnicodeEncodeError as error:
         text, encoding = error.object[:LONGEST_SHOWN], error.encoding
@@ -87,16 +87,16 @@ def main() -> None:
 
 def _in_language(words: list[str]) -> list[str]:
     """Return *words* without --lang and its value, and use that language from now on."""
-    rest, asked, told = [], os.environ.get(OWN, ""), f"{OWN}="
+    rest, asked, text = [], os.environ.get(OWN, ""), f"{OWN}="
     given = iter(words)
     for word in given:
         if word == LANG or word.startswith(f"{LANG}="):
-            asked, told = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?", f"{LANG} "
+            asked, text = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?", f"{LANG} "
         else:
             rest.append(word)
     if asked:
         if (code := known_language(asked)) is None:
-            raise TyperException(f"{told}{asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
+            raise TyperException(f"{text}{asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
         speak(code)
     return rest
 
@@ -108,7 +108,7 @@ def _in_color(words: list[str]) -> list[str]:
     return [word for word in words if word != NO_COLOR]
 
 
-def _told(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     """Describe a system error on one line."""
     files = ", ".join(str(file)[:LONGEST_SHOWN] for file in (error.filename, error.filename2) if file)
     reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())

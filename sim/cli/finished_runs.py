@@ -70,16 +70,16 @@ def price(
 
         with owned(folder):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
-    told = (cases, axes(loaded), limits(loaded))
+    arguments = (cases, axes(loaded), limits(loaded))
     bare = hostless_notes(loaded, catalog)
     notes = [*loaded.workload.notes(), *bare, *monte_carlo_notes(folder)]
     if format == "json":
         typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
     elif not quiet:
         show_all(
-            *headed(verdict_of(loaded, catalog, summarize(*told), disputes=stored_disputes(folder)), loaded),
-            terminal_table(*told),
-            *terminal_differences(*told, models_of(loaded, loaded.compare)),
+            *headed(verdict_of(loaded, catalog, summarize(*arguments), disputes=stored_disputes(folder)), loaded),
+            terminal_table(*arguments),
+            *terminal_differences(*arguments, models_of(loaded, loaded.compare)),
             *bare,
             *monte_carlo_notes(folder),
             f"results in {folder}",
@@ -111,11 +111,11 @@ def _price_work(
     with owned(folder):
         rows = run_work(loaded, catalog, folder, report, command_line(), force)
     kind = kind_of(loaded)
-    told = kind.verdict(rows)
+    verdict = kind.verdict(rows)
     if format == "json":
         typer.echo(as_json(kind.document(loaded, rows, str(folder))))
     elif not quiet:
-        show_all(told.headline, "", *kind.tables(rows), *told.findings, f"results in {folder}")
+        show_all(verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {folder}")
 
 
 @app.command()
@@ -197,8 +197,8 @@ def export(
         file = out or default_file(folder, format)
         if refusal := why_no_export(folder, format, file):
             fail(refusal)
-        told = exported(folder, format, file)
-    for line in told:
+        notes = exported(folder, format, file)
+    for line in notes:
         typer.echo(translate_rendered(line), err=True)
     if not quiet:
         typer.echo(_("written: {file}", file=file))

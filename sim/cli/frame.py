@@ -155,7 +155,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
         return
     started_s = time.monotonic()
 
-    def told(*_: object) -> None:
+    def report(*_: object) -> None:
         passed_s = time.monotonic() - started_s
         if limit_s is not None and passed_s >= limit_s:
             raise TimeLimitError
@@ -164,7 +164,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
             typer.echo(f"{passed_s:.0f} s: {STAGE.get()}", err=True)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
 
-    handler, (left_s, every_s) = signal.signal(signal.SIGALRM, told), signal.getitimer(signal.ITIMER_REAL)
+    handler, (left_s, every_s) = signal.signal(signal.SIGALRM, report), signal.getitimer(signal.ITIMER_REAL)
     signal.setitimer(signal.ITIMER_REAL, min(FIRST_TOLD_S, limit_s or FIRST_TOLD_S))
     try:
         yield
@@ -219,5 +219,5 @@ def show_all(*parts: Any) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        told = counted(translate_rendered(part)) if isinstance(part, str) else part
-        console.print(told, soft_wrap=isinstance(part, str), crop=False)
+        text = counted(translate_rendered(part)) if isinstance(part, str) else part
+        console.print(text, soft_wrap=isinstance(part, str), crop=False)

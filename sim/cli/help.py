@@ -76,8 +76,8 @@ class _Wide:
         """Write a list of names, each with its text beside it."""
         left = min(max((len(name) for name, *_rest in rows), default=0), col_max) + col_spacing
         for name, text in rows:
-            told = [part for part in re.split(r"  (?=\[)", text) if part]
-            lines = _lines("  ".join(map(translate_rendered, told)), max(self.width - left - 2, 10)) or [""]
+            sentences = [part for part in re.split(r"  (?=\[)", text) if part]
+            lines = _lines("  ".join(map(translate_rendered, sentences)), max(self.width - left - 2, 10)) or [""]
             if len(name) > left - col_spacing:
                 self.write(f"{'':{self.current_indent}}{name}\n")
                 name = ""

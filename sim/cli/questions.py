@@ -142,8 +142,8 @@ class CommandContext:
 
     def refuse(self, *reasons: str) -> None:
         """End the command with those *reasons* that are not empty, each after the scenario's path."""
-        if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
-            fail("\n".join(dict.fromkeys(told)))
+        if lines := [f"{self.path}: {reason}" for reason in reasons if reason]:
+            fail("\n".join(dict.fromkeys(lines)))
 
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:
         """End the command if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""
@@ -167,15 +167,15 @@ class CommandContext:
                 report=not given["no_report"],
             )
 
-    def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Iterable[Any]]) -> None:
-        """Print the answer: its *document* with --format json, else the tables and lines of *told*, unless --quiet."""
+    def show(self, document: Callable[[str], Mapping[str, Any]], lines: Callable[[], Iterable[Any]]) -> None:
+        """Print the answer: its *document* with --format json, else *lines*, unless --quiet."""
         from sim.report.json_document import as_json
 
         if self.given["format"] == "json":
             with speaking(ENGLISH):
                 typer.echo(as_json(document(str(self.folder))))
         elif not self.given["quiet"]:
-            show_all(*told(), *self._next())
+            show_all(*lines(), *self._next())
 
     def _next(self) -> list[str]:
         """Return the command to try next, as a list of one, if the output is a terminal; else an empty list."""
@@ -237,8 +237,8 @@ def answered(question: Question, asked: CommandContext) -> None:
 
     scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)
     asked.refuse(*question.why_not(scenario))
-    if not asked.given["quiet"] and (told := question.ignored(scenario, relative)):
-        typer.echo(translate_rendered(told), err=True)
+    if not asked.given["quiet"] and (note := question.ignored(scenario, relative)):
+        typer.echo(translate_rendered(note), err=True)
     answer = asked.delivered(partial(deliver, question, relative=relative))
     asked.show(
         lambda out: question.document(answer, out),
@@ -310,10 +310,10 @@ def _run_work(asked: CommandContext) -> None:
     from sim.jobs.kinds import kind_of
 
     kind, rows = kind_of(asked.scenario), asked.delivered(run_work)
-    told = kind.verdict(rows)
+    verdict = kind.verdict(rows)
     asked.show(
         lambda out: kind.document(asked.scenario, rows, out),
-        lambda: [told.headline, "", *kind.tables(rows), *told.findings, f"results in {asked.folder}"],
+        lambda: [verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {asked.folder}"],
     )
     if not any(row.ok for row in rows):
         asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))

@@ -93,16 +93,18 @@ def check(
         for number, case in enumerate(first, 1):
             STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
             plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
-        worths = fleet_confidences(loaded, catalog)
+        confidences = fleet_confidences(loaded, catalog)
         if format == "json":
-            typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
+            typer.echo(as_json(check_document(loaded, plans, len(found), confidences)))
         else:
             asked = [loaded.question] if loaded.question else []
-            told = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
+            tables = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
             space = candidates(loaded, catalog) if loaded.size is not None else []
             hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-            worth = [confidence_table(worths)] if worths else []
-            show_all(*asked, *told, *worth, *space, *input_lines(loaded), *price_age_note(loaded, catalog), *hint)
+            confidence = [confidence_table(confidences)] if confidences else []
+            show_all(
+                *asked, *tables, *confidence, *space, *input_lines(loaded), *price_age_note(loaded, catalog), *hint
+            )
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 
@@ -128,8 +130,8 @@ def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str
     rows = kind.rows(loaded, catalog)
     plans = kind.described(rows, catalog)
     if format == "json":
-        told = {"scenario": loaded.name, "question": loaded.question, "cases": len(rows), "plans": plans}
-        typer.echo(as_json(told))
+        entries = {"scenario": loaded.name, "question": loaded.question, "cases": len(rows), "plans": plans}
+        typer.echo(as_json(entries))
     else:
         show_all(*([loaded.question] if loaded.question else []), *kind.overview(rows, plans))
     if all(plan["infeasible"] for plan in plans):

@@ -92,12 +92,12 @@ def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
     """Refuse to send files from outside *folder* to a cluster, since a foreign scenario may name any file."""
     from sim.study.execution.digest import files_outside
 
-    told = [
+    lines = [
         f"--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there"
         for path in files_outside(scenario, folder)
     ]
-    if told:
-        fail("\n".join(told))
+    if lines:
+        fail("\n".join(lines))
 
 
 def _interrupt(*_: object) -> None:

@@ -83,19 +83,19 @@ def translate_rendered(text: str) -> str:
         known = catalogue(code)
         values = {name: _part(value, known, code) for name, value in text.values.items()}
         return _places_filled(known.get(text.template, text.template), values)
-    told = _told(hidden(text), code)
+    sentence = _translated(hidden(text), code)
     if (fewer := hidden(text, words=False)) != hidden(text):
         # a name of one word may be a word of the message: whatever leaves less English
-        told = min(told, _told(fewer, code), key=lambda one: len(re.findall("[A-Za-z]", hidden(one))))
-    return shown(told)
+        sentence = min(sentence, _translated(fewer, code), key=lambda one: len(re.findall("[A-Za-z]", hidden(one))))
+    return shown(sentence)
 
 
-def _told(text: str, code: str) -> str:
+def _translated(text: str, code: str) -> str:
     """Translate *text*, whose names are hidden, into the language *code*."""
     if not text.strip():
         return text
     if "\n" in text:
-        return "\n".join(_told(line, code) for line in text.split("\n"))
+        return "\n".join(_translated(line, code) for line in text.split("\n"))
     return _sentence(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
 
 
@@ -104,11 +104,11 @@ def _sentence(text: str, code: str) -> str | None:
     small = text[:1].lower() + text[1:]
     stop = "." if text.endswith(".") else ""
     for one in dict.fromkeys((text, small)):
-        if told := _whole(one, code, stop):
-            return told
+        if translation := _whole(one, code, stop):
+            return translation
     for one in dict.fromkeys((text[:-1], small[:-1])) if stop else ():
-        if told := _whole(one, code):
-            return told + catalogue(code).get(stop, stop)
+        if translation := _whole(one, code):
+            return translation + catalogue(code).get(stop, stop)
     return _whole(text, code) if stop else None
 
 
@@ -117,8 +117,12 @@ def _one_by_one(text: str, code: str) -> str | None:
     for mark, kept in ((". ", 1), ("; ", 0)):
         at = text.find(mark)
         while at >= 0:
-            if told := _sentence(text[: at + kept], code):
-                return told + (catalogue(code).get(mark, mark) if not kept else "") + _told(text[at + 2 :], code)
+            if translation := _sentence(text[: at + kept], code):
+                return (
+                    translation
+                    + (catalogue(code).get(mark, mark) if not kept else "")
+                    + _translated(text[at + 2 :], code)
+                )
             at = text.find(mark, at + 1)
     return None
 
@@ -151,9 +155,9 @@ def _value(text: str, known: dict[str, str], code: str) -> str:
         if len(parts) > 1 and all(part in known for part in parts):
             return known.get(", ", ", ").join(known[part] for part in parts)
         head, mark, rest = text.partition("; ")  # a clause that was joined to what holds the place
-        if mark and (told := _told(rest, code)) != rest:
-            return _value(head, known, code) + known.get(mark, mark) + told
-        return _told(text, code)
+        if mark and (sentence := _translated(rest, code)) != rest:
+            return _value(head, known, code) + known.get(mark, mark) + sentence
+        return _translated(text, code)
     return text
 
 
@@ -161,8 +165,8 @@ def _behind_a_colon(text: str, code: str) -> str | None:
     """Translate a sentence after a path, a name or an option with a colon; None if none is recognised."""
     at = text.find(": ")
     while at >= 0:
-        if told := _whole(text[at + 2 :], code):
-            return text[: at + 2] + told
+        if translation := _whole(text[at + 2 :], code):
+            return text[: at + 2] + translation
         at = text.find(": ", at + 1)
     return None
 

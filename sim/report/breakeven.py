@@ -43,16 +43,16 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
             return [_("No fleet meets the service level at any load.")]
         at = place_text(answer.axis, answer.load)
         return [_("No fleet meets the service level at {place}.", place=at)]
-    told = [_cheapest(answer, names) for names in answer.products]
-    told[0] = joined([told[0], *central_value_notes(answer.uncertain)])
-    told += [ranked_apart(answer.models)] if answer.models else []
-    told += _crossings(answer)
-    told += _paybacks(answer)
+    lines = [_cheapest(answer, names) for names in answer.products]
+    lines[0] = joined([lines[0], *central_value_notes(answer.uncertain)])
+    lines += [ranked_apart(answer.models)] if answer.models else []
+    lines += _crossings(answer)
+    lines += _paybacks(answer)
     if with_tips:
-        told += _tips(answer.winner, answer.tipping)
-        told += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
+        lines += _tips(answer.winner, answer.tipping)
+        lines += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
     named = len(answer.products) if answer.models else 0  # these begin with the id of a model
-    return [*told[:named], *(line[:1].upper() + line[1:] for line in told[named:])]
+    return [*lines[:named], *(line[:1].upper() + line[1:] for line in lines[named:])]
 
 
 def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
@@ -77,7 +77,7 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
 
 def _crossings(answer: BreakevenAnswer) -> list[str]:
     """Return the utilisation ranges in which each candidate is cheaper than the others."""
-    told = []
+    lines = []
     for one in answer.candidates:
         several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
         alone = _("One unit: ") if several else ""  # the verdict is about more of them
@@ -85,8 +85,8 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
             if name == API and answer.models.get(API) != answer.models.get(one.name):
                 continue  # other tokens
             where = _where_cheaper(answer, one, ranges, name)
-            told.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
-    return told
+            lines.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
+    return lines
 
 
 def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tuple[float, float]], other: str) -> str:
@@ -120,7 +120,7 @@ def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tup
 
 
 def _paybacks(answer: BreakevenAnswer) -> list[str]:
-    told = []
+    lines = []
     for one in answer.candidates:
         cost = answer.at_load[one.name]
         if not cost.flows.capex_usd:
@@ -143,7 +143,7 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
                 else _("its life")
             )
             saying = _("does not pay for itself within {life} from what it saves, without its resale,", life=life)
-        told.append(
+        lines.append(
             _(
                 "{name} costs {cash} and {saying} against {other}.",
                 name=one.name,
@@ -152,7 +152,7 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
                 other=name,
             )
         )
-    return told
+    return lines
 
 
 def _paid_by_month(answer: BreakevenAnswer, name: str) -> bool:
@@ -160,7 +160,7 @@ def _paid_by_month(answer: BreakevenAnswer, name: str) -> bool:
 
 
 def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> list[str]:
-    told = []
+    lines = []
     for one in tipping:
         limits = []
         if one.below is not None:
@@ -179,8 +179,8 @@ def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> lis
                 name=translate_rendered(one.name),
                 limits=_(" and ").join(limits),
             )
-            told.append(_("{stays}; it is {amount}.", stays=stays, amount=amount(one, one.now)))
-    return told
+            lines.append(_("{stays}; it is {amount}.", stays=stays, amount=amount(one, one.now)))
+    return lines
 
 
 def amount(one: TippingPoints, value: float) -> str:
@@ -437,7 +437,7 @@ def write_breakeven(
 
 
 def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    told, drawn = sentences(answer, with_tips=False), panels(answer)
+    lines, drawn = sentences(answer, with_tips=False), panels(answer)
     asked = question_of(scenario)
     if drawn:
         with drawable():
@@ -446,7 +446,7 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
     page = render_page(
         scenario.name,
         asked,
-        told,
+        lines,
         drawn,
         _tables(answer),
         [*remarks, *notes(answer, scenario)],
@@ -457,12 +457,12 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: the verdict and the rows of the tables."""
-    told = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
+    lines = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
     return {
         **heading(scenario, out),
         "axis": answer.axis,
         "load": answer.load,
-        "verdict": verdict_in_units(told[0], told[1:]),
+        "verdict": verdict_in_units(lines[0], lines[1:]),
         "ranking": ranking_rows(answer),
         "utilisation": utilisation_rows(answer),
         "months": month_rows(answer),
@@ -549,17 +549,17 @@ def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> P
 
 def left_out(answer: BreakevenAnswer) -> list[str]:
     """State which fleets are not compared, and why."""
-    told = [
+    lines = [
         _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=translate_rendered(one.reason))
         for one in answer.capacities
         if one.reason
     ]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
-    told += [
+    lines += [
         _("{name} is left out: it does not meet the service level at any load tried.", name=name) for name in missed
     ]
     compared = {one.fleet for one in answer.candidates}
-    return told + [
+    return lines + [
         _(
             "{name} is left out: it meets the service level up to {most}, and the load is {load}.",
             name=one.fleet,
@@ -591,7 +591,7 @@ def owned_peaks(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
 
 def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     """Return notes on capacities, fleets left out, and conventions."""
-    told = [
+    lines = [
         _(
             "Capacity of {fleet}: {place_text}",
             fleet=one.fleet,
@@ -601,11 +601,11 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
         for one in answer.capacities
         if not one.reason and 0 < one.mean < float("inf")
     ]
-    told += capacity_notes(answer.capacities, scenario.precision)
-    told += left_out(answer)
-    told += [*load_notes(scenario), *rate_notes(scenario)]
-    told += owned_peaks(answer, scenario)
-    told += [
+    lines += capacity_notes(answer.capacities, scenario.precision)
+    lines += left_out(answer)
+    lines += [*load_notes(scenario), *rate_notes(scenario)]
+    lines += owned_peaks(answer, scenario)
+    lines += [
         _(
             "Capacity of {fleet}: at least {place_text}, the highest tried.",
             fleet=one.fleet,
@@ -615,18 +615,18 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
         if one.mean == float("inf")
     ]
     if any(cost.finance is not None and cost.finance.inflation for cost in answer.at_load.values()):
-        told.append(
+        lines.append(
             _(
                 "With inflation the cost a month is the equal payment over {months} months; what is paid "
                 "by the month is that of the first.",
                 months=plain(answer.horizon.months),
             )
         )
-    told.append(
+    lines.append(
         _(
             "Purchases are paid at delivery, all else at the end of each month. The curves of net "
             "present cost take off what the hardware would bring at that age: its resale less its "
             "removal."
         )
     )
-    return told
+    return lines

@@ -71,8 +71,8 @@ def findings(
     found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario, relative: float
 ) -> list[str]:
     """State the precision of the capacities, the bottleneck of each fleet, and whether the capacities differ."""
-    told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
-    told += [
+    lines = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
+    lines += [
         _(
             "{fleet} may take more: at higher loads all requests arrive within the warm-up. A longer trace or a "
             "shorter warmup_s shows how much.",
@@ -81,13 +81,13 @@ def findings(
         for one in found
         if one.requests_run_out
     ]
-    told += load_notes(scenario)
-    told += [
+    lines += load_notes(scenario)
+    lines += [
         _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
         for row in rows
         if (limit := row["limited_by"])
     ]
-    told += [
+    lines += [
         _(
             "{share} of the requests of {fleet} are within the service level over failures there.",
             share=share_beside(share, scenario.slo.availability or 0.0),
@@ -100,7 +100,7 @@ def findings(
         certain = _("differs") if one.certain else _("cannot tell: zero is within it")
         text = ("+" if one.load > 0 else "") + plain(one.load)
         text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
-        told.append(
+        lines.append(
             _(
                 "Difference ({first} minus {second}): {place} ({certain}).",
                 first=one.first,
@@ -109,7 +109,7 @@ def findings(
                 certain=certain,
             )
         )
-    return told
+    return lines
 
 
 def render_capacity(
@@ -199,20 +199,20 @@ def _search(found: Sequence[FleetCapacity], slo: Slo) -> Iterator[dict[str, Any]
     for one in found:
         first = True
         for search in one.found:
-            for tried in search.tried:
-                over = _(", overloaded") if tried.overloaded else ""
-                share = "" if tried.idle else share_beside(tried.slo_attainment, slo.attainment)
+            for load in search.loads:
+                over = _(", overloaded") if load.overloaded else ""
+                share = "" if load.idle else share_beside(load.slo_attainment, slo.attainment)
                 shares = [share] if slo.per_request else []
-                known = [(tried.percentiles[one.column], one.limit_s) for one in slo.percentiles]
+                known = [(load.percentiles[one.column], one.limit_s) for one in slo.percentiles]
                 values = ["" if value is None else seconds_beside(value, limit_s) for value, limit_s in known]
                 yield {
                     "fleet": one.fleet,
                     "first": first,
                     "replication": search.replication,
-                    "load": plain(tried.load, 4),
+                    "load": plain(load.load, 4),
                     "attained": [*shares, *values],
-                    "meets": tried.meets,
-                    "standing": _("no requests") if tried.idle else (_("yes") if tried.meets else _("no")) + over,
+                    "meets": load.meets,
+                    "standing": _("no requests") if load.idle else (_("yes") if load.meets else _("no")) + over,
                 }
                 first = False
 
@@ -273,15 +273,15 @@ def search_rows(found: Sequence[FleetCapacity], axis: LoadAxis) -> list[dict[str
         {
             "fleet": search.fleet,
             "replication": search.replication,
-            axis.label: tried.load,
-            "slo_attainment": None if tried.idle else tried.slo_attainment,
-            "overloaded": tried.overloaded,
-            "meets_slo": None if tried.idle else tried.meets,
-            **tried.percentiles,
+            axis.label: load.load,
+            "slo_attainment": None if load.idle else load.slo_attainment,
+            "overloaded": load.overloaded,
+            "meets_slo": None if load.idle else load.meets,
+            **load.percentiles,
         }
         for one in found
         for search in one.found
-        for tried in search.tried
+        for load in search.loads
     ]
 
 

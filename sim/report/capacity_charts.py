@@ -47,7 +47,7 @@ def searches(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[P
     if slo.per_request:
         limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
         title = _("Requests within the SLO at every simulated load")
-        panels.append(_search(able, axis, title, lambda tried: tried.slo_attainment, limit, looks, share=True))
+        panels.append(_search(able, axis, title, lambda load: load.slo_attainment, limit, looks, share=True))
     for one in slo.percentiles:
         limit = Limit(one.limit_s, _("SLO {limit_s} s", limit_s=plain(one.limit_s)))
         title = _("{name_of} [s] at every simulated load", name_of=name_of(one))
@@ -55,9 +55,9 @@ def searches(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[P
     return panels
 
 
-def _percentile(column: str, tried: SimulatedLoad) -> float:
+def _percentile(column: str, load: SimulatedLoad) -> float:
     """Return the percentile at a simulated load; nan, which is not drawn, without a value."""
-    value = tried.percentiles[column]
+    value = load.percentiles[column]
     return float("nan") if value is None else value
 
 
@@ -73,12 +73,12 @@ def _search(
     curves, spans = [], []
     for one in found:
         color, marker = looks[one.fleet]
-        measured = (load for search in one.found for load in search.tried if not load.idle)
-        tried = sorted(measured, key=lambda attempt: attempt.load)
-        values = tuple(map(read, tried))
+        measured = (load for search in one.found for load in search.loads if not load.idle)
+        simulated = sorted(measured, key=lambda attempt: attempt.load)
+        values = tuple(map(read, simulated))
         near = tuple(share or value <= FAR * limit.at for value in values)
-        names = tuple(f"{one.fleet}, {plain(attempt.load)}" for attempt in tried)
-        good, loads = tuple(attempt.meets for attempt in tried), tuple(attempt.load for attempt in tried)
+        names = tuple(f"{one.fleet}, {plain(attempt.load)}" for attempt in simulated)
+        good, loads = tuple(attempt.meets for attempt in simulated), tuple(attempt.load for attempt in simulated)
         curves.append(
             ChartCurve("", color, loads, values, marker, "None", good=good, steady=near, fleet=one.fleet, names=names)
         )

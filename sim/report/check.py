@@ -61,19 +61,19 @@ def overview(
 def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
     """Explain the number of cases; with a precision this number is the least."""
     fleets = len({plan["fleet"] for _axes, plan in plans})
-    told = ngettext(
+    text = ngettext(
         " ({count} fleet at {points} points)",
         " ({count} fleets at {points} points)",
         fleets,
         points=len(plans) // fleets,
     )
-    told = told if len(plans) > fleets else ""
+    text = text if len(plans) > fleets else ""
     if precision is None or precision.metric is None:
-        return told
+        return text
     exact = _("{metric} is known within {percent}", metric=precision.metric, percent=percent(precision.relative))
     return _(
         "{told}, and more until {exact}, at most {max_replications} replications of each",
-        told=told,
+        told=text,
         exact=exact,
         max_replications=precision.max_replications,
     )
@@ -203,11 +203,11 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
         for part, seconds in [*pool[name].items(), (_(whole), sum(pool[name].values()))]
     ]
     for fleet, pool, scaler in _scalers(plans):
-        told = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
-        yield Text(f"\n{told}")
+        text = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
+        yield Text(f"\n{text}")
     for fleet, pool, works in _failing(plans):
-        told = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
-        yield Text(f"\n{told}")
+        text = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
+        yield Text(f"\n{text}")
     rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep that start alike
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
@@ -259,13 +259,13 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
             refused.setdefault(reason, []).append(unit)
         else:
             able.append(unit)
-    told = _(
+    text = _(
         "gpufleet size chooses among {count} kinds of replicas, at most {most} of each; {able} may serve:",
         count=len(kinds),
         most=scenario.size.max_replicas,
         able=len(able),
     )
-    yield Text(f"\n{told}")
+    yield Text(f"\n{text}")
     for unit in able[:FEW]:
         yield Text(f"  {unit.name}")
     if len(able) > FEW:

@@ -34,8 +34,8 @@ NOTE = N_("second less first, with half of the 95 % interval over replications p
 def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) -> dict[str, Any]:
     """Build the document of a comparison: names, verdicts, changed inputs and differences."""
     return {
-        "first": _told(first),
-        "second": _told(second),
+        "first": _verdict_data(first),
+        "second": _verdict_data(second),
         "changes": [{"path": one.path, "before": one.before, "after": one.after} for one in found.changes],
         "points": [
             {
@@ -69,17 +69,17 @@ def in_words(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"points": points, "axes": named}
 
 
-def _told(run: StoredRun) -> dict[str, Any]:
-    told = verdict_of(run.scenario, run.catalog, run.points, disputes=stored_disputes(run.folder))
-    return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}
+def _verdict_data(run: StoredRun) -> dict[str, Any]:
+    verdict = verdict_of(run.scenario, run.catalog, run.points, disputes=stored_disputes(run.folder))
+    return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": verdict.headline}
 
 
 def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> list[RenderableType | str]:
     """Return the output of the terminal: verdicts, changed inputs and differences."""
-    verdicts = [_told(run) for run in (first, second)]
+    verdicts = [_verdict_data(run) for run in (first, second)]
     lines: list[RenderableType | str] = [f"{one['folder']}: {one['verdict']}" for one in verdicts]
     if found.changes:
-        rows = [[one.path, _said(one.before), _said(one.after)] for one in found.changes]
+        rows = [[one.path, _value_text(one.before), _value_text(one.after)] for one in found.changes]
         lines.append(FittedTable([_("changed input"), _("first"), _("second")], rows, frozenset({0, 1, 2}), 0))
     else:
         lines.append(_("The two runs were asked the same."))
@@ -150,7 +150,9 @@ def outcome_table(outcomes: Sequence[Outcome]) -> list[RenderableType | str]:
 
 def diff_markdown(first: StoredRun, second: StoredRun, found: RunDifferences, outcomes: Sequence[Outcome]) -> str:
     """Return the comparison in Markdown: verdicts, conditions and changed inputs, as a pull request shows them."""
-    parts = [f"**{_cell(one['folder'])}**: {_cell(one['verdict'])}" for one in (_told(first), _told(second))]
+    parts = [
+        f"**{_cell(one['folder'])}**: {_cell(one['verdict'])}" for one in (_verdict_data(first), _verdict_data(second))
+    ]
     if outcomes:
         heads = [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
         parts.append(f"**{_outcome_verdict(outcomes)}**")
@@ -160,7 +162,7 @@ def diff_markdown(first: StoredRun, second: StoredRun, found: RunDifferences, ou
         rows = [[_where(one.first), in_code(_(WORDS[one.metric])), *_figures(one)] for one in found.differences]
         parts.append(_markdown(heads, rows))
     if found.changes:
-        rows = [[one.path, _said(one.before), _said(one.after)] for one in found.changes]
+        rows = [[one.path, _value_text(one.before), _value_text(one.after)] for one in found.changes]
         parts.append(_markdown([_("changed input"), _("first"), _("second")], rows))
     return "\n\n".join(parts)
 
@@ -204,7 +206,7 @@ def _where(point: Point) -> str:
     return _("{fleet} at {at}", fleet=point.fleet, at=at) if at else point.fleet
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
         return str(value)
     return _("(not said)") if value is None else number(value)

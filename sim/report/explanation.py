@@ -155,10 +155,10 @@ def rows(journal: RequestJournal) -> Iterator[tuple[str, ...]]:
         sequences = [batch.decode_seqs + batch.prefill_seqs for batch in batches]
         tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
         figures = (number(one.steps), _range(sequences), _range(tokens)) if batches else ("", "", "")
-        yield _stretch_told(one, journal.request.prompt_tokens), _s(one.start_s), _s(one.end_s), *figures
+        yield _phase_text(one, journal.request.prompt_tokens), _s(one.start_s), _s(one.end_s), *figures
 
 
-def _stretch_told(one: RequestPhase, prompt_tokens: int) -> str:
+def _phase_text(one: RequestPhase, prompt_tokens: int) -> str:
     if one.what == "prompt":
         return _(
             "prompt: {prompt} tokens, {done} of {prompt_tokens} computed",
@@ -198,7 +198,7 @@ def trace(journal: RequestJournal) -> str:
     threads: dict[int, list[int]] = {REQUEST: []}
     events: list[dict[str, Any]] = []
     for replica, span in sorted(journal.spans, key=lambda seen: (seen[1].start_s, seen[1].end_s, seen[0])):
-        events.append(_event(replica + 1, _batch_told(span), span, _figures(span), threads))
+        events.append(_event(replica + 1, _batch_text(span), span, _figures(span), threads))
         if takes_part(span, request.index):
             chunk = span.prompts.get(request.index)
             name = "decodes" if chunk is None else f"prompt, {chunk} tokens"
@@ -230,7 +230,7 @@ def _event(
     return {"name": name, "ph": "X", "ts": start_us, "dur": lasts, "pid": process, "tid": thread, "args": figures}
 
 
-def _batch_told(span: StepSpan) -> str:
+def _batch_text(span: StepSpan) -> str:
     prompts, decodes = span.batch.prefill_seqs, span.batch.decode_seqs
     return " + ".join(f"{count} {what}" for count, what in ((prompts, "prompts"), (decodes, "decodes")) if count)
 

@@ -40,27 +40,27 @@ def check_document(
     scenario: Scenario,
     plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     cases: int,
-    worths: Sequence[tuple[str, PredictionConfidence]],
+    confidences: Sequence[tuple[str, PredictionConfidence]],
 ) -> dict[str, Any]:
     """Build the document of `check`: the resolved plans of every fleet at every point.
 
-    *worths* has the confidence of the predictions for each fleet.
+    *confidences* has the confidence of the predictions for each fleet.
     """
-    told = [
+    predictions = [
         {
             "fleet": name,
             "mark": one.mark,
             "because": list(one.why),
             "factors": {k: list(v) for k, v in one.factors.items()},
         }
-        for name, one in worths
+        for name, one in confidences
     ]
     return {
         "scenario": scenario.name,
         "question": scenario.question,
         "seed": scenario.seed,
         "cases": cases,
-        "predictions": told,
+        "predictions": predictions,
         "plans": [{"axes": axes, **plan} for axes, plan in plans],
     }
 

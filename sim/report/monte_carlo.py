@@ -76,8 +76,8 @@ def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Poin
         parts = [_who(setting, study), _range(setting, _("them"))]
     else:
         parts = [_range(setting, _("{draws:,} draws{where}", draws=study.draws, where=where(setting.axes)))]
-    told = joined([*parts, *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)])
-    return (_("{model}: ", model=setting.model) if setting.model else "") + told
+    text = joined([*parts, *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)])
+    return (_("{model}: ", model=setting.model) if setting.model else "") + text
 
 
 def disputed(disputes: Sequence[DisputedSetting]) -> list[str]:
@@ -97,13 +97,13 @@ def _disputed(own: Sequence[DisputedSetting]) -> str:
         draws=first.draws,
         where=_(" at {listing}", listing=_("; ").join(places)) if places else "",
     )
-    told = (
+    template = (
         N_("Central values decide here; {drawn} is cheaper than {central} in {share}.")
         if first.fleets == 2
         else N_("Central values decide here; {drawn} is the cheapest in {share}, more often than {central}.")
     )
     lead = _("{model}: ", model=first.model) if first.model else ""
-    return lead + _(told, drawn=first.drawn, central=first.central, share=share)
+    return lead + _(template, drawn=first.drawn, central=first.central, share=share)
 
 
 def _who(setting: DrawnSetting, study: MonteCarloStudy) -> str:
@@ -146,14 +146,14 @@ def exact(share: float) -> str:
     return f"{100 * share:.{1 if 0 < share < 1 else 0}f}\u00a0%"
 
 
-def _range(setting: DrawnSetting, futures: str) -> str:
+def _range(setting: DrawnSetting, draws: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
         least, most = cash(float(low)), cash(float(high))
-        told = N_("{low} ({fleet})") if least == most else N_("{low} to {high} ({fleet})")
-        parts.append(_(told, low=least, high=most, fleet=one.fleet))
-    return _("In 80 % of {futures} a million output tokens costs {listing}.", futures=futures, listing=listing(parts))
+        template = N_("{low} ({fleet})") if least == most else N_("{low} to {high} ({fleet})")
+        parts.append(_(template, low=least, high=most, fleet=one.fleet))
+    return _("In 80 % of {draws} a million output tokens costs {listing}.", draws=draws, listing=listing(parts))
 
 
 def _against_api(setting: DrawnSetting) -> Iterator[str]:

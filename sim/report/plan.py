@@ -108,8 +108,10 @@ def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> d
 
 def _headline(order: Sequence[FleetPlanOutlook], plan: MultiYear) -> str:
     best = order[0]
-    told = N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
-    first = _(told, span=span(plan), fleet=best.fleet, costs=_costs(best))
+    template = (
+        N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
+    )
+    first = _(template, span=span(plan), fleet=best.fleet, costs=_costs(best))
     if len(order) > 1:
         others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
         first += _("; ") + listing(others) if others else ""
@@ -505,7 +507,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
         ),
         (
             _("Orders"),
-            _("{count} before service, as late as possible; priced and paid when ordered", count=_months_told(lead)),
+            _("{count} before service, as late as possible; priced and paid when ordered", count=_months_text(lead)),
         ),
         (_("Prices"), _("new hardware {hardware}, rents {rents}", hardware=hardware, rents=rents)),
         (_("Life"), _(STATE_PROPERTIES)),
@@ -513,7 +515,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
             _("Rent"),
             _(
                 "for at least {count}, or a commitment's own; months beyond the plan do not count",
-                count=_months_told(term),
+                count=_months_text(term),
             ),
         ),
         (_("Scaling"), _(SCALING)),
@@ -547,15 +549,15 @@ def _entry(one: ExistingUnits) -> str:
 def _fall(decline: float) -> str:
     if decline == 0:
         return _("keep their price")
-    told = N_("fall by {percent} a year") if decline > 0 else N_("rise by {percent} a year")
-    return _(told, percent=percent(abs(decline)))
+    template = N_("fall by {percent} a year") if decline > 0 else N_("rise by {percent} a year")
+    return _(template, percent=percent(abs(decline)))
 
 
 def _units(count: int) -> str:
     return ngettext("{count} unit", "{count} units", count)
 
 
-def _months_told(count: int) -> str:
+def _months_text(count: int) -> str:
     return ngettext("{count} month", "{count} months", count)
 
 
@@ -573,8 +575,8 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
 
 def verdict_of_plan(scenario: Scenario, found: Sequence[FleetPlanOutlook]) -> PlanVerdict:
     """Return the verdict on the plans *found* of *scenario*."""
-    told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
-    return replace(told, headline=joined([told.headline, *central_value_notes(scenario.futures is not None)]))
+    answer = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
+    return replace(answer, headline=joined([answer.headline, *central_value_notes(scenario.futures is not None)]))
 
 
 def plan_rate_notes(scenario: Scenario) -> list[str]:

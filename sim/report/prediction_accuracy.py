@@ -21,9 +21,9 @@ SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
 """Headings of the metrics."""
 
 
-def factors_text(worth: PredictionConfidence) -> str:
+def factors_text(confidence: PredictionConfidence) -> str:
     """Format the error factors: `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; else empty."""
-    parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in worth.factors.items() if metric != "power"]
+    parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in confidence.factors.items() if metric != "power"]
     return _("{parts} times the prediction", parts=_(", ").join(parts)) if parts else ""
 
 
@@ -31,18 +31,18 @@ def _span(low: float, high: float) -> str:
     return _("{low} to {high}", low=plain(round(low, 2)), high=plain(round(high, 2)))
 
 
-def confidence_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
+def confidence_table(confidences: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
     """Build the table of accuracy, a row per fleet: mark, error factors and reasons."""
-    metrics = [metric for metric in SHOWN if any(metric in worth.factors for _name, worth in worths)]
+    metrics = [metric for metric in SHOWN if any(metric in confidence.factors for _name, confidence in confidences)]
     heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
     rows = [
         [
             name,
-            _(worth.mark),
-            *(_span(*worth.factors[metric]) if metric in worth.factors else "" for metric in metrics),
-            _("; ").join(translate_rendered(why) for why in worth.why),
+            _(confidence.mark),
+            *(_span(*confidence.factors[metric]) if metric in confidence.factors else "" for metric in metrics),
+            _("; ").join(translate_rendered(why) for why in confidence.why),
         ]
-        for name, worth in worths
+        for name, confidence in confidences
     ]
     title = "\n" + _("What predictions are worth: factors that hold 80 % of servers")
     return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
@@ -51,18 +51,22 @@ def confidence_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> Fitt
 def fleet_confidences(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:
     """Return (name, confidence) of every fleet with a computed step time, as the scenario has it before its sweep."""
     found = ((fleet.name, fleet_confidence(scenario, fleet, catalog)) for fleet in scenario.fleets)
-    return [(name, worth) for name, worth in found if worth is not None]
+    return [(name, confidence) for name, confidence in found if confidence is not None]
 
 
 def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
     """Return a note if all fleets are extrapolated beyond measurements; else nothing."""
-    worths = fleet_confidences(scenario, catalog)
-    if not worths or len(worths) < len(scenario.fleets) or any(one.mark != MARKS[-1] for _name, one in worths):
+    confidences = fleet_confidences(scenario, catalog)
+    if (
+        not confidences
+        or len(confidences) < len(scenario.fleets)
+        or any(one.mark != MARKS[-1] for _name, one in confidences)
+    ):
         return []
-    reasons = _("; ").join(dict.fromkeys(translate_rendered(why) for _name, one in worths for why in one.why))
-    told = _("All predictions are extrapolated ({reasons}).", reasons=reasons)
-    factors = factors_text(worths[0][1])
-    return [told + (_(" 80 % of such servers: {factors}.", factors=factors) if factors else "")]
+    reasons = _("; ").join(dict.fromkeys(translate_rendered(why) for _name, one in confidences for why in one.why))
+    text = _("All predictions are extrapolated ({reasons}).", reasons=reasons)
+    factors = factors_text(confidences[0][1])
+    return [text + (_(" 80 % of such servers: {factors}.", factors=factors) if factors else "")]
 
 
 NEAR, BETWEEN, BEYOND = MARKS
@@ -81,29 +85,31 @@ def confidences_by_key(
 ) -> dict[str, PredictionConfidence]:
     """Return the confidence of the predictions at *points* of the scenario's sweep, by the key of the point."""
     found = point_confidences(scenario, points, catalog)
-    return {key_of(point): worth for point, worth in zip(points, found, strict=True) if worth is not None}
+    return {
+        key_of(point): confidence for point, confidence in zip(points, found, strict=True) if confidence is not None
+    }
 
 
-def marked(panels: Iterable[Panel], worths: Mapping[str, PredictionConfidence]) -> list[Panel]:
-    """Return *panels* with the marks of their points; *worths* has the confidence by the key of a point."""
-    return [replace(panel, curves=tuple(_marked(curve, worths) for curve in panel.curves)) for panel in panels]
+def marked(panels: Iterable[Panel], confidences: Mapping[str, PredictionConfidence]) -> list[Panel]:
+    """Return *panels* with the marks of their points; *confidences* has the confidence by the key of a point."""
+    return [replace(panel, curves=tuple(_marked(curve, confidences) for curve in panel.curves)) for panel in panels]
 
 
-def _marked(curve: ChartCurve, worths: Mapping[str, PredictionConfidence]) -> ChartCurve:
+def _marked(curve: ChartCurve, confidences: Mapping[str, PredictionConfidence]) -> ChartCurve:
     if not curve.marker:
         return curve
-    return replace(curve, marks=tuple(worths[key].mark if key in worths else "" for key in curve.keys))
+    return replace(curve, marks=tuple(confidences[key].mark if key in confidences else "" for key in curve.keys))
 
 
-def ring_key(worths: Iterable[PredictionConfidence]) -> list[str]:
+def ring_key(confidences: Iterable[PredictionConfidence]) -> list[str]:
     """Return the legend of the rings that occur, the nearest first."""
-    there = {one.mark for one in worths}
+    there = {one.mark for one in confidences}
     return [_(text) for mark, text in KEY.items() if mark in there]
 
 
-def confidence_text(worth: PredictionConfidence) -> str:
+def confidence_text(confidence: PredictionConfidence) -> str:
     """Describe a mark with its reasons: `extrapolated: no GPU of its architecture was measured`."""
-    reasons: Sequence[str] = [translate_rendered(one) for one in worth.why]
+    reasons: Sequence[str] = [translate_rendered(one) for one in confidence.why]
     if not reasons:
-        return _(worth.mark)
-    return _("{mark}: {reasons}", mark=_(worth.mark), reasons=_("; ").join(reasons))
+        return _(confidence.mark)
+    return _("{mark}: {reasons}", mark=_(confidence.mark), reasons=_("; ").join(reasons))

@@ -85,8 +85,8 @@ class CaseProgress(_Live):
         self._bar.update(self._task, completed=done, total=total)
         if self._line_is_due():
             left = time_left(done - found, total - done, time.monotonic() - self._started_s)
-            told = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
-            sys.stderr.write(f"{told}\n")
+            text = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
+            sys.stderr.write(f"{text}\n")
 
 
 class SearchProgress(_Live):
@@ -97,12 +97,12 @@ class SearchProgress(_Live):
 
     def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
         """Show the progress."""
-        told = _("{simulated} cases simulated", simulated=simulated)
+        text = _("{simulated} cases simulated", simulated=simulated)
         if isfinite(cheapest_usd_per_h):
-            told += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
-        self._bar.update(self._task, description=told)
+            text += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
+        self._bar.update(self._task, description=text)
         if self._line_is_due():
-            sys.stderr.write(f"{told}\n")
+            sys.stderr.write(f"{text}\n")
 
 
 def time_left(done: int, to_do: int, elapsed_s: float) -> str:

@@ -85,26 +85,26 @@ def less(between: tuple[str, str]) -> str:
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
     """Return the difference between the fleets, and the inputs that change it or the result of a fleet."""
-    found, told = answer.found, list[str]()
+    found, lines = answer.found, list[str]()
     if not found.base:
         return [_("No fleet can run.")]
     if answer.between is not None:
-        told += _flips(answer, answer.between)
+        lines += _flips(answer, answer.between)
     for name in found.base:
-        told += _strongest(answer, name)
+        lines += _strongest(answer, name)
     if answer.replications == 1:
-        told.append(_("One replication each: nothing here has an interval, and small differences may be chance."))
-    told += [_("{line}.", line=line) for line in astray(answer)]
-    return told
+        lines.append(_("One replication each: nothing here has an interval, and small differences may be chance."))
+    lines += [_("{line}.", line=line) for line in astray(answer)]
+    return lines
 
 
 def gap_sentences(answer: SensitivityAnswer) -> list[str]:
     """Describe the parts of the cost gap at each load, and the effect of the load on the gap."""
     gaps = answer.explained.gaps
-    told = [_gap_told(gap) for gap in gaps]
+    lines = [_gap_text(gap) for gap in gaps]
     if len(gaps) == 2:
-        told.append(_utilisation_told(gaps[0], gaps[1]))
-    return told
+        lines.append(_utilisation_text(gaps[0], gaps[1]))
+    return lines
 
 
 def _begun(name: str) -> str:
@@ -161,7 +161,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         return
     better, other = (between[1], between[0]) if now.value > 0 else between
     spread = f" (± {_plainly(answer, now.half_width)})" if now.half_width else ""
-    told = _(
+    text = _(
         "{better} is {plainly}{said} below {other}{spread}",
         better=better,
         plainly=_plainly(answer, abs(now.value)),
@@ -170,7 +170,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         spread=spread,
     )
     if _within(now):
-        yield _("{told}, which may be chance.", told=told)
+        yield _("{told}, which may be chance.", told=text)
         return
     turning, close, unknown = list[str](), list[str](), list[str]()
     for one in answer.found.swings:
@@ -191,7 +191,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     )
     stays = _(", and stays below it at either end of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
-    yield _("{told}{but}.", told=told, but=but)
+    yield _("{told}{but}.", told=text, but=but)
 
 
 def _within(reading: VariedMetric) -> bool:
@@ -201,7 +201,7 @@ def _within(reading: VariedMetric) -> bool:
 
 def astray(answer: SensitivityAnswer) -> list[str]:
     """Return notes on inputs at which a fleet has no finite result or is overloaded."""
-    told = []
+    lines = []
     for one in answer.found.swings:
         for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
             at = _(
@@ -210,17 +210,17 @@ def astray(answer: SensitivityAnswer) -> list[str]:
             for name, sample in values.items():
                 reading = _reading(sample)
                 if reading.state == CANNOT:
-                    told.append(_("{name} cannot run {at}", name=name, at=at))
+                    lines.append(_("{name} cannot run {at}", name=name, at=at))
                 elif not isfinite(reading.value):
-                    told.append(_("{name} has no finite result {at}", name=name, at=at))
+                    lines.append(_("{name} has no finite result {at}", name=name, at=at))
                 elif reading.state == OVER and answer.found.metric != USD:
-                    told.append(
+                    lines.append(
                         _("{name} is overloaded {at}: the result depends on the simulated time", name=name, at=at)
                     )
-    return told
+    return lines
 
 
-def _gap_told(gap: CostGap) -> str:
+def _gap_text(gap: CostGap) -> str:
     if gap.usd == 0:
         return _(
             "{load_of}, {first} and {second} cost the same.", load_of=load_of(gap), first=gap.first, second=gap.second
@@ -233,7 +233,7 @@ def _gap_told(gap: CostGap) -> str:
     saves = [f"{translate_rendered(group)} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
     usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
     spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
-    told = _(
+    text = _(
         "{load_of}, {dear} costs {most} per million output tokens, {cheap} {least}. ",
         load_of=load_of(gap),
         dear=dear,
@@ -241,7 +241,7 @@ def _gap_told(gap: CostGap) -> str:
         cheap=cheap,
         least=cash(usd_of[cheap]),
     )
-    told += ngettext(
+    text += ngettext(
         "Of the gap of {gap}{spread}, {adds} counts against {dear}",
         "Of the gap of {gap}{spread}, {adds} count against {dear}",
         len(adds),
@@ -251,10 +251,10 @@ def _gap_told(gap: CostGap) -> str:
         dear=dear,
     )
     counts = ngettext("; {saves} counts for it", "; {saves} count for it", len(saves), saves=listing(saves))
-    told += (counts if saves else "") + _(".")
+    text += (counts if saves else "") + _(".")
     if shares[PRICE] * shares[LAYOUT] < 0:
         both = percent(shares[PRICE] + shares[LAYOUT])
-        told += _(
+        text += _(
             " Price and number of GPUs act in opposite directions: together they are {both} of the gap.", both=both
         )
     chance = [
@@ -264,11 +264,11 @@ def _gap_told(gap: CostGap) -> str:
     ]
     if chance:
         which = listing(chance)
-        told += _(" {which} may be chance.", which=which[:1].upper() + which[1:])
-    return told
+        text += _(" {which} may be chance.", which=which[:1].upper() + which[1:])
+    return text
 
 
-def _utilisation_told(own: CostGap, full: CostGap) -> str:
+def _utilisation_text(own: CostGap, full: CostGap) -> str:
     more = utilisation_usd(own, full)
     if not more:
         return _("Utilisation makes no difference: the gap is the same at either load.")
@@ -369,12 +369,12 @@ def gap_rows(gaps: Sequence[CostGap]) -> list[dict[str, Any]]:
 
 def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: the verdict, the rows of sensitivity.csv and gap.csv."""
-    told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
+    lines, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
     return {
         **heading(scenario, out),
         "metric": answer.found.metric,
         "between": answer.between,
-        "verdict": verdict_in_units(told[0] if told else "", told[1:]),
+        "verdict": verdict_in_units(lines[0] if lines else "", lines[1:]),
         "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
         "swings": swing_rows(answer),
         "gap": gap_rows(gaps),
@@ -396,7 +396,7 @@ def write_sensitivity(
 
 def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     asked = question_of(scenario)
-    told, of_gaps = sentences(answer), gap_sentences(answer)
+    of_swings, of_gaps = sentences(answer), gap_sentences(answer)
     drawn = charts(answer)
     with drawable():
         lines = {"tornado": sentences(answer), "gap": gap_sentences(answer)}
@@ -405,7 +405,7 @@ def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Seq
                 picture(several, asked, lines[kind]).save(out / f"{kind}.png")
     figures = [figure for several in drawn.values() for figure in several]
     page = render_page(
-        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
+        scenario.name, asked, [*of_swings, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
     )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 

@@ -76,7 +76,7 @@ def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
 
 
 def _priced(found: Sizing) -> list[CandidateFleet]:
-    return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
+    return [one for one in found.candidates if one.status != "impossible" and one.floor_usd_per_h]
 
 
 def _per_month(one: CandidateFleet) -> float:
@@ -193,7 +193,7 @@ def write_size(
 
 
 def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
-    told, drawn = sentences(found, scenario), panels(found, scenario)
+    lines, drawn = sentences(found, scenario), panels(found, scenario)
     asked = question_of(scenario)
     tables = [
         winners(found, scenario),
@@ -208,7 +208,7 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     page = render_page(
         scenario.name,
         asked,
-        told,
+        lines,
         drawn,
         shown,
         [*remarks, *_notes(scenario)],
@@ -232,23 +232,23 @@ def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> No
 def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     """Return the verdict, then the conditions under which it was found."""
     at = _load(scenario)
-    counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
-    left = sum(one.status == "not simulated" for one in found.tried)
-    refused = sum(one.status == "impossible" for one in found.tried)
-    simulated = sum(one.metrics is not None for one in found.tried)
-    over = sum(one.status == "over budget" for one in found.tried)
+    counts = {status: sum(one.status == status for one in found.candidates) for status in ("meets", "misses")}
+    left = sum(one.status == "not simulated" for one in found.candidates)
+    refused = sum(one.status == "impossible" for one in found.candidates)
+    simulated = sum(one.metrics is not None for one in found.candidates)
+    over = sum(one.status == "over budget" for one in found.candidates)
     how = ngettext(
-        "Of {tried} fleets {count} was simulated, of which {met} met the service level; {left} cost more at the least",
-        "Of {tried} fleets {count} were simulated, of which {met} met the service level; {left} cost more at the least",
+        "Of {total} fleets {count} was simulated, of which {met} met the service level; {left} cost more at the least",
+        "Of {total} fleets {count} were simulated, of which {met} met the service level; {left} cost more at the least",
         simulated,
-        tried=len(found.tried),
+        total=len(found.candidates),
         met=counts["meets"],
         left=left,
     )
     how += _(", {over} exceed the budget", over=over) if over else ""
     how += _(", {refused} cannot serve or have no price", refused=refused) if refused else ""
     how += _(".")
-    mixed = [*_mixed_told(found), *_apart(scenario)]
+    mixed = [*_mixed_sentences(found), *_apart(scenario)]
     if found.winner is None:
         return [
             _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
@@ -258,13 +258,13 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         ]
     best = found.winner
     cost = best.usd_per_h or 0.0
-    told = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
+    template = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
     if best.doubtful:
-        told = N_(
+        template = N_(
             "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in "
             "the mean of its runs"
         )
-    first = _(told, name=best.name, at=at, within=within(scenario))
+    first = _(template, name=best.name, at=at, within=within(scenario))
     first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
     nearest = found.rival
     if nearest is not None:
@@ -311,9 +311,9 @@ def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator
         spare=best.total - least,
         share=share_beside(share, wanted),
     )
-    told = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in spares_table(found, scenario).rows if cost]
-    if len(told) > 1:
-        yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(told))
+    lines = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in spares_table(found, scenario).rows if cost]
+    if len(lines) > 1:
+        yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(lines))
 
 
 def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
@@ -352,7 +352,7 @@ def _apart(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _mixed_told(found: Sizing) -> Iterator[str]:
+def _mixed_sentences(found: Sizing) -> Iterator[str]:
     """Yield the result of the search of mixed fleets, and the routing of the winner if it is a mix."""
     mixed, best = found.mixed, found.winner
     if mixed is None:
@@ -362,15 +362,18 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
             "Its router works {routing}.",
             routing=routing_text(best.fleet.routing.model_dump(exclude_none=True)),
         )
-    tried = _("{len} simulations", len=len(mixed.trials))
+    simulations = _("{len} simulations", len=len(mixed.trials))
     if not mixed.proved:
-        yield _("The search of mixed fleets was cut off after {tried}: a cheaper one may be left.", tried=tried)
+        yield _(
+            "The search of mixed fleets was cut off after {simulations}: a cheaper one may be left.",
+            simulations=simulations,
+        )
     elif mixed.trials:
         yield (
             _(
-                "After {tried} of mixed fleets the search proposes none that could be cheaper; with "
+                "After {simulations} of mixed fleets the search proposes none that could be cheaper; with "
                 "other lengths for each pool one may be.",
-                tried=tried,
+                simulations=simulations,
             )
         )
     else:
@@ -384,10 +387,10 @@ def _load(scenario: Scenario) -> str:
         return ""
     if axis.label == ALL_LOADS:  # each service has a load of its own
         return ""
-    told = place(axis.label, float(f"{axis.start:.3g}"))
+    text = place(axis.label, float(f"{axis.start:.3g}"))
     if scenario.load_profile is not None:
-        return _(" over the year of the load profile, with a peak of {place}", place=told)
-    return _(" at {place}", place=told)
+        return _(" over the year of the load profile, with a peak of {place}", place=text)
+    return _(" at {place}", place=text)
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
@@ -411,7 +414,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             **money(one),
             **{name: (one.metrics or {}).get(name) for name in columns},
         }
-        for one in found.tried
+        for one in found.candidates
     ]
 
 
@@ -429,12 +432,14 @@ def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
 
 def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: verdict, winner, and the rows of size.csv and pareto.csv."""
-    rows, told = size_rows(found, scenario), [*sentences(found, scenario), *rate_notes(scenario)]
+    rows, lines = size_rows(found, scenario), [*sentences(found, scenario), *rate_notes(scenario)]
     return {
         **heading(scenario, out),
-        "verdict": verdict_in_units(told[0], told[1:]),
-        "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
-        "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
+        "verdict": verdict_in_units(lines[0], lines[1:]),
+        "winner": next((row for one, row in zip(found.candidates, rows, strict=True) if one is found.winner), None),
+        "within_budget": next(
+            (row for one, row in zip(found.candidates, rows, strict=True) if one is found.nearest), None
+        ),
         "candidates": rows,
         "pareto": pareto_rows(found, scenario),
     }

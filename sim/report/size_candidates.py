@@ -42,8 +42,8 @@ def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """Yield the attainment of each goal by *best*; with several services, by service."""
     yield from readings(scenario.slo, best.metrics or {})
     for one in scenario.services if best.services else ():
-        told = "; ".join(readings(one.slo, best.services[one.name].metrics))
-        yield _("{service}: {what}", service=one.name, what=told)
+        text = "; ".join(readings(one.slo, best.services[one.name].metrics))
+        yield _("{service}: {what}", service=one.name, what=text)
 
 
 def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
@@ -129,8 +129,8 @@ def least(one: CandidateFleet) -> float:
 
 def why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     """Return why *one* lost, in a few words, and whether that is inconclusive."""
-    told = _why(one, found, scenario)
-    return _("{told} (inconclusive)", told=told) if told and one.doubtful else told
+    reason = _why(one, found, scenario)
+    return _("{told} (inconclusive)", told=reason) if reason and one.doubtful else reason
 
 
 def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
@@ -151,9 +151,9 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
 def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
     """Compare the cost of a candidate, or its lower bound, with the lowest cost."""
     ratio = least(one) / best_usd_per_h
-    told = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
-    told = _("as much") if abs(ratio - 1) < ROUNDING else told
-    return _("costs {told}", told=told) if one.usd_per_h is not None else _("costs at least {told}", told=told)
+    text = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    text = _("as much") if abs(ratio - 1) < ROUNDING else text
+    return _("costs {told}", told=text) if one.usd_per_h is not None else _("costs at least {told}", told=text)
 
 
 def screened(one: CandidateFleet, scenario: Scenario) -> str:
@@ -167,24 +167,24 @@ def miss(one: CandidateFleet, scenario: Scenario) -> str:
     """Describe the missed limits with figures; with several services, by service."""
     if not one.services:
         return _missed_by(one.metrics or {}, one.overloaded, scenario.slo)
-    told = [
+    lines = [
         _("{service}: {what}", service=each.name, what=_missed_by(fared.metrics, fared.overloaded, each.slo))
         for each in scenario.services
         if not (fared := one.services[each.name]).good
     ]
-    return "; ".join(told)
+    return "; ".join(lines)
 
 
 def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
     """Describe the missed limits of *slo* with figures."""
-    told = []
+    lines = []
     if metrics.get("requests") == 0:
         return _("no request arrives in the window")
     for name, words in ((name, _(text)) for name, text in LIMITS.items()):
         for part, limit in percentiles_shown(slo, name).items():
             value = metrics.get(f"{name}_{part}")
             if limit is not None and value is not None and value > limit:
-                told.append(
+                lines.append(
                     _(
                         "{part} {words} {seconds_beside}",
                         part=part,
@@ -199,7 +199,7 @@ def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) 
     if over is not None and wanted is not None:
         shown = share_beside(over, wanted)
         within = _("{shown} of the requests within the service level over failures", shown=shown)
-    parts = [*([_("overloaded")] if overloaded else []), *told, within]
+    parts = [*([_("overloaded")] if overloaded else []), *lines, within]
     return _(", ").join(part for part in parts if part)
 
 
@@ -231,7 +231,7 @@ KINDS = {"hot": N_("hot"), "warm": N_("warm"), "cold": N_("cold")}
 
 def least_serving(found: Sizing, best: CandidateFleet) -> int:
     """Return the number of replicas of the hardware of *best* that the load needs without failures."""
-    alike = [one for one in found.tried if one.serving == best.serving and OVER_FAILURES in (one.metrics or {})]
+    alike = [one for one in found.candidates if one.serving == best.serving and OVER_FAILURES in (one.metrics or {})]
     return min(one.replicas for one in alike)
 
 
@@ -242,7 +242,7 @@ def spares_table(found: Sizing, scenario: Scenario) -> PageTable:
     if best is not None and size is not None and size.spares is not None and OVER_FAILURES in (best.metrics or {}):
         least = least_serving(found, best)
         for kind in size.spares.kinds if best.total > least else ():
-            mine = [one for one in found.tried if one.serving == best.serving and _kind(one) == kind]
+            mine = [one for one in found.candidates if one.serving == best.serving and _kind(one) == kind]
             rows.append(_row(kind, mine, least, scenario))
     note = _("The hardware of the winner. hot: serve with the others; warm: switched on; cold: switched off.")
     heads = [
@@ -292,13 +292,13 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageT
     note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over as many as the verdict says.")
-    chosen = [one for one in found.tried if one.status != "impossible"]
+    chosen = [one for one in found.candidates if one.status != "impossible"]
     return _table(_("Candidates"), note, chosen[:most], found, scenario)
 
 
 def winners(found: Sizing, scenario: Scenario) -> PageTable:
     """Build the table of candidates that meet the service level, and of the nearest within a budget."""
-    chosen = [one for one in found.tried if one.status == "meets" or one is found.nearest]
+    chosen = [one for one in found.candidates if one.status == "meets" or one is found.nearest]
     note = _("By cost.")
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over as many as the verdict says.")
@@ -308,7 +308,7 @@ def winners(found: Sizing, scenario: Scenario) -> PageTable:
 def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     """Yield a folded table of losing candidates for each reason."""
     groups: dict[str, list[CandidateFleet]] = {}
-    for one in found.tried:
+    for one in found.candidates:
         if one.status == "misses" and one is not found.nearest:
             groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
         elif one.status == "not simulated":
@@ -318,7 +318,7 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     for title, chosen in groups.items():
         yield _table(title, "", chosen, found, scenario, folded=True)
     reasons: dict[str, list[str]] = {}
-    for one in found.tried:
+    for one in found.candidates:
         if one.status == "impossible":
             reasons.setdefault(translate_rendered(one.reason), []).append(one.name)
     rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
@@ -356,7 +356,7 @@ def _table(
 def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
     """Return the details of every candidate, shown at its marker: its row of the table."""
     known = {}
-    for one in found.tried:
+    for one in found.candidates:
         table = _table("", "", [one], found, scenario)
         name, *cells = table.rows[0]
         rows = [(head, cell) for head, cell in zip(table.heads[1:], cells, strict=True) if cell]
@@ -393,5 +393,5 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
 
 def impossible(found: Sizing) -> PageTable:
     """Build the table of candidates that cannot serve or have no price, with the reason."""
-    rows = [[one.name, translate_rendered(one.reason)] for one in found.tried if one.status == "impossible"]
+    rows = [[one.name, translate_rendered(one.reason)] for one in found.candidates if one.status == "impossible"]
     return PageTable(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

@@ -42,7 +42,7 @@ class AdjustableInput:
     most: float
 
 
-def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
+def adjustable_inputs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
     """Return the adjustable inputs of *scenario*, without those that its sweep varies."""
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
@@ -120,8 +120,8 @@ def _is_bare(server: str, catalog: Catalog) -> bool:
 def _quoted(cost: Buy | Rent, item: str) -> _Price:
     quote = cost.quotes[item]
     unit = quote.unit or ("each" if isinstance(cost, Buy) else "gpu_hour")
-    more_is_said = quote.model_fields_set - {"price"}
-    return _Price(quote.price, quote.currency, unit, ".price" if more_is_said else "")
+    has_more = quote.model_fields_set - {"price"}
+    return _Price(quote.price, quote.currency, unit, ".price" if has_more else "")
 
 
 def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, float]) -> _Price | None:

@@ -16,7 +16,7 @@ from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.text import readable_name
 from sim.scenario.reading.layers import options
-from sim.serve.adjustable_inputs import knobs
+from sim.serve.adjustable_inputs import adjustable_inputs
 from sim.serve.finished_runs import LoadedRuns
 from sim.serve.jobs import CommandQueue, question_text
 from sim.serve.page_data import WorkAnswer
@@ -72,16 +72,16 @@ class CauseRoutes:
         sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
         file = f"{asked.run}/{SCENARIO_FILE}"
         workspace, scenario = self.runs.workspace, asked.found.scenario
-        told = question_text(question_of(COMMAND, scenario), sets)
+        text = question_text(question_of(COMMAND, scenario), sets)
         found = CHECKS.ask(CheckRequest(workspace.root, workspace.file(file), None, sets))
         if found.errors:
             return JSONResponse({"errors": found.errors}, 422)
-        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, found.frozen, COMMAND)
+        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", text, sets, 0, found.frozen, COMMAND)
         return JSONResponse({"job": job.as_data()})
 
     def _cheapest_input(self, asked: CostGapRequest) -> dict[str, Any] | None:
         """Return an input that costs no simulation, since only the gap is needed."""
-        moved = knobs(asked.found.scenario, self.runs.catalog, {})
+        moved = adjustable_inputs(asked.found.scenario, self.runs.catalog, {})
         path = next((one.path for one in moved if not one.path.startswith(SLO)), None)
         return {path: {"relative": 0.1}} if path else None
 

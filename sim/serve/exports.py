@@ -96,12 +96,12 @@ def _write_run(form: str, file: Path, found: RunAnswer, values: Mapping[str, Any
         write_summary(file, found.points, found.axes)
         return
     panels = [in_words(panel) for panel in panels_of(found.points, found.axes, found.slo)]
-    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog), found.disputes)
+    verdict = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog), found.disputes)
     if form == "html":
-        file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
+        file.write_text(_page(found, panels, verdict, catalog), encoding="utf-8")
     else:
         sweep = sweep_of(found.points, found.axes)
-        curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note).save(file)
+        curves(panels, sweep, question_of(found.scenario), verdict.headline, verdict.chart_note).save(file)
 
 
 def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
@@ -111,14 +111,24 @@ def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> lis
     return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
 
 
-def _page(found: RunAnswer, panels: list[Panel], told: Verdict, catalog: Catalog) -> str:
+def _page(found: RunAnswer, panels: list[Panel], verdict: Verdict, catalog: Catalog) -> str:
     scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
     plans = resolved_plans(scenario, catalog)
-    compared = blocks(of_one_model(differences(points), told.models), axes, slo)
-    worths = confidences_by_key(scenario, catalog, points)
+    compared = blocks(of_one_model(differences(points), verdict.models), axes, slo)
+    confidences = confidences_by_key(scenario, catalog, points)
     year = year_of(scenario, catalog, points, axes)
     return render(
-        points, panels, told, plans, scenario.name, scenario.question, axes, slo, year, compared, worths=worths
+        points,
+        panels,
+        verdict,
+        plans,
+        scenario.name,
+        scenario.question,
+        axes,
+        slo,
+        year,
+        compared,
+        confidences=confidences,
     )
 
 

@@ -160,12 +160,12 @@ class AnswerRoutes:
         if isinstance(found, WorkAnswer):
             return JSONResponse({"marks": {}, "key": []})
         with showing(found.scenario):
-            worths = confidences_by_key(found.scenario, self.runs.catalog, found.points)
+            confidences = confidences_by_key(found.scenario, self.runs.catalog, found.points)
             marks = {
                 key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": confidence_text(one)}
-                for key, one in worths.items()
+                for key, one in confidences.items()
             }
-            return JSONResponse({"marks": marks, "key": ring_key(worths.values())})
+            return JSONResponse({"marks": marks, "key": ring_key(confidences.values())})
 
     def diff(self, request: Request) -> Response:
         """Compare the runs `a` and `b`."""
@@ -175,8 +175,8 @@ class AnswerRoutes:
             return Response(as_json(in_words(document)), media_type="application/json")
 
     def _verdict(self, found: RunAnswer) -> dict[str, Any]:
-        told = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
-        return {"headline": told.headline, "findings": list(told.findings)}
+        verdict = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
+        return {"headline": verdict.headline, "findings": list(verdict.findings)}
 
     def _answered(
         self,

@@ -256,8 +256,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _length(headers: Headers) -> int:
-    told = headers.get("content-length", "0")
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 16 else MOST_BODY_BYTES + 1
+    length = headers.get("content-length", "0")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else MOST_BODY_BYTES + 1
 
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:

@@ -313,7 +313,7 @@ class CommandQueue:
             elif code is None or code > SIGNALLED:
                 self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")
             else:
-                self._set(job, FAILED, _said(place) or "it ended before it was done")
+                self._set(job, FAILED, _stderr_tail(place) or "it ended before it was done")
 
     def _exceeded(self, job: QueuedCommand, pid: int) -> str:
         """Return the limit that the processes of *job* exceed, as a message; empty if none."""
@@ -357,8 +357,8 @@ def question_text(data: Any, sets: Sequence[str]) -> str:
 def _read(folder: Path) -> QueuedCommand | None:
     """Read the job in *folder*; None where it holds none, as after a crash during its writing."""
     try:
-        told = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        job = QueuedCommand(**{one.name: told[one.name] for one in fields(QueuedCommand)})
+        data = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        job = QueuedCommand(**{one.name: data[one.name] for one in fields(QueuedCommand)})
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return job if job.id == folder.name and (folder / SCENARIO).is_file() else None
@@ -391,7 +391,7 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _said(place: Path) -> str:
+def _stderr_tail(place: Path) -> str:
     """Return the end of the stderr of a job's process."""
     with suppress(OSError), (place / SAID).open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))

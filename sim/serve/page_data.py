@@ -24,7 +24,7 @@ from sim.report.words.service_level import percentiles_shown
 from sim.report.words.text import axis_label, place, places, question_of, readable_name, short
 from sim.scenario.reading.layers import options
 from sim.scenario.slo import Slo
-from sim.serve.adjustable_inputs import AdjustableInput, knobs
+from sim.serve.adjustable_inputs import AdjustableInput, adjustable_inputs
 from sim.study.loaded_runs import RunAnswer
 from sim.study.points import FleetLine, Point, Sweep, sweep_of
 from sim.study.reprice import load_repriced_work
@@ -47,7 +47,7 @@ READINGS = (
 def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
     """Return the verdict, charts, table, cost gap and adjustable inputs of an answer."""
     scenario, points = answer.scenario, answer.points
-    told, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
+    verdict, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
     along = sweep.numeric and not sweep.single
     panels = panels_of(points, answer.axes, answer.slo)
     paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}
@@ -56,7 +56,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "question": question_of(scenario),
         "symbol": money_mark(0).removesuffix("0"),
         "judged": True,
-        "verdict": {"headline": told.headline, "findings": list(told.findings)},
+        "verdict": {"headline": verdict.headline, "findings": list(verdict.findings)},
         "fleets": [
             {"name": name, "color": color, "dark": on_black(color), "glyph": GLYPHS[marker]}
             for name, (color, marker) in style(sweep.fleets).items()
@@ -71,7 +71,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "gapOf": _("per million output tokens"),
         "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
-        "knobs": [adjustable_input_data(one) for one in knobs(scenario, catalog, paid)],
+        "knobs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
     }
 
 
@@ -260,9 +260,9 @@ def _parts(point: Point) -> dict[str, float]:
     return found
 
 
-def adjustable_input_data(knob: AdjustableInput) -> dict[str, Any]:
+def adjustable_input_data(adjustable: AdjustableInput) -> dict[str, Any]:
     """Convert an adjustable input to data for the page."""
-    return asdict(knob)
+    return asdict(adjustable)
 
 
 def _plain(value: float | None) -> float | None:
@@ -318,14 +318,14 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
         "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
         "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [],
-        "knobs": [adjustable_input_data(one) for one in knobs(scenario, catalog, paid)],
+        "knobs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
     }
 
 
 def work_verdict(answer: WorkAnswer) -> dict[str, Any]:
     """Return the verdict of a job or queue: headline and findings."""
-    told = answer.kind.verdict(answer.rows)
-    return {"headline": told.headline, "findings": list(told.findings)}
+    verdict = answer.kind.verdict(answer.rows)
+    return {"headline": verdict.headline, "findings": list(verdict.findings)}
 
 
 def work_gap(answer: WorkAnswer) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
         )
     if isinstance(error, FolderBusy):
         return JSONResponse({"errors": [{"message": translate_rendered(str(error))}]}, 409)
-    return JSONResponse({"errors": told(error)}, 403 if isinstance(error, OutsideFolders) else 422)
+    return JSONResponse({"errors": error_data(error)}, 403 if isinstance(error, OutsideFolders) else 422)
 
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
@@ -44,7 +44,7 @@ async def broken(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"errors": [{"message": translate_rendered(text)}]}, 500)
 
 
-def told(error: Exception) -> list[dict[str, str | int]]:
+def error_data(error: Exception) -> list[dict[str, str | int]]:
     """Return every mistake in *error*, with its line and place."""
     if isinstance(error, ScenarioErrors):
         return [_as_data(one) for one in error.errors]

@@ -25,7 +25,7 @@ from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import has_job, load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
-from sim.serve.refusals import WRONG_INPUT, RefusedRequest, told
+from sim.serve.refusals import WRONG_INPUT, RefusedRequest, error_data
 from sim.serve.workspace import program_folders
 from sim.yamlio import Document, YamlError, dump, read_text
 
@@ -159,7 +159,7 @@ def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
         read_as = load_job if has_job(given) else load
         scenario: Any = read_as(given, wanted.sets, catalog=catalog)
     except WRONG_INPUT as error:
-        return CheckAnswer(told(error), fields)
+        return CheckAnswer(error_data(error), fields)
     except MemoryError:
         return CheckAnswer([{"message": TOO_LARGE}], fields)
     except Exception as error:

@@ -110,16 +110,16 @@ class Workspace:
         return WorkspaceFiles(sorted(scenarios), runs, left > 0)
 
     def _answer(self, folder: Path) -> Iterator[dict[str, Any]]:
-        told = manifest_of(folder)
-        if told is None:
+        manifest = manifest_of(folder)
+        if manifest is None:
             return
-        command = str((told.get("question") or {}).get("command", ""))
+        command = str((manifest.get("question") or {}).get("command", ""))
         yield {
             "path": self.name_of(folder),
-            "scenario": str(told.get("scenario", folder.name)),
+            "scenario": str(manifest.get("scenario", folder.name)),
             "command": command,
-            "started_at": str(told.get("started_at", "")),
-            "wall_s": told.get("wall_s"),
+            "started_at": str(manifest.get("started_at", "")),
+            "wall_s": manifest.get("wall_s"),
             "finished": is_finished(folder),
             "page": command in QUESTIONS and (folder / f"{command}.html").is_file(),
         }

@@ -73,15 +73,15 @@ def at_capacity(one: FleetCapacity, slo: Slo) -> AtCapacity:
 
 def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
     """Return why a fleet that can run meets the service level at no load; empty if it does at some load."""
-    tried = [load for found in one.found for load in found.tried]
-    if one.mean or one.reason or not tried:
+    simulated = [load for found in one.found for load in found.loads]
+    if one.mean or one.reason or not simulated:
         return ""
-    missed = [load for load in tried if not load.meets]
+    missed = [load for load in simulated if not load.meets]
     if not missed:
         return "no request arrives in the window: give a longer horizon_s"
     lowest = min(missed, key=lambda load: load.load)
     even = f"even at {axis.label} {lowest.load:.3g}"
-    if min(load.load for load in tried) < lowest.load:
+    if min(load.load for load in simulated) < lowest.load:
         even = f"even at {axis.label} {lowest.load:.3g}, below which no request arrives in the window"
     over = [found.over.share for found in one.found if found.over is not None]
     if over:

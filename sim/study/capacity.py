@@ -312,7 +312,7 @@ class ReplicationCapacity:
     """Simulated case at the load `met`, or a case that cannot run; None if no load met the service level."""
     simulated: int
     """Number of simulated loads."""
-    tried: tuple[SimulatedLoad, ...] = ()
+    loads: tuple[SimulatedLoad, ...] = ()
     """Loads simulated during the search, in ascending order."""
     met: float = 0.0
     """Highest simulated load that met the service level."""
@@ -351,7 +351,7 @@ class FleetCapacity:
     @property
     def requests_run_out(self) -> bool:
         """True if the capacity is not found because at higher loads all requests arrive within the warm-up."""
-        return self.mean == inf and any(load.idle for one in self.found for load in one.tried)
+        return self.mean == inf and any(load.idle for one in self.found for load in one.loads)
 
     @property
     def relative(self) -> float | None:
@@ -613,7 +613,7 @@ def _search(
 
     The first steps are small where the capacity is expected *near* a load.
     """
-    tried: dict[float, SimulatedLoad] = {}
+    simulated: dict[float, SimulatedLoad] = {}
     over: dict[float, OverFailures] = {}
     slo = goal.slo
 
@@ -632,7 +632,7 @@ def _search(
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
             attained, overloaded = met["slo_attainment"] or 0.0, met["overloaded"]
-            tried[value] = SimulatedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
+            simulated[value] = SimulatedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
     # the grid of loads does not depend on the scenario's own load, so neither does the capacity
@@ -651,9 +651,9 @@ def _search(
             high = middle
     if kept is not None and _idle(kept):
         low, kept = 0.0, None
-    ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
+    ordered = tuple(sorted(simulated.values(), key=lambda one: one.load))
     found = over.get(kept.axes[axis.label] if kept is not None else min(over, default=0.0))
-    return ReplicationCapacity(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
+    return ReplicationCapacity(fleet, replication, _between(axis, low, high), kept, len(simulated), ordered, low, found)
 
 
 def _offset(replication: int) -> float:

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.serve.adjustable_inputs import knobs
+from sim.serve.adjustable_inputs import adjustable_inputs
 from sim.serve.finished_runs import MOST_WAITING, LoadedRuns
 from sim.serve.http_server import STATIC
 from sim.study.confidence import MARKS
@@ -85,11 +85,11 @@ def test_charts_have_the_fields_that_their_script_declares(client: TestClient) -
 
 
 def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:
-    knobs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["knobs"]}
-    assert knobs["finance.life_years"] == 7
-    assert knobs["site.electricity_usd_per_kwh"] == 0.12
-    assert knobs["fleets.0.cost.quotes.rtx-4090"] == 1900
-    for path, value in knobs.items():
+    adjustable_inputs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["knobs"]}
+    assert adjustable_inputs["finance.life_years"] == 7
+    assert adjustable_inputs["site.electricity_usd_per_kwh"] == 0.12
+    assert adjustable_inputs["fleets.0.cost.quotes.rtx-4090"] == 1900
+    for path, value in adjustable_inputs.items():
         if value is not None:
             assert asked(client, f"{path}={value}", of="verdict").status_code == 200
 
@@ -179,9 +179,9 @@ def test_capacity_says_what_it_rests_on(client: TestClient) -> None:
 
 def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClient) -> None:
     quote = "fleets.1.cost.quotes={a100-80gb-pcie: {price: 9000, currency: EUR}}"
-    knobs = {one["path"]: one for one in asked(client, quote).json()["knobs"]}
+    adjustable_inputs = {one["path"]: one for one in asked(client, quote).json()["knobs"]}
     gpu, server = (f"fleets.1.cost.quotes.{item}" for item in ("a100-80gb-pcie.price", "workstation-2xa100-nvlink"))
-    assert [(knobs[path]["value"], knobs[path]["unit"]) for path in (gpu, server)] == [
+    assert [(adjustable_inputs[path]["value"], adjustable_inputs[path]["unit"]) for path in (gpu, server)] == [
         (9000, "EUR each"),
         (3600, "USD each"),
     ]
@@ -218,7 +218,9 @@ def test_a_catalogue_price_in_another_currency_has_a_slider_in_dollars(root: Pat
     sets = ["fleets.1.cost={acquisition: buy}", "site={electricity_usd_per_kwh: 0.1, pue: 1.2}"]
     finance = "finance={method: annuity, discount_rate: 0.1, life_years: 3, fx: {RMB: 0.14}}"
     scenario = load(root / "scenarios/energy-mac-vs-4090.yaml", [*sets, finance], catalog=catalog)
-    found = {one.path: one for one in knobs(scenario, catalog, {"Mac Studio, M2 Ultra": ["server_capital"]})}
+    found = {
+        one.path: one for one in adjustable_inputs(scenario, catalog, {"Mac Studio, M2 Ultra": ["server_capital"]})
+    }
     slider = found["fleets.1.cost.quotes.mac-studio-m2-ultra"]
     assert (slider.value, slider.unit) == (pytest.approx(50000 * 0.14), "USD each")
 

@@ -95,7 +95,7 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     assert capacity.half_width is not None
     assert capacity.half_width < 0.1 * theory
     assert abs(capacity.mean - theory) < min(2.67 * capacity.half_width, 0.05 * theory)
-    loads = [{tried.load for tried in one.tried} for one in capacity.found]
+    loads = [{load.load for load in one.loads} for one in capacity.found]
     assert all(not a & b for a, b in combinations(loads, 2)), "no two replications search on one grid"
 
 
@@ -248,7 +248,7 @@ def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path
         load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "search", ProcessPool(1), RELATIVE
     )
     assert found.half_width is not None
-    assert all(one.tried for one in found.found)
+    assert all(one.loads for one in found.found)
 
     grid = np.geomspace(0.75 * found.mean, 1.3 * found.mean, 18).round(4).tolist()
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"sweep": {"workload.arrivals.rate_rps": grid}}))

@@ -49,8 +49,8 @@ def drawable() -> Iterator[bool]:
         yield True
         return
     if current() not in _reported:
-        told = _("pictures are in English: no font here has the characters; install one, such as Noto Sans CJK SC")
-        sys.stderr.write(f"{told}\n")
+        text = _("pictures are in English: no font here has the characters; install one, such as Noto Sans CJK SC")
+        sys.stderr.write(f"{text}\n")
         _reported.add(current())
     with speaking(ENGLISH):
         yield False
@@ -61,8 +61,8 @@ def report_missing(text: str) -> None:
     missing = {one for one in set(text) if one.isprintable() and east_asian_width(one) in "WF" and not has_glyph(one)}
     if missing and not any(len(one) == 1 for one in _reported):
         shown = "".join(sorted(missing)[:10])
-        told = f"pictures have boxes in place of characters such as {shown}: no font installed here has them;"
-        sys.stderr.write(f"{told} install one that does, such as Noto Sans CJK\n")
+        sentence = f"pictures have boxes in place of characters such as {shown}: no font installed here has them;"
+        sys.stderr.write(f"{sentence} install one that does, such as Noto Sans CJK\n")
     _reported.update(missing)
 
 

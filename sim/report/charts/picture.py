@@ -228,8 +228,8 @@ def _with_width(part: Any, width: float) -> Any:
     if isinstance(part, dict):
         found = {name: _with_width(one, width) for name, one in part.items()}
         if isinstance(found.get("expr"), str):
-            told = found["expr"].replace(TEXT_SHARE, f"{WIDER * width:g}")
-            found["expr"] = re.sub(r"\bwidth\b", f"{width:g}", told)
+            text = found["expr"].replace(TEXT_SHARE, f"{WIDER * width:g}")
+            found["expr"] = re.sub(r"\bwidth\b", f"{width:g}", text)
         return found
     return [_with_width(one, width) for one in part] if isinstance(part, list) else part
 
@@ -287,8 +287,8 @@ def _key(width: float, top: float, key: Sequence[KeyEntry]) -> tuple[list[Spec],
             shape = SHAPES.get(one.marker, CROSS)
             points.append({"x": x + 6, "y": middle, "shape": shape, "good": one.stands_for, **look})
         font, weight, tone = (USUAL, "bold", one.color) if one.stands_for else (SMALL, "normal", "soft")
-        start, told = x + (line + 8 if line else 16), {"t": one.name, "weight": weight, "tone": tone}
-        names.append({"x": start, "y": middle - 0.5 * font, "size": font, **told})
+        start, entries = x + (line + 8 if line else 16), {"t": one.name, "weight": weight, "tone": tone}
+        names.append({"x": start, "y": middle - 0.5 * font, "size": font, **entries})
         x += size
     return list(filter(None, (_areas(areas), _rules(rules), _points(points)))), names, y + MARK_LINE * bool(key)
 

@@ -136,8 +136,8 @@ def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) ->
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     limit = _limit(name, limit_s)
     band = _("; band: 95 % interval") if _repeated(sweep) else ""
-    told: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
-    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **told)
+    entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **entries)
 
 
 def _cost_along(sweep: Sweep) -> Panel:

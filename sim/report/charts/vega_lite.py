@@ -61,8 +61,8 @@ def on_black(color: str) -> str:
 
 def params() -> list[dict[str, Any]]:
     """Return the default parameters of a chart: a light page, no fleet picked, no point hovered."""
-    told = {**themes()["light"], "picked": "", "hovered": "", "layout": "wide"}
-    return [{"name": name, "value": value} for name, value in told.items()]
+    entries = {**themes()["light"], "picked": "", "hovered": "", "layout": "wide"}
+    return [{"name": name, "value": value} for name, value in entries.items()]
 
 
 def expression(show: Callable[[float], str]) -> str:
@@ -345,7 +345,7 @@ def _points(panel: Panel, index: int, curve: ChartCurve, x: AxisScale, y: AxisSc
                 "mark": curve.marks[place] if curve.marks else "",
                 "shape": "triangle-right" if beyond == ">" else "triangle-up" if beyond else _shape(curve.marker),
                 "key": curve.keys[place] if curve.keys else f"{panel.title}/{index}/{place}",
-                **_said(panel, curve, place),
+                **_tooltip(panel, curve, place),
             }
         )
     return rows
@@ -360,7 +360,7 @@ def _shape(marker: str) -> str:
     return SHAPES.get(marker, CROSS) if marker else ""
 
 
-def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
+def _tooltip(panel: Panel, curve: ChartCurve, place: int) -> Spec:
     """Return name and tooltip of a point; the page may replace the tooltip by a fuller one."""
     half, band = curve.half[place] if curve.half else None, curve.ends[place] if curve.ends else None
     value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")

@@ -63,9 +63,9 @@ class CaseColumns(NamedTuple):
 
 def write_focus(path: Path, answer: StoredAnswer) -> list[str]:
     """Write the rows to the file *path*; return notes on their dates."""
-    start, told = _start(answer)
+    start, remarks = _start(answer)
     write_csv(path, COLUMNS, ([_shown(row.get(name)) for name in COLUMNS] for row in _rows(answer, start)))
-    return told
+    return remarks
 
 
 def unit_of(unit: str) -> str:

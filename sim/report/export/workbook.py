@@ -362,7 +362,7 @@ CURVES = (
 
 def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
     """Write the workbook to the file *path*; return notes, such as on rows that a sheet could not hold."""
-    book, told = Book(path, answer.currency), list[str]()
+    book, lines = Book(path, answer.currency), list[str]()
     _summary(book, answer)
     if answer.command in ("run", "price", "plan", "breakeven"):
         write_bill(book, answer)
@@ -371,10 +371,10 @@ def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
         if (answer.folder / f"{file}.csv").exists():
             sheet, top = book.sheet(name, f"{file}.csv")
             book.table(sheet, top, answer.table(file))
-    told += _requests(book, answer)
+    lines += _requests(book, answer)
     _assumptions(book, answer)
     book.close()
-    return told
+    return lines
 
 
 def _summary(book: Book, answer: StoredAnswer) -> None:

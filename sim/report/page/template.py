@@ -44,14 +44,14 @@ def _environment() -> Any:
     )
     environment.filters["number"] = number
     environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
-    environment.globals |= {"noun": noun, "translate": translate_rendered, "ranged": ranged, "_": _said}
+    environment.globals |= {"noun": noun, "translate": translate_rendered, "ranged": ranged, "_": _translated}
     environment.globals |= {"language": lambda: LANGUAGES[current()], "words": lambda: words_of([SCRIPT])}
     environment.globals["script_json"] = script_json
     environment.globals["page_script"] = lambda: SCRIPT.read_text(encoding="utf-8")
     return environment
 
 
-def _said(message: str, /, **values: Any) -> Any:
+def _translated(message: str, /, **values: Any) -> Any:
     """Translate a message of a template, which is HTML, and insert *values*, which are text."""
     from jinja2.utils import markupsafe  # type: ignore[attr-defined]  # what jinja2 escapes with
 

@@ -185,8 +185,8 @@ def _ends(low: float, high: float) -> str:
 def standing(point: Point) -> str:
     """Return whether the point meets the SLO (yes, no, ? or, without an SLO, empty), with the mark of overload."""
     met = point.row["meets_slo"]
-    told = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
-    return told + (OVER if point.row["overloaded"] else "")
+    text = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
+    return text + (OVER if point.row["overloaded"] else "")
 
 
 def limited_by(point: Point) -> str:

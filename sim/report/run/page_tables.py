@@ -164,11 +164,11 @@ def _level(point: Point) -> str:
 
 def _counts(point: Point) -> str:
     gpus, servers = point.number("gpus"), point.number("servers")
-    told = [ngettext("{count} GPU", "{count} GPUs", gpus, count=plain(gpus))] if gpus else []
-    if told and scales(point):
-        told = [_("peak {gpus}", gpus=told[0])]
-    told += [ngettext("{count} server", "{count} servers", servers, count=plain(servers))] if servers else []
-    return commas(told)
+    lines = [ngettext("{count} GPU", "{count} GPUs", gpus, count=plain(gpus))] if gpus else []
+    if lines and scales(point):
+        lines = [_("peak {gpus}", gpus=lines[0])]
+    lines += [ngettext("{count} server", "{count} servers", servers, count=plain(servers))] if servers else []
+    return commas(lines)
 
 
 def _column(points: Sequence[Point], name: str, show: Callable[[float], str]) -> list[str]:
@@ -355,7 +355,7 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
 
 def _tenant(row: Mapping[str, Any], settings: Sequence[str]) -> str:
     name = _("(nobody)") if row["tenant"] == UNATTRIBUTED else row["tenant"]
-    return commas([name, *([told] if (told := places([(axis, row[axis]) for axis in settings])) else [])])
+    return commas([name, *([where] if (where := places([(axis, row[axis]) for axis in settings])) else [])])
 
 
 def _slow(value: float) -> str:

@@ -66,13 +66,13 @@ def render(
     slo: Mapping[str, Any],
     year: RunYear | None = None,
     compared: Sequence[PairDifferences] = (),
-    futures: Mapping[str, Any] | None = None,
+    monte_carlo: Mapping[str, Any] | None = None,
     timeline: Sequence[Panel] = (),
-    worths: Mapping[str, PredictionConfidence] | None = None,
+    confidences: Mapping[str, PredictionConfidence] | None = None,
     tenants: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Render report.html; the same arguments give the same bytes. *worths*: confidence by key of a point."""
-    worths = worths or {}
+    """Render report.html; the same arguments give the same bytes. *confidences*: confidence by key of a point."""
+    confidences = confidences or {}
     level, sweep = Slo.model_validate(slo), sweep_of(points, axes)
     if year is not None and sweep.axis == year.plan.axis:
         sweep = sweep.at(year.plan.peak)
@@ -89,10 +89,10 @@ def render(
         fleets=sweep.fleets,
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
         glance=glance(sweep, level, year, answer.models),
-        charts=panel_figures(_in_pairs(marked(panels, worths))),
-        rings=ring_key(worths.values()),
+        charts=panel_figures(_in_pairs(marked(panels, confidences))),
+        rings=ring_key(confidences.values()),
         timeline=panel_figures(timeline),
-        drawn=PageCharts(details_of(points, axes, slo, worths)),
+        drawn=PageCharts(details_of(points, axes, slo, confidences)),
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,
         tenants=tenants_of(tenants, sweep, axes) if tenants else None,
@@ -103,7 +103,7 @@ def render(
         compared=tables(compared),
         compared_note=_(NOTE),
         year=None if year is None else year_table(year, axes, level),
-        futures=futures,
+        monte_carlo=monte_carlo,
         phases=phase_table(sweep),
         build=build(plans),
         assumptions=assumptions(plans, slo, axes, points),
@@ -143,7 +143,10 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
 
 
 def details_of(
-    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, PredictionConfidence]
+    points: Sequence[Point],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    confidences: Mapping[str, PredictionConfidence],
 ) -> dict[str, Any]:
     """Return the details of every point, shown at its markers: all key figures with their intervals."""
     columns = columns_for(points, slo)
@@ -157,9 +160,11 @@ def details_of(
             rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
         rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
         rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
-        worth = worths.get(key_of(point))
-        rows += [(_("basis"), confidence_text(worth))] if worth is not None else []
-        rows += [(_("80 % of servers"), factors_text(worth))] if worth is not None and worth.factors else []
+        confidence = confidences.get(key_of(point))
+        rows += [(_("basis"), confidence_text(confidence))] if confidence is not None else []
+        rows += (
+            [(_("80 % of servers"), factors_text(confidence))] if confidence is not None and confidence.factors else []
+        )
         found[key_of(point)] = {"title": point.fleet, "rows": rows}
     return found
 
@@ -176,8 +181,8 @@ def write_report(
     with_pictures: bool,
     year: Callable[[Sequence[Point], Sequence[str]], RunYear | None] = lambda *_: None,
     notes: Sequence[str] = (),
-    futures: MonteCarloStudy | None = None,
-    worths: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
+    monte_carlo: MonteCarloStudy | None = None,
+    confidences: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
     models: Mapping[str, str] | None = None,
 ) -> None:
     """Write all files of a run into the folder *out*, except manifest.json.
@@ -206,9 +211,9 @@ def write_report(
         Returns the year of all fleets from the points and the axes.
     notes
         Further sentences that qualify the verdict.
-    futures
+    monte_carlo
         Monte Carlo draws of the run.
-    worths
+    confidences
         Returns the confidence of points by their keys: how near they are to measured configurations.
     models
         Model of every fleet, where fleets are ranked per model.
@@ -227,14 +232,14 @@ def write_report(
     if of_year is not None:
         others = [axis for axis in axes if axis != of_year.plan.axis]
         write_year(out / "year.csv", of_year.rows, others, has_money(points))
-    if futures is not None:
-        write_monte_carlo(out, futures, axes)
+    if monte_carlo is not None:
+        write_monte_carlo(out, monte_carlo, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        disputes = () if futures is None else disputes_of(futures, points)
-        told = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
-        panels, timeline, answer = _pictures(out, points, axes, slo, told, question or scenario_name)
-        section = None if futures is None else monte_carlo_section(out, futures, points, axes)
+        disputes = () if monte_carlo is None else disputes_of(monte_carlo, points)
+        make_verdict = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
+        panels, timeline, answer = _pictures(out, points, axes, slo, make_verdict, question or scenario_name)
+        section = None if monte_carlo is None else monte_carlo_section(out, monte_carlo, points, axes)
         page = render(
             points,
             panels,
@@ -248,7 +253,7 @@ def write_report(
             blocks(of_one_model(compared, answer.models), axes, slo),
             section,
             timeline,
-            worths(points),
+            confidences(points),
             tenants,
         )
         (out / "report.html").write_text(page, encoding="utf-8")
@@ -271,31 +276,35 @@ def _pictures(
     points: Sequence[Point],
     axes: Sequence[str],
     slo: Mapping[str, Any],
-    told: Callable[[], Verdict],
+    make_verdict: Callable[[], Verdict],
     asked: str,
 ) -> tuple[list[Panel], list[Panel], Verdict]:
     """Draw the pictures; return the charts of the page, those over time, and the verdict."""
     sweep = sweep_of(points, axes)
-    shown = _charts(points, sweep, axes, slo, told)
+    shown = _charts(points, sweep, axes, slo, make_verdict)
     with drawable() as same:
-        pictured = shown if same else _charts(points, sweep, axes, slo, told)
+        pictured = shown if same else _charts(points, sweep, axes, slo, make_verdict)
         _draw(out, sweep, first_sentence(asked)[0], *pictured)
     return shown
 
 
 def _charts(
-    points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], told: Callable[[], Verdict]
+    points: Sequence[Point],
+    sweep: Sweep,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    make_verdict: Callable[[], Verdict],
 ) -> tuple[list[Panel], list[Panel], Verdict]:
     """Return the charts of the points, those over time, and the verdict, in the shown language."""
     panels, over_time = panels_of(points, axes, slo), timeline_panels(sweep, slo)
-    return [*map(in_words, panels)], [*map(in_words, over_time)], told()
+    return [*map(in_words, panels)], [*map(in_words, over_time)], make_verdict()
 
 
 def _draw(
     out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
     """Write curves.png and, where replicas change state, timeline.png."""
-    told = (sweep, asked, counted(answer.headline), answer.chart_note)
-    curves(panels, *told).save(out / "curves.png")
+    arguments = (sweep, asked, counted(answer.headline), answer.chart_note)
+    curves(panels, *arguments).save(out / "curves.png")
     if timeline:
-        curves(timeline, *told).save(out / "timeline.png")
+        curves(timeline, *arguments).save(out / "timeline.png")

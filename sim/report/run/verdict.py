@@ -134,8 +134,8 @@ def _headline(part: Comparison, slo: Slo) -> str:
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
     fit, missed = part.fit(fleet), part.missed(fleet)
     if not fit and part.doubtful(fleet):
-        told = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
-        return told if missed else ""
+        text = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
+        return text if missed else ""
     if not fit:
         return misses(part, fleet) + _nearest(part, slo)
     best = next(point for point in reversed(part.points) if point.sure)
@@ -334,28 +334,28 @@ def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
 
 def _inconclusive(part: Comparison, slo: Slo) -> str:
     """State the loads at which it is open whether fleets meet the SLO, with the cost of tokens there."""
-    told = []
+    lines = []
     standings = [_standing(point, slo) for point in part.points if point.doubtful]
     for fleet in part.fleets:
         if where := part.doubtful(fleet):
             last = next(point for point in reversed(part.points) if point.fleet == fleet and point.doubtful)
             cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
-            told.append(f"{fleet}{at(part, where)}{cost}")
-    return _open(part, told, why_open(standings, N_("the 95 % interval contains the target")))
+            lines.append(f"{fleet}{at(part, where)}{cost}")
+    return _open(part, lines, why_open(standings, N_("the 95 % interval contains the target")))
 
 
 def _standing(point: Point, slo: Slo) -> ServiceLevelAttainment:
     return standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
 
 
-def _open(part: Comparison, told: Sequence[str], why: str) -> str:
-    if not told:
+def _open(part: Comparison, fleets: Sequence[str], why: str) -> str:
+    if not fleets:
         return ""
     return ngettext(
         "Inconclusive whether {listing} {goal}: {why}.",
         "Inconclusive whether each of {listing} {goal}: {why}.",
-        len(told),
-        listing=listing(told),
+        len(fleets),
+        listing=listing(fleets),
         goal=goal(part),
         why=why,
     )
@@ -363,15 +363,15 @@ def _open(part: Comparison, told: Sequence[str], why: str) -> str:
 
 def _unsure(part: Comparison, slo: Slo) -> str:
     """Describe the attainment at points whose verdict is open: a limit within the interval, or a growing queue."""
-    told, standings = [], []
+    lines, standings = [], []
     for point in part.points:
         if point.doubtful:
             found = _standing(point, slo)
             standings.append(found)
             doubts = _("; ").join(doubt_texts(found))
-            told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
+            lines.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
     why = N_("the 95 % interval contains the target; more replications narrow it")
-    return _open(part, told, why_open(standings, why))
+    return _open(part, lines, why_open(standings, why))
 
 
 def _significance(part: Comparison) -> str:

@@ -74,12 +74,12 @@ def _cells(row: FleetYear, money: bool, slo: Slo) -> list[str]:
 def year_load(plan: YearPlan) -> str:
     """Describe the load of a year: its mean, its peak and its idle hours."""
     unit = _(AXIS_UNITS["concurrency" if plan.clients else "rate_rps"])
-    told = [
+    lines = [
         _("mean {load}", load=unit.format(plain(plan.mean))),
         _("peak {load}", load=unit.format(plain(plan.peak))),
     ]
     idle = _("idle in {hours} of {all_hours} hours", hours=plain(plan.idle_hours), all_hours=f"{HOURS_PER_YEAR:,.0f}")
-    return commas([*told, *([idle] if plan.idle_hours else [])])
+    return commas([*lines, *([idle] if plan.idle_hours else [])])
 
 
 def _note(year: RunYear) -> str:
@@ -126,21 +126,21 @@ def _headline(rows: Sequence[FleetYear], slo: Slo) -> str:
     rest = sorted((row for row in known if not row.good), key=lambda row: -row.good_share)
     beyond = [row.fleet for row in rows if row.status != "ok"]
     priced = [row for row in good if row.usd_per_year is not None]
-    told = []
+    lines = []
     if len(rows) == 1 and known:
-        told = [_alone(known[0], slo)]
+        lines = [_alone(known[0], slo)]
     elif len(priced) > 1:
         unpriced = [row for row in good if row not in priced]
-        told = [_cheapest(priced, len(rows), slo), *(_alone(row, slo) for row in (*unpriced, *rest))]
+        lines = [_cheapest(priced, len(rows), slo), *(_alone(row, slo) for row in (*unpriced, *rest))]
     elif good:
-        told = [_alone(row, slo) for row in (*good, *rest)]
+        lines = [_alone(row, slo) for row in (*good, *rest)]
     elif rest:
         each = [_("{fleet} in {share}", fleet=_with_cost(row), share=percent(row.good_share)) for row in rest]
         none = _("No fleet meets the SLO in") if slo.goals else _("No fleet keeps up with the load in")
-        told = [_("{none} {all_hours}: {each}.", none=none, all_hours=_all_hours(rest[0]), each=_("; ").join(each))]
+        lines = [_("{none} {all_hours}: {each}.", none=none, all_hours=_all_hours(rest[0]), each=_("; ").join(each))]
     if beyond:
-        told.append(_("The year of {fleets} has loads that were not simulated.", fleets=listing(beyond)))
-    return joined(told)
+        lines.append(_("The year of {fleets} has loads that were not simulated.", fleets=listing(beyond)))
+    return joined(lines)
 
 
 def _cheapest(good: Sequence[FleetYear], fleets: int, slo: Slo) -> str:

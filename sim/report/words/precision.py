@@ -20,10 +20,10 @@ WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed 
 
 def statistics_entries(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
     """Return the entries of manifest.json on warm-up and precision; empty where neither was computed."""
-    told: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     ran = (case for case in cases if case.status == "ok")
     if found := [case for case in ran if case.metrics["warmup_steady"] is not None]:
-        told["warmup"] = {
+        entries["warmup"] = {
             "rule": WARMUP_RULE,
             "cases": [
                 {
@@ -42,8 +42,8 @@ def statistics_entries(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[
             | {"relative": None if one.relative is None else round(one.relative, 6)}
             for one in attained_precision(scenario, cases)
         ]
-        told["precision"] = scenario.precision.model_dump() | {"points": points}
-    return told
+        entries["precision"] = scenario.precision.model_dump() | {"points": points}
+    return entries
 
 
 def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str]:
@@ -151,11 +151,11 @@ def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, st
         )
     needed = plain(replications_wanted(asked, one.relative, have), 2)
     what = _("set precision.max_replications to about {needed}, or a longer horizon_s", needed=needed)
-    told = N_("The capacity of {fleet} is known {reached} ({percent} asked for): {what}.")
+    template = N_("The capacity of {fleet} is known {reached} ({percent} asked for): {what}.")
     if not stated:
-        told = N_("The capacity of {fleet} is known {reached} ({percent} is usual): {what}.")
+        template = N_("The capacity of {fleet} is known {reached} ({percent} is usual): {what}.")
     return _(
-        told,
+        template,
         fleet=one.fleet,
         reached=reached,
         percent=percent(asked),

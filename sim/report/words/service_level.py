@@ -113,10 +113,10 @@ def _limit(limit_s: float) -> str:
 def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     """Describe the attainment of each goal at a point of summary.csv, beside its target."""
     share = row.get("slo_attainment")
-    told = []
+    lines = []
     if slo.per_request and share is not None:
         asked = exactly(slo.attainment)
-        told.append(
+        lines.append(
             _(
                 "{share_beside} of the requests are within its limits ({asked} asked for)",
                 share_beside=share_beside(share, slo.attainment),
@@ -126,7 +126,7 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     for one in slo.percentiles:
         value = row.get(one.column)
         if value is not None:
-            told.append(
+            lines.append(
                 _(
                     "{name_of} is {seconds_beside} (at most {limit})",
                     name_of=name_of(one),
@@ -134,13 +134,13 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
                     limit=_limit(one.limit_s),
                 )
             )
-    return told
+    return lines
 
 
 def doubt_texts(standing: ServiceLevelAttainment) -> list[str]:
     """Return the reasons why a verdict is open: goals whose limit lies within the 95 % interval, a growing queue."""
-    told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.inconclusive_goals]
-    return [*told, _("the queue seems to grow")] if standing.inconclusive_growth else told
+    lines = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.inconclusive_goals]
+    return [*lines, _("the queue seems to grow")] if standing.inconclusive_growth else lines
 
 
 def why_open(standings: Sequence[ServiceLevelAttainment], interval: str) -> str:
@@ -264,8 +264,8 @@ def load_label(axis: LoadAxis) -> str:
 def load_notes(scenario: Scenario) -> list[str]:
     """Return notes on which load is varied, where the scenario has several services or a chosen tenant."""
     if scenario.tenant is not None:
-        told = [_("The load is that of {tenant}; the other tenants hold their mean rates.", tenant=scenario.tenant)]
-        return [*told, *([_("The other services hold theirs, too.")] if scenario.services else [])]
+        lines = [_("The load is that of {tenant}; the other tenants hold their mean rates.", tenant=scenario.tenant)]
+        return [*lines, *([_("The other services hold theirs, too.")] if scenario.services else [])]
     if not scenario.services:
         return []
     if scenario.service is not None:
@@ -288,7 +288,7 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
         if (point.number("attempts_per_request") or 0.0) >= STORM
         and any(case.metrics["clients_ask"] for case in point.cases)
     ]
-    told = []
+    lines = []
     for fleet in fleets_of(found):
         own = [point for point in found if point.fleet == fleet]
         most = max(point.number("attempts_per_request") or 0.0 for point in own)
@@ -297,10 +297,10 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
             if len(own) > 1
             else N_("{fleet}: load {factor:.2g}x offered")
         )
-        told.append(_(load, fleet=f"{fleet}{at(own)}", factor=most))
-    if not told:
+        lines.append(_(load, fleet=f"{fleet}{at(own)}", factor=most))
+    if not lines:
         return ""
-    where = _("; ").join(told)
+    where = _("; ").join(lines)
     return _("Retry storm: {where}. Clients ask again faster than the fleet answers or recovers.", where=where)
 
 
@@ -311,8 +311,8 @@ def storm_notes(points: Sequence[Point]) -> list[str]:
         where = listing([places(list(one.axes.items())) for one in own])
         return _(" at {where}", where=where) if any(own[0].axes) else ""
 
-    told = storms(points, at)
-    return [told] if told else []
+    text = storms(points, at)
+    return [text] if text else []
 
 
 def routing_text(routing: Mapping[str, Any]) -> str:

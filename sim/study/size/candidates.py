@@ -104,7 +104,7 @@ class Sizing:
     """Answer of a search."""
 
     winner: CandidateFleet | None
-    tried: tuple[CandidateFleet, ...]
+    candidates: tuple[CandidateFleet, ...]
     """All candidates: the winner first, or else the nearest, then in the order of `rank`."""
     simulated: int
     """Number of cases that this call has simulated; other cases were found on disk."""
@@ -121,7 +121,7 @@ class Sizing:
         best = self.winner
         if best is None:
             return None
-        others = [one for one in self.tried if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+        others = [one for one in self.candidates if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
         return min(others, key=lambda one: inf if one.least_usd_per_h is None else one.least_usd_per_h, default=None)
 
 
@@ -169,9 +169,9 @@ def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | No
             yield replace(one, name=one.choice, reason="; ".join(reasons))
 
 
-def in_order(tried: Iterable[CandidateFleet], nearest: CandidateFleet | None) -> list[CandidateFleet]:
+def in_order(candidates: Iterable[CandidateFleet], nearest: CandidateFleet | None) -> list[CandidateFleet]:
     """Return the rows in the order of `rank`, with *nearest* before all others."""
-    ranked = with_one_host(sorted(tried, key=rank), nearest)
+    ranked = with_one_host(sorted(candidates, key=rank), nearest)
     return sorted(ranked, key=lambda one: one is not nearest)
 
 
@@ -188,7 +188,7 @@ def front(found: Sizing, names: Sequence[str]) -> list[CandidateFleet]:
     *names* at
     once.
     """
-    met = [(one, _criteria(one, names)) for one in found.tried if one.status == "meets"]
+    met = [(one, _criteria(one, names)) for one in found.candidates if one.status == "meets"]
     return [
         one
         for one, mine in met

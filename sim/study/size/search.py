@@ -210,7 +210,7 @@ class Search:
         """(unit, replicas) -> money and power of the fleet."""
         self._levels = {one.name: one.slo for one in scenario.services}
         self._heap: list[_Entry] = []
-        self._tried: list[CandidateFleet] = []
+        self._candidates: list[CandidateFleet] = []
         self._best_usd_per_h = inf
         self._cheapest: _Entry | None = None
         self._missed: dict[tuple[str, int], Trial] = {}
@@ -231,9 +231,9 @@ class Search:
         while self._heap:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
-                self._tried.append(self._row(entry, "not simulated"))
+                self._candidates.append(self._row(entry, "not simulated"))
         nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
-        ranked = in_order(self._tried, nearest)
+        ranked = in_order(self._candidates, nearest)
         winner = next((one for one in ranked if one.status == "meets"), None)
         found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
         return replace(found, chance=self._chance(found))
@@ -270,11 +270,11 @@ class Search:
         judged = [(self._units[one.order], one) for one in finder.judged]
         seen = {(unit.machine, unit.total(one.replicas)): one.outcome for unit, one in judged}
         names = {row.name for row in rows}
-        for one in self._tried:
+        for one in self._candidates:
             if one.name not in names:
                 outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
                 rows.append(one if outcome is None else one.seen(outcome, self._levels))
-        self._tried = rows
+        self._candidates = rows
         return None if best is None else rows[finder.judged.index(best)]
 
     def _judged(self, one: EvaluatedFleet) -> CandidateFleet:
@@ -318,7 +318,7 @@ class Search:
                 return
         except CostError as error:
             reason = f"no price: {error}"
-        self._tried.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
+        self._candidates.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
 
     def _try_each_kind(self) -> None:
         """Simulate the cheapest fleet with each other kind of spares, to compare with the cheapest of all."""
@@ -357,7 +357,7 @@ class Search:
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
         row = CandidateFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
-        self._tried.append(row.seen(outcome, self._levels))
+        self._candidates.append(row.seen(outcome, self._levels))
 
     def _tell(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
@@ -373,12 +373,12 @@ class Search:
             host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
             reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
         if reason:
-            self._tried.append(self._refused(unit, reason))
+            self._candidates.append(self._refused(unit, reason))
             return
         try:
             self._push(order, least)
         except CostError as error:
-            self._tried.append(self._refused(unit, f"no price: {error}"))
+            self._candidates.append(self._refused(unit, f"no price: {error}"))
 
     def _other_product(self, unit: Unit) -> str:
         """Return why the scenario's own fleet *unit*, with another model, cannot be ranked; empty if it can."""
@@ -396,7 +396,7 @@ class Search:
         self._needs[order, replicas] = needs
         entry = _Entry(floor, order, replicas)
         if reason := over(self.size.budget, needs):
-            self._tried.append(replace(self._row(entry, "over budget"), reason=reason))
+            self._candidates.append(replace(self._row(entry, "over budget"), reason=reason))
         else:
             heapq.heappush(self._heap, entry)
 
@@ -411,7 +411,7 @@ class Search:
             if self._known_to_miss(entry):
                 continue
             if (machine, entry.replicas) in self._met and entry.floor_usd_per_h >= self._best_usd_per_h:
-                self._tried.append(self._row(entry, "not simulated"))
+                self._candidates.append(self._row(entry, "not simulated"))
                 continue
             if machine in machines:
                 later.append(entry)
@@ -446,16 +446,16 @@ class Search:
             needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
             if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
                 row = self._row(entry, "over budget", usd_per_h).seen(outcome, self._levels)
-                self._tried.append(replace(row, reason=reason))
+                self._candidates.append(replace(row, reason=reason))
                 self._push_more(entry)
                 continue
             if usd_per_h < self._best_usd_per_h:
                 self._best_usd_per_h, self._cheapest = usd_per_h, entry
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
-            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome, self._levels))
+            self._candidates.append(self._row(entry, "meets", usd_per_h).seen(outcome, self._levels))
 
     def _miss(self, entry: _Entry, outcome: Trial) -> None:
-        self._tried.append(self._row(entry, "misses").seen(outcome, self._levels))
+        self._candidates.append(self._row(entry, "misses").seen(outcome, self._levels))
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry, outcome)
 

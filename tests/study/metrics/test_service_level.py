@@ -117,7 +117,7 @@ def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None
         assert point.row["meets_slo"] is bool(expected <= 0.06)
     assert [point.row["meets_slo"] for point in points] == [True, False]
     for one in found.found:
-        assert all(tried.meets is ((tried.percentiles["ttft_s_p90"] or 0) <= 0.06) for tried in one.tried)
+        assert all(load.meets is ((load.percentiles["ttft_s_p90"] or 0) <= 0.06) for load in one.loads)
     heads = [column.brief for column in columns_for(points, slo, brief=True)]
     assert "TTFT p90 [s]" in heads
     assert "TTFT p95 [s]" not in heads

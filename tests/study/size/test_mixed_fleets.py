@@ -183,7 +183,7 @@ def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
         "horizon_s: 40\nwarmup_s: 14", "horizon_s: 12\nwarmup_s: 4"
     )
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
-    mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
+    mixed = [one for one in found.candidates if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
     for one in mixed:
         assert one.fleet is not None
@@ -236,7 +236,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 
 def test_one_card_is_rented_beside_a_full_box(tmp_path: Path) -> None:
     found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", ProcessPool(1))
-    for one in found.tried:
+    for one in found.candidates:
         if one.usd_per_h is not None:
             assert (one.floor_usd_per_h or 0) < one.usd_per_h * (1 + 1e-6)
     assert found.winner is not None

@@ -116,9 +116,9 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     for mine in near:
         assert any(all(a <= b * (1 + 1e-9) for a, b in zip(its, mine, strict=True)) for its in members)
     # it did not take the simulation of everything
-    assert sum(one.metrics is not None for one in found.tried) < tries * 2 / 3
-    assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
-    assert any("no rental price for 'l4'" in one.reason for one in found.tried)
+    assert sum(one.metrics is not None for one in found.candidates) < tries * 2 / 3
+    assert {one.status for one in found.candidates} == {"meets", "misses", "not simulated", "impossible"}
+    assert any("no rental price for 'l4'" in one.reason for one in found.candidates)
     assert search(scenario, catalog, tmp_path / "out", ProcessPool(2)) == replace(found, simulated=0)
 
 
@@ -253,7 +253,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
     text = text.replace("[l4, rtx-4090, l40s]", "[l40s]")
     text = text.replace("{gpu: h100-80gb-sxm}", f"{{gpu: h100-80gb-sxm, replicas: {replicas}}}")
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
-    (own,) = [one for one in found.tried if one.machine == "fleet own"]
+    (own,) = [one for one in found.candidates if one.machine == "fleet own"]
     assert own.status == status
     assert own.gpus == replicas, "paid for as it stands"
     if status == "impossible":

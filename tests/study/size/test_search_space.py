@@ -132,7 +132,7 @@ def test_no_other_host_is_cheaper_whatever_the_budget(tmp_path: Path) -> None:
             assert found.winner is None, limits
             assert found.nearest is not None, limits
             assert (found.nearest.metrics or {})["slo_attainment"] == most.attained, limits
-            assert found.nearest in found.tried
+            assert found.nearest in found.candidates
         else:
             ends.add("none")
             assert found.winner is found.nearest is None, limits

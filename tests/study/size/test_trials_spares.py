@@ -52,7 +52,7 @@ def test_each_kind_of_spare_is_priced(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(trials, "serving_states", partial(serving_states, failures=500))
     scenario = scenario_of(tmp_path)
     found = search(scenario, CATALOG, tmp_path / "out", ProcessPool(1))
-    met = {one.standby.kind if one.standby else "hot": one for one in found.tried if one.status == "meets"}
+    met = {one.standby.kind if one.standby else "hot": one for one in found.candidates if one.status == "meets"}
     # one server works 1000 of 1024 hours, 97.7 %; of two one works 99.95 %, and starts and alarms take the rest
     assert found.winner is met["cold"]
     assert (met["cold"].replicas, met["cold"].total, met["cold"].gpus) == (1, 2, 8)
