@@ -5,7 +5,7 @@ import pickle
 from sim.records import DEFAULT_OPTIONS, Request
 
 
-def test_what_few_requests_say_is_shared_until_somebody_says_it() -> None:
+def test_rare_fields_are_shared_until_one_is_set() -> None:
     default, other = Request(0, 0.0, 8, 4), Request(1, 0.0, 8, 4, tenant="b")
     assert default.options is DEFAULT_OPTIONS is pickle.loads(pickle.dumps(default)).options
     other.kept_tokens = 3

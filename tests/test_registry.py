@@ -101,7 +101,7 @@ def test_an_order_of_the_queue_is_a_batching_policy() -> None:
     assert sim.simulate(waiting, own).equals(sim.simulate(waiting, POOL))
 
 
-def test_a_step_time_of_ones_own_is_that_of_affine() -> None:
+def test_a_registered_step_time_equals_the_affine_model() -> None:
     steady = POOL | {"steptime": {"model": "test_steady", "step_s": 1.0}}
     assert sim.simulate(ASKED, steady).equals(sim.simulate(ASKED, POOL))
 
@@ -145,7 +145,7 @@ def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> No
         ("wrong", annotated("Lost"), "wrong: the type of a parameter is not known: name 'Lost' is not defined"),
     ],
 )
-def test_what_cannot_be_a_policy(name: str, make: Any, told: str) -> None:
+def test_invalid_policies_are_refused(name: str, make: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         sim.register("routing", name)(make)
 
@@ -185,7 +185,7 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
         assert told.getvalue() == printed
 
 
-def test_a_worker_elsewhere_gets_what_only_the_sweep_names(scenario: dict[str, Any]) -> None:
+def test_a_remote_worker_gets_policies_that_only_the_sweep_names(scenario: dict[str, Any]) -> None:
     cluster = pytest.importorskip("sim.study.execution.cluster")
     asked = sim.check(scenario, {"sweep": {"fleets.two.routing": [{"policy": "random"}, {"policy": "test_last"}]}})
     sent = cluster._program(), cluster.packed((), load_catalog()), cluster._policies(asked.scenario), _routers
@@ -233,7 +233,7 @@ def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: 
     assert sim.check(scenario).scenario.fleets[1].routing.model_dump() == {"policy": "from_package", "back": 2}
 
 
-def test_a_router_that_chooses_what_is_not_there_is_told(scenario: dict[str, Any]) -> None:
+def test_a_router_that_chooses_a_missing_replica_raises(scenario: dict[str, Any]) -> None:
     scenario["fleets"] = [scenario["fleets"][0] | {"routing": {"policy": "test_last", "back": -3}}]
     with pytest.raises(ValueError, match="replica 4 of 1"):
         sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)

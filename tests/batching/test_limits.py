@@ -26,13 +26,13 @@ def test_impossible_limits_are_refused(given: dict[str, Any], told: str) -> None
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"dynamic"}))
-def test_a_policy_that_is_named_is_taken_whatever_the_engine(policy: str) -> None:
+def test_a_named_policy_overrides_that_of_the_engine(policy: str) -> None:
     named = POLICIES[policy](policy=policy)
     assert scheduler(named, "vllm") is named
     assert foreign(named, "vllm") == []
 
 
-def test_limits_without_a_policy_steer_that_of_the_engine() -> None:
+def test_limits_without_a_policy_apply_to_that_of_the_engine() -> None:
     given = BATCHING.validate_python({"max_num_seqs": 3, "async_scheduling": True})
     assert scheduler(given, "vllm") == POLICIES["vllm"](policy="vllm", max_num_seqs=3, async_scheduling=True)
     assert foreign(given, "vllm") == []

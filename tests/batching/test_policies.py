@@ -68,7 +68,9 @@ def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> No
     assert limits(engine="tensorrt-llm-1.0")[1] is True
 
 
-def test_all_of_a_prompt_is_asked_for_where_the_version_has_the_option(tmp_path: Path, catalog: Catalog) -> None:
+def test_blocks_of_a_whole_prompt_are_reserved_where_the_version_has_the_option(
+    tmp_path: Path, catalog: Catalog
+) -> None:
     versions = ("vllm-0.10", "vllm-0.11", "vllm-0.14")
     found = [
         rank_limits(plan_of(tmp_path, catalog, engine=one).pools[0]).options.reserves_all_tokens for one in versions

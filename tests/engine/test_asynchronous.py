@@ -54,7 +54,7 @@ def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     assert_conserved(engine, fast)
 
 
-def test_an_answer_is_found_while_its_last_token_is_made() -> None:
+def test_an_answer_is_a_cache_hit_while_its_last_token_is_made() -> None:
     """Who arrives in the step before the last one joins the step after it."""
     shared = {"block_hashes": (7,), "hash_block_tokens": 32}
     limits = {
@@ -72,7 +72,7 @@ def test_an_answer_is_found_while_its_last_token_is_made() -> None:
     assert [one.cached_tokens for one in fast] == [one.cached_tokens for one in slow] == [0, 32]
 
 
-def test_who_gives_way_with_its_only_token_coming_returns_its_blocks_once() -> None:
+def test_a_request_preempted_while_its_only_token_is_made_frees_its_blocks_once() -> None:
     shared = {"block_hashes": (7,), "hash_block_tokens": 8}
     limits = {
         "num_gpu_blocks": 25, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 1000,
@@ -111,7 +111,7 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("blocks", [2000, 150])
-def test_batches_of_those_who_decode_cost_the_same_however_many_they_are(ahead, blocks) -> None:
+def test_simulation_cost_of_a_batch_does_not_depend_on_its_decoding_requests(ahead, blocks) -> None:
     """Each request is looked at with its prompt, its last tokens and where blocks are short, not for each token."""
     limits = rank_limits(blocks, 16, 64, 600, 1000)
     engine, alone = StagesEngine(Affine(), limits, 2, ahead), []
@@ -163,7 +163,7 @@ def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
     assert engine.adapters()[0].running == 0
 
 
-def test_nobody_looks_for_answers_while_all_who_wait_lack_a_slot() -> None:
+def test_answers_are_not_looked_up_while_waiting_requests_lack_an_adapter_slot() -> None:
     """Decodes alone take the whole budget, an answer has a name, and who waits wants the slot of one who leaves."""
     limits = {"num_gpu_blocks": 3, "block_size": 16, "max_num_seqs": 2, "max_num_batched_tokens": 2}
     limits |= {"max_model_len": 80, "enable_prefix_caching": True, "scheduling": "fcfs"}
@@ -213,7 +213,7 @@ IN_FLIGHT = {
 @pytest.mark.parametrize("kind", IN_FLIGHT)
 @given(workloads(), st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
-def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, seed) -> None:
+def test_progress_of_evicted_requests_equals_the_reference(kind, workload, seed) -> None:
     requests, limits = workload
     size, most = limits["block_size"], limits["max_num_batched_tokens"]
     limits = limits | {"enable_prefix_caching": False, "max_num_batched_tokens": -(-most // size) * size}
@@ -232,7 +232,7 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     assert all(cache.free == cache.usable for cache in engine.caches())
 
 
-def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
+def test_a_crash_between_two_steps_loses_an_answer_of_one_token() -> None:
     limits = rank_limits(10, 4, max_num_seqs=2, max_num_batched_tokens=2, max_model_len=1000)
     engine = AsyncEngine(Affine(), limits)
     evicted = drain_evicting(engine, [Request(index, 0.0, 2, 1) for index in range(2)], [], [BASE + 2 * PER_TOKEN])
@@ -354,7 +354,7 @@ LOST = {"window": ((None, 20), 10, 16, [(1, 8), (27, 26), (26, 8)]), "none": ((N
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("kind", LOST)
-def test_who_loses_its_cached_blocks_may_need_fewer_to_join(kind, ahead) -> None:
+def test_a_request_whose_cached_blocks_are_lost_may_need_fewer_to_join(kind, ahead) -> None:
     """Who gave way waits for room behind its hits; once those are reallocated, a first chunk of 9 tokens fits."""
     windows, blocks, size, rows = LOST[kind]
     limits = rank_limits(
@@ -425,13 +425,13 @@ def test_prompts_end_their_chunks_where_a_state_is_kept() -> None:
     assert steps[:4] == [{0: 3, 1: 3}, {0: 1, 1: 1}, {0: 3, 1: 3}, {0: 1, 1: 1}]  # no chunk holds a block
 
 
-def test_a_state_is_read_in_the_step_after_it_is_named() -> None:
+def test_a_state_can_be_read_from_the_step_after_it_is_named() -> None:
     steps, requests = steps_with_states([(0.0, 10, 1, (1, 2)), (0.0, 10, 1, (1, 2))])
     assert steps == [{0: 8}, {0: 2, 1: 2}]
     assert requests[1].cached_tokens == 8
 
 
-def test_a_junction_leaves_a_state_for_those_who_come_next() -> None:
+def test_a_junction_leaves_a_state_for_later_requests() -> None:
     """The first leaves one behind 12 tokens only; the second shares 4 of them and leaves one there for the third."""
     rows = [(9.0 * index, 14, 1, (1, 10 * index + 2, 10 * index + 3)) for index in range(3)]
     steps, requests = steps_with_states(rows)
@@ -460,7 +460,7 @@ def test_a_crash_empties_the_cache_of_groups() -> None:
         assert found == [0, 8, 0]
 
 
-def test_who_is_evicted_at_a_boundary_leaves_nothing_behind() -> None:
+def test_a_request_evicted_at_a_step_boundary_leaves_nothing_behind() -> None:
     """At the very time when the step begins that computes its prompt, the crash finds a step that nobody has closed."""
     limits = rank_limits(60, 4, 8, 40, 100)
     for crash_s in boundaries(limits):

@@ -24,7 +24,7 @@ from sim.steptime import affine
     st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2), st.booleans()
 )
 @settings(max_examples=50, deadline=None)
-def test_steps_that_keep_drafts_agree_exactly(ahead, workload, drafts, accepted, on_gpu, windowed) -> None:
+def test_steps_with_accepted_drafts_agree_exactly(ahead, workload, drafts, accepted, on_gpu, windowed) -> None:
     requests, limits = workload
     accepted = min(accepted, drafts)
     requests = [r | {"block_hashes": ()} for r in requests]  # answers are named once they are complete
@@ -66,7 +66,7 @@ def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
     assert_conserved(engine, fast)
 
 
-def test_an_answer_takes_as_many_steps_as_with_drafts_that_hold_independently() -> None:
+def test_an_answer_takes_as_many_steps_as_with_independently_accepted_drafts() -> None:
     # 3 drafts that hold with 0.6 each: (1 - 0.6^4) / 0.4 = 2.176 tokens a step
     spec = Speculative(num_speculative_tokens=3, acceptance=0.6)
     draws = Acceptance(spec, lambda name: np.random.default_rng(int(name.rsplit(" ", 1)[1])))
@@ -91,7 +91,7 @@ def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahea
     assert [one.first_token_s for one in requests[1:]] == pytest.approx([joined_s, joined_s])
 
 
-def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead() -> None:
+def test_a_request_that_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead() -> None:
     """A step takes 10 ms and 1 ms a token; two of three drafts hold."""
     own = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}
     limits = rank_limits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)

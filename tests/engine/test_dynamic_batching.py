@@ -38,7 +38,7 @@ def batches(requests: Sequence[Request]) -> list[int]:
     return list(Counter(request.started_s for request in requests).values())
 
 
-def test_a_free_instance_takes_what_waits_and_the_others_wait_for_its_end() -> None:
+def test_a_free_instance_starts_the_waiting_requests_and_later_ones_wait_for_its_end() -> None:
     found = served(engine(0.010, 0.001, 4), [0.0, 0.001, 0.002, 0.003, 0.004, 0.005])
     assert [one.started_s for one in found] == pytest.approx([0.0] + [0.011] * 4 + [0.025])
     assert [one.finished_s for one in found] == pytest.approx([0.011] + [0.025] * 4 + [0.036])
@@ -82,15 +82,13 @@ class PartlyBusy:
         (1.0, [0.016, 0.020], 0.020),  # as time slicing
     ],
 )
-def test_mps_slows_instances_where_they_ask_for_more_than_the_gpu(
-    load: float, ends_s: list[float], load_s: float
-) -> None:
+def test_mps_slows_instances_that_need_more_than_the_gpu(load: float, ends_s: list[float], load_s: float) -> None:
     one = DynamicEngine(PartlyBusy(load), 1, 0.0, 2, mps=True)
     assert [request.finished_s for request in served(one, [0.0, 0.004])] == pytest.approx(ends_s)
     assert one.meters(0.030).load_s == pytest.approx(load_s)
 
 
-def test_an_arrival_when_a_batch_is_due_goes_along() -> None:
+def test_an_arrival_when_a_batch_is_due_joins_it() -> None:
     found = served(engine(0.010, 0.0, 8, delay_s=0.5), [0.0, 0.5, 0.75])
     assert [one.started_s for one in found] == pytest.approx([0.5, 0.5, 1.25])
 
@@ -111,7 +109,7 @@ def test_meters_count_what_was_done(size: int, delay_s: float, instances: int) -
     assert totals.load_s == pytest.approx(totals.busy_s)
 
 
-def test_who_is_evicted_leaves_no_trace_and_its_batch_goes_on() -> None:
+def test_an_evicted_request_leaves_no_trace_and_its_batch_continues() -> None:
     one = engine(0.010, 0.0, 2)
     first, second, third = (Request(index, 0.0, 0, 1) for index in range(3))
     for request in (first, second, third):

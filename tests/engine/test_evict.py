@@ -43,7 +43,7 @@ class Open(VllmEngine):
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> None:
+def test_other_requests_continue_as_in_the_reference(policy, workload, model, seed) -> None:
     requests, limits = workload
     schedule, reference_type = POLICIES[policy]
     if policy == "static":
@@ -105,7 +105,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
 @settings(max_examples=20, deadline=None)
-def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, data) -> None:
+def test_a_request_evicted_before_its_first_step_leaves_no_trace(policy, workload, data) -> None:
     requests, limits = workload
     place = data.draw(st.integers(0, len(requests) - 1))
     schedule = POLICIES[policy][0]
@@ -132,7 +132,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
 @settings(max_examples=20, deadline=None)
-def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workload, data) -> None:
+def test_a_prompt_only_request_equals_one_with_an_answer_of_one_token(policy, workload, data) -> None:
     requests, limits = workload
     if policy == "static":
         limits = limits | {"enable_prefix_caching": False}
@@ -182,7 +182,7 @@ class Second(Affine):
 BY_HAND = {"block_size": 1, "max_num_seqs": 4, "max_num_batched_tokens": 20, "max_model_len": 100}
 
 
-def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
+def test_a_request_behind_an_evicted_one_joins_the_next_step() -> None:
     # twelve blocks: the second prompt does not fit beside the first request, the third one does
     rows = [Request(0, 0.0, 2, 9), Request(1, 1.5, 11, 1), Request(2, 2.5, 1, 1)]
     engine = VllmEngine(Second(), rank_limits(num_gpu_blocks=13, **BY_HAND))

@@ -107,7 +107,7 @@ def test_turns_in_leaps_are_turns_step_by_step(rows: list[tuple[float, str, int]
 
 @given(rows=arrivals)
 @settings(max_examples=15, deadline=None)
-def test_alone_a_model_is_as_it_is_without_the_others(rows: list[tuple[float, str, int]]) -> None:
+def test_a_model_alone_equals_an_engine_of_its_own(rows: list[tuple[float, str, int]]) -> None:
     rows = [(gap_s, "b", tokens) for gap_s, _, tokens in rows]
     alone = finished(served(VllmEngine(GROWING, LIMITS), drawn(rows)))
     assert finished(served(turns(GROWING), drawn(rows))) == alone
@@ -119,7 +119,7 @@ def test_a_model_wakes_up_when_the_other_has_answered() -> None:
     assert finished(served(swapping(10.0), requests)) == [2.0, 3 + 3 + 1, 3.0]
 
 
-def test_who_comes_late_waits_for_the_next_turn() -> None:
+def test_a_late_request_waits_for_the_next_turn() -> None:
     # a has been awake for more than 1 s at 1.5, and b waits: b from 5 to 6, a again from 8 to 9
     requests = [request(0, "a", 0.0, 2), request(1, "b", 0.5, 1), request(2, "a", 1.5, 1)]
     assert finished(served(swapping(1.0), requests)) == [2.0, 6.0, 9.0]

@@ -83,7 +83,7 @@ def test_tokens_and_time_are_conserved(rows: list[Request], size: int, kind: typ
     assert middle.busy_s <= end.busy_s
 
 
-def test_stages_overlap_when_there_is_a_batch_for_each() -> None:
+def test_stages_overlap_with_one_batch_per_stage() -> None:
     # three prompts that each fill a step: three lanes; a serial sum would take three times as long
     rows = [Request(i, 0.0, 32, 11) for i in range(3)]
     alone = dates(PipelineEngine(Constant(), LIMITS, 3), rows[:1])
@@ -99,7 +99,7 @@ def test_the_slowest_rank_decides() -> None:
         assert dates(kind(Affine(), LIMITS, 2), rows)[1] == long_alone[0]
 
 
-def test_who_comes_waits_a_step_more_where_ranks_form_one_ahead() -> None:
+def test_arrivals_wait_one_step_more_where_steps_are_formed_ahead() -> None:
     # a step lasts a second; the second rank is empty when the request comes within the first rank's step
     rows = [Request(0, 0.0, 8, 9), Request(1, 0.5, 8, 2)]
     assert dates(LockstepEngine(Constant(), LIMITS, 2), rows)[1][0] == 2.0
@@ -114,7 +114,7 @@ def test_ranks_are_padded_to_the_fullest_where_steps_run_from_graphs() -> None:
     assert gathered_tokens([Batch(decode_seqs=5), Batch()], padded_tokens=None) == 2 * 5
 
 
-def test_one_scheduler_goes_through_the_sequences_of_all_batches() -> None:
+def test_one_scheduler_visits_the_sequences_of_all_batches() -> None:
     seen = []
 
     class Listening(Constant):
@@ -171,7 +171,7 @@ def test_load_is_split_like_the_time_of_its_steps(schedule: type[Scheduler], row
         assert meters.recompute_load_s == pytest.approx(meters.recompute_s / 2)
 
 
-def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
+def test_decoding_requests_get_no_time_in_steps_with_prompts_only() -> None:
     # a step of two prompts, one of decodes, two of the third prompt, three of decodes
     rows = [(0, 0.0, 16, 5), (1, 0.0, 16, 5), (2, 1.5, 64, 1)]
     copies = [Request(*row, busy=BusyTime()) for row in rows]

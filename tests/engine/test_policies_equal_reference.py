@@ -135,7 +135,7 @@ def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
 
 
 @pytest.mark.parametrize(("longest", "order"), [(True, [0, 2, 1]), (False, [0, 1, 2])])
-def test_who_finds_its_prefix_goes_first(longest, order) -> None:
+def test_the_request_with_the_longest_cached_prefix_goes_first(longest, order) -> None:
     limits = rank_limits(
         num_gpu_blocks=20, block_size=4, max_num_seqs=1, max_num_batched_tokens=64, max_model_len=100,
         enable_prefix_caching=True, longest_prefix_first=longest,

@@ -45,13 +45,13 @@ def test_a_whole_prompt_beyond_the_budget_is_computed_by_itself_and_a_cut_one_in
     assert dates(PrefillFirstScheduler, rows, chunked_prefill=True) == [(4.0, 4.0), (4.0, 4.0)]
 
 
-def test_reserved_blocks_keep_others_waiting_and_nobody_is_pushed_out() -> None:
+def test_reserved_blocks_keep_others_waiting_without_preemption() -> None:
     rows = [(0.0, 5, 5), (0.0, 5, 5)]
     assert dates(ReserveScheduler, rows, num_gpu_blocks=1 + 17) == [(1.0, 5.0), (6.0, 10.0)]
     assert dates(ReserveScheduler, rows, num_gpu_blocks=1 + 18) == [(1.0, 5.0), (1.0, 5.0)]
 
 
-def test_prompts_wait_until_they_fill_a_step_or_for_so_many_steps() -> None:
+def test_prompts_wait_until_they_fill_a_step_or_for_a_number_of_steps() -> None:
     rows = [(0.0, 5, 20), (1.0, 4, 1), (2.0, 4, 1)]
     hold = {"batch_wait_steps": 3, "batch_wait_tokens": 9.0}
     # nobody decodes at first; then two prompts and a decode have 9 tokens together at 2 s
@@ -60,7 +60,7 @@ def test_prompts_wait_until_they_fill_a_step_or_for_so_many_steps() -> None:
     assert dates(BatchWaitingScheduler, rows[:2], **hold) == [(1.0, 20.0), (5.0, 5.0)]
 
 
-def test_slots_answer_so_many_at_a_time_and_reject_what_is_longer_than_a_slot() -> None:
+def test_slots_limit_concurrency_and_reject_requests_longer_than_a_slot() -> None:
     slots = {"block_size": 20, "num_gpu_blocks": 3, "max_num_seqs": 2, "max_model_len": 20}
     requests = [Request(index, 0.0, 5, 5) for index in range(3)] + [Request(3, 0.0, 15, 6)]
     drain(VllmEngine(Second(), rank_limits(**LIMITS | slots), ReserveScheduler), requests)
@@ -79,7 +79,7 @@ def test_a_static_batch_ends_with_its_longest_answer() -> None:
     assert dates(StaticScheduler, rows) == [(1.0, 2.0), (1.0, 8.0), (9.0, 9.0)]
 
 
-def test_who_preempts_itself_does_not_keep_the_next_from_its_token() -> None:
+def test_a_request_that_preempts_itself_does_not_keep_the_next_from_its_token() -> None:
     # at 6 s the second needs another block and all three are taken: it is the last by priority and gives way itself
     requests = [Request(0, 0.0, 1, 10, 0), Request(1, 0.0, 12, 10, 1), Request(2, 0.5, 1, 10, 0)]
     limits = LIMITS | {"num_gpu_blocks": 4, "block_size": 16, "max_num_batched_tokens": 100, "scheduling": "priority"}
@@ -87,7 +87,7 @@ def test_who_preempts_itself_does_not_keep_the_next_from_its_token() -> None:
     assert [(request.finished_s, request.preemptions) for request in requests] == [(10.0, 0), (15.0, 1), (11.0, 0)]
 
 
-def test_of_equals_that_arrived_together_the_first_admitted_gives_way() -> None:
+def test_of_equals_that_arrived_together_the_first_admitted_is_preempted() -> None:
     # the second and the third are equals; five blocks are taken at 4 s, and the first request needs another one
     requests = [Request(0, 0.0, 1, 8, 0), Request(1, 0.0, 4, 8, 1), Request(2, 0.0, 4, 8, 1)]
     limits = LIMITS | {"num_gpu_blocks": 6, "block_size": 4, "scheduling": "priority"}
@@ -95,14 +95,14 @@ def test_of_equals_that_arrived_together_the_first_admitted_gives_way() -> None:
     assert [request.preemptions for request in requests] == [0, 1, 0]
 
 
-def test_a_long_prompt_is_capped_only_where_somebody_else_is_there() -> None:
+def test_a_long_prompt_is_capped_only_beside_other_requests() -> None:
     limits = {"long_prefill_token_threshold": 4}
     assert dates(VllmScheduler, [(0.0, 20, 1)], **limits) == [(2.0, 2.0)]
     # 4 + 1 tokens, then 10 alone, then the rest
     assert dates(VllmScheduler, [(0.0, 20, 1), (0.0, 1, 1)], **limits) == [(3.0, 3.0), (1.0, 1.0)]
 
 
-def test_an_older_prompt_may_take_the_budget_of_a_younger_answer() -> None:
+def test_an_older_prompt_may_use_the_budget_of_a_younger_answer() -> None:
     # prompts at 4 s; at 5 s one of a single token, which need not wait; at 8 s the long prompt takes all that is left
     rows = [(0.0, 2, 20), (0.5, 25, 1), (4.5, 1, 5)]
     assert dates(VllmScheduler, rows, prefill_schedule_interval=4) == [(1.0, 20.0), (13.0, 13.0), (6.0, 11.0)]
@@ -120,7 +120,7 @@ def test_prompts_wait_for_the_interval_only_while_others_decode() -> None:
     assert dates(VllmScheduler, rows[1:], prefill_schedule_interval=4) == [(1.5, 1.5), (3.5, 3.5)]
 
 
-def test_a_watermark_keeps_blocks_free_for_those_who_run() -> None:
+def test_a_watermark_keeps_blocks_free_for_running_requests() -> None:
     rows = [(0.0, 5, 5), (0.0, 4, 2)]
     assert dates(VllmScheduler, rows, num_gpu_blocks=15) == [(1.0, 5.0), (1.0, 2.0)]
     assert dates(VllmScheduler, rows, num_gpu_blocks=15, watermark=0.5) == [(1.0, 5.0), (6.0, 7.0)]

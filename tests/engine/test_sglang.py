@@ -49,7 +49,7 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=30), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
-def test_what_is_left_of_all_answers_is_the_sum_of_what_is_left_of_each(answers, at_most) -> None:
+def test_tokens_left_of_all_answers_are_the_sum_of_each(answers, at_most) -> None:
     finishing, ends, step = FinishQueue(), {}, 0
     for number, (tokens, goes) in enumerate(answers):
         sequence = Sequence(Request(number, 0.0, 1, tokens))
@@ -73,26 +73,26 @@ def started(requests: list[Request], step_s: float = 0.25, **options: object) ->
     return [int(one.started_s / step_s) for one in requests]
 
 
-def test_an_interval_of_looks_keeps_an_arrival_waiting() -> None:
+def test_the_receive_interval_keeps_an_arrival_waiting() -> None:
     # the end of the first prompt is a look, the next one comes after four tokens
     assert started([Request(0, 0.0, 8, 20), Request(1, 0.3, 8, 2)], scheduler_recv_interval=4) == [0, 5]
 
 
-def test_the_rest_of_all_answers_is_counted_on_when_one_joins() -> None:
+def test_admission_reserves_the_rest_of_all_answers() -> None:
     # 304 tokens: 0.7 of an answer of 200 beside a prompt of 16 leaves 148, and the second one wants 16 + 140
     both = [Request(0, 0.0, 16, 200), Request(1, 0.1, 16, 140)]
     assert started(both)[1] > 100
     assert started([Request(0, 0.0, 16, 200), Request(1, 0.1, 16, 140)], schedule_conservativeness=0.5)[1] == 1
 
 
-def test_a_full_batch_is_looked_at_again_one_step_after_somebody_left() -> None:
+def test_a_full_batch_is_retried_one_step_after_a_request_left() -> None:
     # the prompt, two more tokens, and a step that finds the batch smaller before the second one joins
     rows = [Request(0, 0.0, 16, 3), Request(1, 0.0, 16, 20), Request(2, 0.0, 16, 2)]
     assert started(rows, max_num_seqs=2) == [0, 0, 4]
 
 
 @pytest.mark.parametrize(("priority", "gives_way"), [(10, False), (11, True)])
-def test_a_request_gives_its_seat_to_one_that_is_more_urgent_by_more_than_the_threshold(priority, gives_way) -> None:
+def test_a_request_is_preempted_by_one_more_urgent_by_more_than_the_threshold(priority, gives_way) -> None:
     rows = [Request(0, 0.0, 16, 20, priority=priority), Request(1, 0.3, 16, 4, priority=0)]
     assert started(rows, max_num_seqs=1, scheduling="priority")[1] == (1 if gives_way else 20)
     assert [one.preemptions for one in rows] == [int(gives_way), 0]

@@ -82,7 +82,7 @@ def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_crash_frees_the_blocks_that_were_let_go_in_its_step(engine) -> None:
+def test_a_crash_frees_the_blocks_released_in_its_step(engine) -> None:
     running = ENGINES[engine](rank_limits(40, 1, 4, 64, 100))
     handed, other = Request(0, 0.0, 5, 4), Request(1, 0.0, 5, 20)
     running.offer(handed, 0.0, True)

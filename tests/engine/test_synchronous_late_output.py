@@ -42,7 +42,7 @@ def late(limits: SchedulerLimits) -> LateOutputEngine:
 
 @given(workloads())
 @settings(max_examples=60, deadline=None)
-def test_tokens_are_seen_when_the_next_step_ends(workload) -> None:
+def test_tokens_are_delivered_when_the_next_step_ends(workload) -> None:
     wanted, values = workload
     limits = rank_limits(**values)
     seen, made = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
@@ -71,7 +71,7 @@ def two_under_way() -> tuple[LateOutputEngine, Request, Request, float]:
     return engine, short, long, end_s
 
 
-def test_who_gives_up_before_its_last_token_is_seen_has_come_to_its_end() -> None:
+def test_a_request_evicted_before_its_last_token_is_delivered_is_complete() -> None:
     engine, short, long, end_s = two_under_way()
     assert engine.evict(short, end_s) == ReplicaProgress(8, 1)
     engine.plan(end_s)
@@ -80,14 +80,14 @@ def test_who_gives_up_before_its_last_token_is_seen_has_come_to_its_end() -> Non
     assert not isnan(long.first_token_s)
 
 
-def test_a_crash_takes_what_nobody_has_seen() -> None:
+def test_a_crash_loses_undelivered_tokens() -> None:
     engine, short, _, end_s = two_under_way()
     engine.crash(end_s)
     assert isnan(short.first_token_s)
     assert isnan(short.finished_s)
 
 
-def test_what_is_not_seen_is_handed_over_when_the_others_have_gone() -> None:
+def test_undelivered_tokens_are_delivered_when_no_other_request_is_left() -> None:
     engine, short, long, end_s = two_under_way()
     engine.evict(long, end_s)
     assert engine.plan(end_s) == end_s

@@ -87,7 +87,7 @@ def test_a_swap_costs_the_bytes_of_the_adapter_over_the_lanes_and_from_the_drive
     assert [one.adapter for one in log.requests] == ["sql", "mail", "sql", ""]
 
 
-def test_a_batch_has_as_many_adapters_as_there_are_slots_and_others_go_first(tmp_path: Path) -> None:
+def test_a_batch_has_at_most_as_many_adapters_as_slots_and_other_requests_go_first(tmp_path: Path) -> None:
     together = ("0,64,20,one", "0,64,20,two", "0,64,20,one", "0,64,20,")
     first, second, third, base = RunningFleet(planned(tmp_path, talk=together)).run().requests
     overhead_s = planned(tmp_path).pools[0].request_overhead_s
@@ -97,7 +97,7 @@ def test_a_batch_has_as_many_adapters_as_there_are_slots_and_others_go_first(tmp
     assert second.started_s == max(first.finished_s, third.finished_s) - overhead_s
 
 
-def test_the_slot_used_longest_ago_is_given_up_and_host_memory_keeps_more() -> None:
+def test_the_least_recently_used_slot_is_evicted_and_host_memory_keeps_more() -> None:
     slots = AdapterSlots(2, 3, swap_s=1.0, fetch_s=10.0)
 
     def visit(name: str) -> float:
@@ -114,7 +114,7 @@ def test_the_slot_used_longest_ago_is_given_up_and_host_memory_keeps_more() -> N
     assert visit("a") == 11
 
 
-def test_who_runs_keeps_its_slot() -> None:
+def test_a_running_request_keeps_its_adapter_slot() -> None:
     slots = AdapterSlots(1, 1, 1.0, 10.0)
     slots.load("a")
     slots.enter("a")
@@ -154,7 +154,7 @@ def test_a_session_and_a_tenant_keep_their_adapter() -> None:
         (TENANTS, ", lora: {max_loras: 3, max_cpu_loras: 2}", "must not be below max_loras"),
     ],
 )
-def test_what_does_not_go_together_is_refused(tmp_path: Path, workload: str, pool: str, told: str) -> None:
+def test_conflicting_settings_are_refused(tmp_path: Path, workload: str, pool: str, told: str) -> None:
     assert told in complaints(tmp_path, workload, pool)
 
 
@@ -164,7 +164,7 @@ def test_adapters_have_one_law() -> None:
             Adapters.model_validate(wrong)
 
 
-def test_only_tokens_that_ask_for_an_adapter_are_multiplied_by_one(tmp_path: Path) -> None:
+def test_only_tokens_with_an_adapter_are_multiplied_by_one(tmp_path: Path) -> None:
     steps = planned(tmp_path).pools[0].steptime
     alone, beside = (Batch(prefill_seqs=n, prefill_tokens=64 * n, sampled_seqs=n) for n in (1, 9))
     asked = {"adapters": 1, "adapted_tokens": 64}

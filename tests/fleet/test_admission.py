@@ -36,7 +36,7 @@ def run(plan: CasePlan, **changes: object) -> FleetLog:
     return RunningFleet(replace(plan, **changes)).run()
 
 
-def test_a_queue_limit_turns_away_as_many_as_in_the_closed_form(plan: CasePlan) -> None:
+def test_a_queue_limit_refuses_as_many_as_in_the_closed_form(plan: CasePlan) -> None:
     """M/M/1/K: the share of arrivals that find the system full."""
     most, load = 4, 1.6 * 40 / 64
     expected = load**most / sum(load**n for n in range(most + 1))
@@ -58,7 +58,7 @@ def limited(plan: CasePlan, policy: str = "", ranks: int = 1, **limits: object) 
     return replace(plan, pools=(replace(pool, batching=batching, data_parallel_size=ranks),))
 
 
-def test_a_server_with_a_queue_limit_turns_away_whom_the_gateway_would(plan: CasePlan) -> None:
+def test_a_server_queue_limit_refuses_the_same_requests_as_the_gateway(plan: CasePlan) -> None:
     short = replace(plan, horizon_s=200.0)
     by_gateway = run(short, admission=Admission(max_outstanding=4))
     sglang = {"policy": "prefill_first", "schedule_conservativeness": 1.0, "max_queued_requests": 3}
@@ -88,7 +88,7 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
     assert refused == [-1, -1, -1, 3, 1, 2]
 
 
-def test_who_is_being_read_in_stands_in_the_queue_that_is_limited(plan: CasePlan) -> None:
+def test_requests_being_read_count_towards_the_queue_limit(plan: CasePlan) -> None:
     limits = rank_limits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
     engine = SequentialIntakeEngine(VllmEngine(plan.pools[0].steptime, limits, SglangScheduler), 0.001, limits.serves)
     replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
@@ -129,7 +129,7 @@ def test_requests_that_a_full_cache_ends_are_sent_again(plan: CasePlan) -> None:
     assert sum(one.attempts > 1 and not one.rejected for one in often.requests) > 10
 
 
-def test_clients_that_are_turned_away_ask_again(plan: CasePlan) -> None:
+def test_refused_clients_send_again(plan: CasePlan) -> None:
     rules = Admission(max_outstanding=2)
     for backoff_s in (0.0, 1.0):
         log = run(plan, admission=rules, client=Client(attempts=3, backoff_s=backoff_s), horizon_s=200.0)
@@ -160,7 +160,7 @@ class Once(FailureTimes):
         return 20.0, 60.0
 
 
-def test_a_replica_whose_requests_time_out_is_left_alone(plan: CasePlan) -> None:
+def test_a_replica_whose_requests_time_out_is_ejected(plan: CasePlan) -> None:
     # nobody notices the failure for two minutes, but clients do
     failures = FailurePlan((FailureDomain("replica 0", (0,), Once(1, 1)),), detection_s=120.0)
     pools = (replace(plan.pools[0], replicas=2, failures=failures),)

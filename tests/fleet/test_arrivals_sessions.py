@@ -60,7 +60,7 @@ def by_session(requests: list[Request]) -> dict[str, list[Request]]:
     return found
 
 
-def test_a_turn_comes_after_the_answer_and_finds_all_of_the_conversation(tmp_path: Path) -> None:
+def test_a_turn_follows_the_answer_and_finds_the_whole_conversation_cached(tmp_path: Path) -> None:
     for requests in by_session(served(tmp_path)).values():
         for request in requests[1:]:
             same = [r for r in requests if r.index < request.index and r.block_hashes[5:6] == request.block_hashes[5:6]]

@@ -127,7 +127,7 @@ def test_knative_scales_to_zero_and_its_activator_keeps_the_request(tmp_path: Pa
     assert third.started_s >= 560
 
 
-def test_replicas_that_are_not_wanted_sleep_with_their_machines_on(tmp_path: Path) -> None:
+def test_unwanted_replicas_sleep_with_their_servers_on(tmp_path: Path) -> None:
     result = run(tmp_path, start=ASLEEP, arrivals="{process: poisson, rate_rps: 1}", horizon=600)
     check_laws(result)
     assert {"reserve", "loading", "serving"} <= {one.state for one in result.log.intervals} <= {

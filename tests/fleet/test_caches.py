@@ -37,26 +37,26 @@ def ttft_s(request: Request) -> float:
 
 
 @pytest.mark.parametrize("write", ["evict", "through"])
-def test_what_the_gpu_has_lost_is_read(tmp_path: Path, write: str) -> None:
+def test_blocks_evicted_from_the_gpu_are_read_from_a_tier(tmp_path: Path, write: str) -> None:
     *_, goes_on = served(tmp_path, HOST % f", write: {write}")
     # four blocks of 16 tokens, 1000 bytes each, at 1 MB/s; 16 tokens are left to compute
     assert goes_on.cached_tokens == 64
     assert ttft_s(goes_on) == pytest.approx(0.01 + 64 * 1000 / 1e6 + 0.1 + 16 * 0.01)
 
 
-def test_without_a_tier_it_is_computed_again(tmp_path: Path) -> None:
+def test_blocks_are_recomputed_without_a_tier(tmp_path: Path) -> None:
     *_, goes_on = served(tmp_path, "")
     assert goes_on.cached_tokens == 0
     assert ttft_s(goes_on) == pytest.approx(0.1 + 80 * 0.01)
 
 
-def test_a_tier_slower_than_the_gpu_is_left_alone(tmp_path: Path) -> None:
+def test_a_tier_slower_than_recomputation_is_not_read(tmp_path: Path) -> None:
     slow = "{name: ssd, capacity_gb: 1, read_bytes_per_s: 5e4}"
     times_s = [request.finished_s for request in served(tmp_path, slow)]
     assert times_s == [request.finished_s for request in served(tmp_path, "")]
 
 
-def test_what_a_tier_gives_up_goes_to_the_next(tmp_path: Path) -> None:
+def test_blocks_evicted_from_a_tier_go_to_the_next(tmp_path: Path) -> None:
     little = "{name: small, capacity_gb: 0.000016, read_bytes_per_s: 1e9}"
     assert served(tmp_path, little)[-1].cached_tokens == 16  # the last block that the GPU gave up: the first of a
     assert served(tmp_path, f"{little}, {HOST % ''}")[-1].cached_tokens == 64
@@ -77,7 +77,7 @@ def test_replicas_share_a_store(tmp_path: Path) -> None:
         (HOST % ", write: back", "", "write"),
     ],
 )
-def test_what_tiers_cannot_be(tmp_path: Path, tiers: str, more: str, why: str) -> None:
+def test_invalid_tiers_are_refused(tmp_path: Path, tiers: str, more: str, why: str) -> None:
     with pytest.raises(ScenarioErrors) as told:
         served(tmp_path, tiers, more=more)
     assert why in str(told.value)

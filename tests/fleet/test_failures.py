@@ -258,7 +258,7 @@ def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: st
     assert all(one.status == "finished" for one in log.requests if one.arrived_s < 60)
 
 
-def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) -> None:
+def test_requests_to_a_failed_replica_are_stranded_until_detection(plan: CasePlan) -> None:
     domains = (FailureDomain("replica 0", (0,), Once(1, 1)),)
     late = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=10.0, horizon_s=48.0)).run()
     early = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=0.0, horizon_s=48.0)).run()
@@ -273,7 +273,7 @@ def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) ->
 
 
 @pytest.mark.parametrize(("kind", "fails_s"), [("replica", 30.0), ("rack", 15.0)])
-def test_what_is_switched_off_does_not_fail(plan: CasePlan, kind: str, fails_s: float) -> None:
+def test_components_that_are_switched_off_do_not_fail(plan: CasePlan, kind: str, fails_s: float) -> None:
     # the spare is off at 15 s and serves from 20 s on
     serving, spare = domains_of({kind: Once(1, 1)}, ServerLayout(2, 1), 1)
     domains = (serving, replace(spare, law=EveryQuarter(1, 1)))
@@ -325,7 +325,7 @@ def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: C
         assert next(at for state, at in states[3:] if state in ("off", "draining")) == 45.0
 
 
-def test_what_a_spot_replica_has_goes_on_elsewhere(plan: CasePlan) -> None:
+def test_requests_of_an_interrupted_spot_replica_continue_elsewhere(plan: CasePlan) -> None:
     spot = SpotInterruptions(trace={10 / 3600: 1}, notice_s=30.0, on_notice="migrate")
     log = RunningFleet(spot_plan(busy(plan, 5), spot, horizon_s=15.0, drain_limit_s=200.0)).run()
     moved = [one for one in log.requests if one.left]
@@ -342,14 +342,14 @@ def busy(plan: CasePlan, rate_rps: float) -> CasePlan:
     return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
 
 
-def test_spot_capacity_that_is_back_within_the_notice_is_another_instance(plan: CasePlan) -> None:
+def test_spot_capacity_that_returns_within_the_notice_is_another_instance(plan: CasePlan) -> None:
     spot = SpotInterruptions(trace={10 / 3600: 2, 12 / 3600: 3}, notice_s=5.0)
     case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=25.0, drain_limit_s=10.0)
     states = states_of(RunningFleet(case).run(), 2)
     assert states[:4] == [("serving", 0.0), ("draining", 10.0), ("booting", 15.0), ("serving", 19.0)]
 
 
-def test_every_notice_is_as_long_as_it_says(plan: CasePlan) -> None:
+def test_every_notice_has_the_stated_length(plan: CasePlan) -> None:
     # nothing to answer at first, so the instance is gone at once; the second time it answers to the end of the notice
     spot = SpotInterruptions(trace={0: 2, 1 / 3600: 3, 20 / 3600: 2}, notice_s=25.0)
     case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=30.0, drain_limit_s=30.0)
@@ -358,7 +358,7 @@ def test_every_notice_is_as_long_as_it_says(plan: CasePlan) -> None:
     assert states == [("off", 0.0), ("booting", 1.0), ("serving", 5.0), ("draining", 20.0), ("off", 45.0)]
 
 
-def test_replicas_that_begin_to_serve_at_once_share_what_waits(plan: CasePlan) -> None:
+def test_replicas_that_begin_to_serve_at_once_share_the_waiting_requests(plan: CasePlan) -> None:
     spot = SpotInterruptions(trace={0: 0, 10 / 3600: 3}, notice_s=0.0)
     case = spot_plan(busy(plan, 4), spot, 5.0, horizon_s=15.0, drain_limit_s=1e4)
     case = replace(case, pools=case.pools[:1])

@@ -46,7 +46,7 @@ def withdrawn(plan: CasePlan, spot: SpotInterruptions, maintained_at_s: float, t
     return RunningFleet(replace(plan, pools=(pool,), drain_limit_s=100.0)).run()
 
 
-def test_a_replica_that_drains_and_is_to_drain_goes_on(plan: CasePlan) -> None:
+def test_a_draining_replica_that_is_withdrawn_again_continues(plan: CasePlan) -> None:
     # a request takes 10 s: at 9.5 s there are ten, the last of which is answered at 19.0 s; spot capacity goes at 12 s
     spot = SpotInterruptions(trace={12 / 3600: 0, 25 / 3600: 1}, notice_s=12.0)
     log = withdrawn(plan, spot, 9.5, 3.0)
@@ -56,7 +56,9 @@ def test_a_replica_that_drains_and_is_to_drain_goes_on(plan: CasePlan) -> None:
 
 
 @pytest.mark.parametrize(("back_s", "serves_s"), [(22.0, 25.0), (28.0, 28.0)])
-def test_who_is_out_for_two_reasons_is_back_when_both_are_over(plan: CasePlan, back_s: float, serves_s: float) -> None:
+def test_a_replica_withdrawn_for_two_reasons_returns_when_both_have_ended(
+    plan: CasePlan, back_s: float, serves_s: float
+) -> None:
     # gone at 11 s at the latest, under maintenance from 20 s to 25 s
     spot = SpotInterruptions(trace={9 / 3600: 0, back_s / 3600: 1}, notice_s=2.0)
     log = withdrawn(replace(plan, horizon_s=32.0), spot, 20.0, 5.0)
@@ -64,7 +66,7 @@ def test_who_is_out_for_two_reasons_is_back_when_both_are_over(plan: CasePlan, b
     assert [at for state, at in life(log) if state == "serving"][:2] == [0.0, serves_s]
 
 
-def test_the_step_of_those_who_gave_up_ends_when_the_replica_goes_off(plan: CasePlan) -> None:
+def test_the_step_of_abandoned_requests_ends_when_the_replica_is_switched_off(plan: CasePlan) -> None:
     # the last one came at 9 s, just before the notice, and gives up in the middle of a step
     spot = SpotInterruptions(trace={10 / 3600: 0}, notice_s=10.0)
     pool = replace(plan.pools[0], spot=spot)

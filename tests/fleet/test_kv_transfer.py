@@ -59,7 +59,7 @@ def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
     assert figures["limited_by"] != "kv transfer"
 
 
-def test_ports_that_are_full_are_what_limits(tmp_path) -> None:
+def test_full_ports_limit_throughput(tmp_path) -> None:
     slow = scenario({"bytes_per_s": 2e8}, [PAIR[0], PAIR[1] | {"replicas": 1}])
     fleet, log = log_of(slow | {"horizon_s": 10, "drain_limit_s": 0}, tmp_path)
     figures = measure(CaseResult(fleet._plan, log, None, None))
@@ -155,7 +155,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("told", WRONG)
-def test_what_cannot_be_is_told_in_a_line(told, tmp_path) -> None:
+def test_invalid_roles_are_reported_in_one_line(told, tmp_path) -> None:
     with pytest.raises(ScenarioErrors) as found:
         log_of(scenario(*WRONG[told]), tmp_path)
     assert [told in str(error) for error in found.value.errors] == [True]
@@ -175,7 +175,7 @@ def both(tmp_path_factory):
     return [log_of(scenario(LINK | overlap, PAIR, lengths, 2.0), folder)[1] for overlap in ({}, {"overlap": "layers"})]
 
 
-def test_layers_are_never_there_before_prompt_and_transfer(both) -> None:
+def test_layers_never_arrive_before_prompt_and_transfer(both) -> None:
     after, during = both
     assert [one.first_token_s for one in during.requests] == [one.first_token_s for one in after.requests]
     assert len(moved(during)) == len(moved(after)) > 50

@@ -57,7 +57,7 @@ def handed_over_at(arrivals_s: list[float]) -> list[float]:
 
 @given(workloads(), st.sampled_from([VllmEngine, AsyncEngine]))
 @settings(max_examples=40, deadline=None)
-def test_turns_are_arrivals_apart(workload, kind) -> None:
+def test_intake_turns_are_spaced_like_arrivals(workload, kind) -> None:
     wanted, values = workload
     # who is preempted goes by priority and arrival: of requests that arrived together, turns make some that did not
     assume(values["scheduling"] != "priority" or len({one["arrived_s"] for one in wanted}) == len(wanted))
@@ -71,7 +71,7 @@ def test_turns_are_arrivals_apart(workload, kind) -> None:
     assert [dates(one) for one in held] == [dates(one) for one in plain]
 
 
-def test_who_comes_alone_waits_for_no_turn() -> None:
+def test_a_single_request_waits_for_no_intake_turn() -> None:
     limits = rank_limits(
         num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000
     )
@@ -92,7 +92,7 @@ def request(index: int, at_s: float = 0.0) -> Request:
     return Request(index=index, arrived_s=at_s, prompt_tokens=16, output_tokens=4)
 
 
-def test_of_a_burst_nobody_reaches_the_engine_before_all_are_read() -> None:
+def test_no_request_of_a_burst_reaches_the_engine_before_all_are_read() -> None:
     burst = [request(i) for i in range(50)]
     drain(engine(1.0), burst)
     assert min(one.started_s for one in burst[1:]) == pytest.approx(50.0)
@@ -101,7 +101,7 @@ def test_of_a_burst_nobody_reaches_the_engine_before_all_are_read() -> None:
 @pytest.mark.parametrize(
     ("rate_rps", "chats", "limit"), [(95, True, "api server"), (20, True, "load"), (650, False, "api server")]
 )
-def test_a_server_that_reads_nearly_all_the_time_is_what_limits(rate_rps: int, chats: bool, limit: str) -> None:
+def test_a_server_busy_with_reading_limits_throughput(rate_rps: int, chats: bool, limit: str) -> None:
     """vLLM 0.11 reads a chat in 10.4 ms and another prompt in 1.5: no more than 96 and 667 a second."""
     lengths = {"prompt": {"distribution": "fixed", "value": 20}, "output": {"distribution": "fixed", "value": 2}}
     pool = {"gpu": "h100-80gb-sxm", "steptime": {"model": "roofline", "chat_template": chats}}
@@ -113,7 +113,7 @@ def test_a_server_that_reads_nearly_all_the_time_is_what_limits(rate_rps: int, c
     assert sim.run(scenario, quiet=True).summary.limited_by[0] == limit
 
 
-def test_of_several_services_each_has_the_servers_that_read_its_requests() -> None:
+def test_each_service_has_its_own_intake() -> None:
     """96 chats a second are as many as one server reads; the other service's server reads 20."""
     lengths = {"prompt": {"distribution": "fixed", "value": 20}, "output": {"distribution": "fixed", "value": 2}}
     rates = {"quiet": 20, "busy": 95}
@@ -130,7 +130,7 @@ def test_of_several_services_each_has_the_servers_that_read_its_requests() -> No
     assert services.limited_by.to_dict() == {"quiet": "load", "busy": "api server"}
 
 
-def test_who_leaves_while_it_is_read_was_never_there() -> None:
+def test_a_request_evicted_while_it_is_read_leaves_no_trace() -> None:
     server, leaves = engine(), request(1)
     server.offer(request(0), 0.0)
     server.offer(leaves, 0.0)
@@ -140,7 +140,7 @@ def test_who_leaves_while_it_is_read_was_never_there() -> None:
     assert not leaves.started_s >= 0
 
 
-def test_a_server_that_dies_forgets_what_it_was_reading() -> None:
+def test_a_failed_server_loses_the_requests_it_was_reading() -> None:
     server, lost = engine(), request(0)
     server.offer(lost, 0.0)
     server.plan(0.0)

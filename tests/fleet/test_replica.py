@@ -73,7 +73,7 @@ def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(State)), max_size=40))
-def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, State]]) -> None:
+def test_transitions_follow_the_table_and_are_reported_in_order(moves: list[tuple[int, State]]) -> None:
     told: list[tuple[int, State, State]] = []
     openings = []
     states = [State.OFF, State.OFF, State.SERVING]
@@ -137,7 +137,7 @@ def test_time_and_energy_tile_over_states_and_each_replica_is_read_for_itself(tm
     assert made == sum(request.output_tokens for request in log.requests)
 
 
-def test_requests_that_waited_go_to_a_replica_taken_back_while_it_drains(tmp_path: Path) -> None:
+def test_held_requests_go_to_a_draining_replica_that_serves_again(tmp_path: Path) -> None:
     # the only replica drains from 06:05 on, with an answer of minutes, and is wanted again a minute later
     result = run(tmp_path, '{"06:00": 3, "06:05": 0, "06:06": 3}', rate="0.1", output=8000)
     held = [one for one in result.log.requests if 300 < one.arrived_s < 360]

@@ -83,7 +83,7 @@ def test_without_limits_clients_change_nothing(plans: dict[str, CasePlan]) -> No
     assert [one.finished_s for one in patient.requests] == [one.finished_s for one in none.requests]
 
 
-def test_asking_again_keeps_an_overloaded_fleet_from_answering(plans: dict[str, CasePlan]) -> None:
+def test_retries_keep_an_overloaded_fleet_from_answering(plans: dict[str, CasePlan]) -> None:
     once = run(plans["open"], Client(timeout_s=3, attempts=1))
     often = run(plans["open"], Client(timeout_s=3, attempts=10, backoff_s=0))
     answered = [sum(one.status == "finished" for one in log.requests) for log in (once, often)]

@@ -95,14 +95,14 @@ def test_replicas_start_serve_drain_and_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["least_outstanding", "round_robin", "random", "power_of_two"])
-def test_every_policy_keeps_to_those_that_serve(tmp_path: Path, policy: str) -> None:
+def test_every_policy_chooses_serving_replicas_only(tmp_path: Path, policy: str) -> None:
     result = run(tmp_path, policy=policy, process="poisson, rate_rps: 0.8", horizon=4500)
     used = {request.replica for request in result.log.requests if 1920 <= request.arrived_s < HOUR}
     assert used == {0, 1, 2}
     assert {request.replica for request in result.log.requests if not 1920 <= request.arrived_s < HOUR} == {0}
 
 
-def test_requests_wait_while_nobody_serves(tmp_path: Path) -> None:
+def test_requests_wait_while_no_replica_serves(tmp_path: Path) -> None:
     result = run(tmp_path, replicas='{"06:30": 3, "07:00": 0}', horizon=3500)
     early = [request for request in result.log.requests if request.arrived_s < 1920]
     assert early
@@ -207,7 +207,7 @@ def test_no_time_of_day(text: object) -> None:
 
 
 @given(replicas=st.dictionaries(st.integers(0, 1439), st.integers(0, 5), min_size=1), at=st.floats(0, 86399))
-def test_what_is_wanted_changes_only_at_the_switches(replicas, at) -> None:
+def test_the_wanted_number_changes_only_at_switching_times(replicas, at) -> None:
     schedule = ReplicaSchedule(replicas=replicas, starting_s=0)
     switches = [0.0, *schedule.switches_s(MIDNIGHT, 86400.0), 86400.0]
     before = max(time for time in switches if time <= at)
@@ -246,7 +246,7 @@ def store(size_bytes: float, most: float = 1e9, of_server: bool = False) -> Star
     return StartTransfer(size_bytes, "store", of_server, 1e9, most)
 
 
-def test_those_who_load_at_once_share_the_link() -> None:
+def test_replicas_that_load_at_once_share_the_link() -> None:
     # alone 10 s; the second comes at 4 s: 6 GB + 10 GB are left for 1 GB/s, the first ends when both have had 6 GB
     assert arrivals([(0, store(10e9), 0), (4, store(10e9), 1)]) == pytest.approx([16.0, 20.0])
     # who can take a quarter only leaves the rest to the other
@@ -268,7 +268,7 @@ def test_a_shared_link_gives_no_more_than_it_has(
         assert max(ended) >= min(at for at, *_ in wanted) + sum(size for _, size, _ in wanted) - 1e-6
 
 
-def test_a_start_that_is_called_off_leaves_its_part_to_the_others() -> None:
+def test_a_cancelled_start_leaves_its_link_share_to_the_others() -> None:
     env = simpy.Environment()
     links, ended = Links(env), []
     first = links.send(store(10e9), 0, lambda: ended.append(("first", env.now)))

@@ -59,7 +59,7 @@ def test_a_session_has_one_tenant() -> None:
     assert {name for names in tenants.values() for name in names} == {"quiet", "noisy"}
 
 
-def test_what_tenants_cannot_be(tmp_path: Path) -> None:
+def test_invalid_tenants_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="'a' stands twice"):
         Workload.model_validate(workload({"name": "a"}, {"name": "a"}))
     with pytest.raises(ValidationError, match="a share above 0"):
@@ -72,7 +72,7 @@ def test_what_tenants_cannot_be(tmp_path: Path) -> None:
 
 @given(gaps=st.lists(st.sampled_from([0.0, 0.1, 0.5, 3.0]), max_size=60), burst=st.integers(1, 5))
 @settings(max_examples=40)
-def test_a_bucket_lets_through_what_has_flowed_in(gaps: list[float], burst: int) -> None:
+def test_a_token_bucket_admits_what_has_accumulated(gaps: list[float], burst: int) -> None:
     bucket = TokenBucket(RateLimit(requests_per_s=2.0, burst=burst))
     taken_s: list[float] = []
     for now in np.cumsum(gaps).tolist():
@@ -105,7 +105,7 @@ def test_fair_shares_keep_a_noisy_neighbour_from_the_others() -> None:
     assert quiet_ttft_s("fair") < 0.1 * quiet_ttft_s("fcfs")
 
 
-def test_who_is_over_the_limit_is_refused_and_nobody_else() -> None:
+def test_only_requests_over_the_limit_are_refused() -> None:
     limited = workload({"name": "quiet"}, {"name": "noisy", "rate_limit": {"requests_per_s": 1, "burst": 3}})
     requests = requests_of(limited, "fcfs")
     served = [r for r in requests if r.tenant == "noisy" and not r.rejected]
@@ -129,7 +129,7 @@ def test_backlogged_tenants_get_tokens_by_weight(sizes: list[tuple[int, int]]) -
         assert abs(served["a"] - served["b"]) <= 120
 
 
-def test_who_was_idle_gains_nothing_by_it() -> None:
+def test_idle_tenants_gain_no_credit() -> None:
     queue = FairQueue(FcfsQueue)
     for index in range(6):
         queue.add(Sequence(Request(index, float(index), 10, 10, tenant="busy")))
@@ -140,7 +140,7 @@ def test_who_was_idle_gains_nothing_by_it() -> None:
     assert [queue.pop().request.tenant for _ in range(6)] == ["busy", "late"] * 3
 
 
-def test_tenants_and_nobody_sum_to_the_fleet(tmp_path: Path) -> None:
+def test_tenants_and_unattributed_rows_sum_to_the_fleet(tmp_path: Path) -> None:
     scenario = Scenario.model_validate(
         {
             "name": "t",
@@ -179,7 +179,7 @@ def test_tenants_and_nobody_sum_to_the_fleet(tmp_path: Path) -> None:
         assert sum(row[name] for row in tenants) == sum(getattr(one, name) for one in done)
 
 
-def test_services_say_which_rows_of_a_trace_are_theirs(tmp_path: Path) -> None:
+def test_services_select_their_rows_of_a_trace(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens,service\n0,9,1,chat\n1,9,1,code\n")
     pool = {"steptime": STEP, "batching": {"policy": "vllm", "num_gpu_blocks": 99, "max_model_len": 400}}
 
@@ -225,7 +225,7 @@ def test_a_tenant_is_judged_by_its_own_limits_and_the_fleet_by_all() -> None:
         assert metrics["slo_attainment"] == pytest.approx(sum(kept) / len(kept))
 
 
-def test_limits_of_tenants_that_there_are_not() -> None:
+def test_limits_of_unknown_tenants_are_refused() -> None:
     data = scenario(workload(), "fcfs") | {"slo": {"tenants": {"noise": {"e2e_s": 1}, "quiet": {}}}}
     told = [str(one) for one in scenario_issues(Scenario.model_validate(data))]
     assert any("there is no tenant 'noise' in the workload; did you mean noisy?" in one for one in told), told

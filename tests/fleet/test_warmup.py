@@ -35,7 +35,7 @@ def test_nothing_is_cut_from_a_constant() -> None:
     assert mser5(np.ones(400)) == WarmupTruncation(0, True)
 
 
-def test_the_mean_of_what_is_kept_loses_the_bias() -> None:
+def test_truncation_removes_the_bias_of_the_mean() -> None:
     # AR(1) around 10 that starts at 60: the known transient is 50 x 0.95^i, below a hundredth of the mean from 121 on
     rng = np.random.default_rng(3)
     kept, whole = [], []
@@ -71,7 +71,7 @@ def queue(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_fleet_that_fills_is_measured_once_it_is_full(tmp_path: Any) -> None:
+def test_a_filling_fleet_is_measured_once_it_is_full(tmp_path: Any) -> None:
     # every answer takes 10 s: the number in the system grows for 10 s to 30
     found = ran(tmp_path, queue())
     assert found.plan.warmup_steady

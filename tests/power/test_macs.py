@@ -9,7 +9,7 @@ CATALOG = load_catalog()
 COEFFICIENTS = load_power_coefficients(CATALOG.root / "power.yaml")
 
 
-def test_a_mac_studio_takes_what_apple_states_idle_and_at_most() -> None:
+def test_a_mac_studio_draws_the_idle_and_peak_power_that_apple_states() -> None:
     server = CATALOG.server("mac-studio-m2-ultra")
     mac = pool_power(Power(), CATALOG.gpu("apple-m2-ultra-192gb"), COEFFICIENTS, 1, server)
     assert mac is not None

@@ -115,7 +115,7 @@ FOUR_3090 = [
 
 
 @pytest.mark.parametrize("row", FOUR_3090, ids=lambda row: row[0])
-def test_cards_that_wait_for_one_another_draw_less(row):
+def test_cards_that_wait_for_each_other_draw_less(row):
     quantization, engine, ranks, stages, measured_w = row
     alone_w = simulated_w("rtx-3090", "gemma3-12b", engine, 1, 1, 512, 256, quantization)
     watts = simulated_w("rtx-3090", "gemma3-12b", engine, ranks, 1, 512, 256, quantization, stages)

@@ -3,7 +3,7 @@
 from sim.routing.admission import Admission, AdmissionRules, Shed
 
 
-def test_unimportant_requests_are_turned_away_first() -> None:
+def test_requests_of_low_priority_are_refused_first() -> None:
     gate = AdmissionRules(
         Admission(max_outstanding=4, shed=Shed(above_priority=0, from_outstanding=2)), [lambda: 0], lambda *_: None
     )

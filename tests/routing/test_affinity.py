@@ -32,7 +32,7 @@ def test_a_ring_keeps_sessions_when_another_replica_closes() -> None:
     assert moved == {key for key, home in homes.items() if home == 2}
 
 
-def test_affinity_goes_where_the_adapter_is_until_that_replica_has_too_much() -> None:
+def test_adapter_affinity_holds_until_the_replica_is_overloaded() -> None:
     router = AdapterAffinity(policy="adapter_affinity", load_factor=1.5).start(["p", "p"], np.random.default_rng(0))
     chosen = []
     for index, name in enumerate("abaaab"):

@@ -72,7 +72,7 @@ def test_only_open_replicas_are_chosen_and_the_least_loaded_where_load_counts(po
 
 @given(switches=st.lists(st.tuples(st.integers(1, 8), st.integers(2, REPLICAS - 1)), max_size=30))
 @settings(max_examples=40)
-def test_round_robin_goes_on_where_it_was(switches: list[tuple[int, int]]) -> None:
+def test_round_robin_keeps_its_turn(switches: list[tuple[int, int]]) -> None:
     # replicas 0 and 1 are always open: between two turns of one of them the other has exactly one
     router = start("round_robin")
     is_open, turns = [True] * REPLICAS, []
@@ -85,7 +85,7 @@ def test_round_robin_goes_on_where_it_was(switches: list[tuple[int, int]]) -> No
     assert always[:1] in ([], [0])
 
 
-def test_round_robin_does_not_begin_anew() -> None:
+def test_round_robin_does_not_restart() -> None:
     router = start("round_robin", 4)
     assert [router.choose(ANY) for _ in range(2)] == [0, 1]
     router.closed(0)
@@ -96,7 +96,7 @@ def test_round_robin_does_not_begin_anew() -> None:
 
 @given(closed=st.sets(st.integers(0, REPLICAS - 1), max_size=REPLICAS - 1), first=st.integers(0, 50))
 @settings(max_examples=25)
-def test_random_draws_of_the_others_stay(closed: set[int], first: int) -> None:
+def test_random_draws_of_other_requests_stay(closed: set[int], first: int) -> None:
     whole, parts = start("random"), start("random")
     choices = [whole.choose(ANY) for _ in range(200)]
     for place, usual in enumerate(choices):
@@ -110,7 +110,7 @@ def test_random_draws_of_the_others_stay(closed: set[int], first: int) -> None:
         assert chosen == usual or (usual in closed and first <= place < 150)
 
 
-def test_pairs_of_the_others_stay() -> None:
+def test_pairs_of_other_requests_stay() -> None:
     whole, parts = start("power_of_two"), start("power_of_two")
     parts.closed(2)
     changed = 0
@@ -133,7 +133,7 @@ def test_open_replicas_stay_equally_likely(policy: str) -> None:
     assert all(abs(count - 2000) < 5 * (6000 * 2 / 9) ** 0.5 for count in counts.values())
 
 
-def test_a_pool_that_comes_back_gets_its_share_and_does_not_catch_up() -> None:
+def test_a_pool_that_reopens_gets_its_share_and_does_not_catch_up() -> None:
     router = start("by_length", 4)  # pools a, b, a, b with shares 1 : 2
     pools = [router.choose(ANY) % 2 for _ in range(30)]
     assert pools.count(1) == 20

@@ -64,13 +64,13 @@ def hits(policy: str, seed: int) -> PrefixHits:
 
 
 @pytest.mark.parametrize("policy", ["session_affinity", "consistent_hashing", "cache_aware", "prefix_score"])
-def test_who_looks_at_prefixes_finds_more_than_chance_and_less_than_one_endless_cache(policy: str) -> None:
+def test_prefix_routing_hits_more_than_chance_and_less_than_one_endless_cache(policy: str) -> None:
     looked, chance = [hits(policy, seed) for seed in (1, 2)], [hits("random", seed) for seed in (1, 2)]
     assert sum(one.prefix_hit_rate or 0 for one in looked) > sum(one.prefix_hit_rate or 0 for one in chance)
     assert all((one.prefix_hit_rate or 0) <= (one.prefix_hit_bound or 0) for one in [*looked, *chance])
 
 
-def test_the_bound_has_what_one_endless_cache_of_blocks_has() -> None:
+def test_the_hit_bound_equals_one_endless_block_cache() -> None:
     def turn(index: int, prompt: int, output: int, rejected: bool = False) -> Request:
         return Request(
             index, float(index), prompt, output, block_hashes=(1, 2, 3), hash_block_tokens=BLOCK, rejected=rejected
@@ -85,7 +85,7 @@ def test_the_bound_has_what_one_endless_cache_of_blocks_has() -> None:
 
 
 @pytest.mark.parametrize("windows", [[], [64, None]])
-def test_the_exact_index_is_what_the_caches_hold(windows: list[int | None]) -> None:
+def test_the_exact_index_equals_the_cache_contents(windows: list[int | None]) -> None:
     """Of groups by window, those that keep all tokens."""
     groups: dict[str, Any] = {"kv_groups": [{"window": window} for window in windows]} if windows else {}
     fleet = fleet_of({"policy": "cache_aware", "index": {"kind": "exact"}}, 3, blocks=600 if windows else 300, **groups)
@@ -141,7 +141,7 @@ def test_reports_come_after_their_delay() -> None:
     assert index.matches(request) == []
 
 
-def test_a_session_stays_at_home() -> None:
+def test_a_session_stays_at_its_replica() -> None:
     requests = fleet_of({"policy": "session_affinity"}, 4).run().requests
     homes = defaultdict(set)
     for request in requests:

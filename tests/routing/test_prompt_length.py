@@ -57,7 +57,7 @@ def prompt(tokens: int) -> Request:
     return Request(0, 0.0, tokens, 1)
 
 
-def test_each_request_goes_where_its_length_belongs(tmp_path: Path) -> None:
+def test_each_request_goes_to_the_pools_of_its_length_class(tmp_path: Path) -> None:
     result = run(tmp_path)
     requests = result.log.requests
     at = {0: [], 1: []}
@@ -111,7 +111,7 @@ def test_the_router_against_a_naive_one(
         leaving.append((clock + 1 + stay, chosen))
 
 
-def test_pools_that_do_not_serve_are_left_out() -> None:
+def test_pools_without_serving_replicas_are_left_out() -> None:
     classes = [{"up_to_prompt_tokens": 10, "pools": {"a": 1}}, {"pools": {"a": 1, "b": 1}}]
     running = router(classes, ["b", "b"])
     assert running.choose(prompt(5)) == -1
@@ -139,7 +139,7 @@ def test_requests_wait_while_their_pool_is_switched_off(tmp_path: Path) -> None:
         ([{"pools": {}}], "at least 1"),
     ],
 )  # fmt: skip
-def test_classes_that_make_no_sense(classes: list[dict[str, Any]], text: str) -> None:
+def test_invalid_length_classes_are_refused(classes: list[dict[str, Any]], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         ByLength.model_validate({"policy": "by_length", "classes": classes})
 

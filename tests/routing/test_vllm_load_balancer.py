@@ -33,7 +33,7 @@ def told(router: Balancer, waiting: list[int], kv_usage: list[float], now: float
     return router
 
 
-def test_a_waiting_request_weighed_as_much_as_four_that_run() -> None:
+def test_a_waiting_request_weighs_as_much_as_four_running_ones() -> None:
     router = told(balancer(2, score="queue"), [1, 0], [0, 0])
     router.requests = [1, 4]  # one waits at the first; four run at the second: a tie, and the first is asked first
     assert [send(router) for _ in range(2)] == [0, 1]
@@ -65,7 +65,7 @@ def test_ties_begin_one_rank_further_with_each_request() -> None:
     assert [send(fresh) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
-def test_what_has_changed_since_the_last_statistics_is_not_known() -> None:
+def test_changes_since_the_last_statistics_are_unknown() -> None:
     now, router = 0.0, balancer(2, score="queue")
     router.attach(lambda: now, [lambda: 0, lambda: 0], [lambda now: 0.0] * 2)
     assert [send(router) for _ in range(4)] == [0, 1, 0, 1]
