@@ -1,9 +1,9 @@
-"""Autoscalers on a recorded day: `python benchmarks/autoscalers.py RATES.csv --model m-small`.
+"""Comparison of autoscalers on a recorded day: `python benchmarks/autoscalers.py RATES.csv --model m-small`.
 
 RATES.csv has the columns model, window_start_s and rate_rps, as derived from ServeGen's traces. The second day of the
-model is scaled to a mean rate and drawn as Poisson arrivals; the first one is what yesterday's curve knows. Prints the
-table of docs/fleet.md: cost, attainment, replica-hours, reversals (a start within ten minutes of a stop or the other
-way round), against replicas that always run and against a clairvoyant schedule.
+model is scaled to a mean rate and drawn as Poisson arrivals; the first day is the forecast. Prints the table of
+docs/fleet.md: cost, attainment, replica-hours and reversals (a start within ten minutes of a stop, or a stop within
+ten minutes of a start), next to constant fleets and a clairvoyant schedule.
 """
 
 import argparse
@@ -42,7 +42,7 @@ SCALERS: dict[str, dict[str, Any]] = {
 
 
 def rates_of(path: Path, model: str, mean_rps: float) -> tuple[list[float], list[float]]:
-    """Rates of the first and the second day of *model*, ten minutes each, at a mean of *mean_rps*."""
+    """Return the rates of the first and second day of *model* in ten-minute windows, scaled to a mean of *mean_rps*."""
     with path.open(encoding="utf-8") as file:
         rates = [float(row["rate_rps"]) for row in csv.DictReader(file) if row["model"] == model]
     days = DAY_S // WINDOW_S
@@ -53,7 +53,7 @@ def rates_of(path: Path, model: str, mean_rps: float) -> tuple[list[float], list
 
 
 def write_trace(path: Path, rates: Sequence[float], seed: int) -> None:
-    """Poisson arrivals at *rates* with lognormal lengths."""
+    """Write Poisson arrivals at *rates* with lognormal lengths."""
     rng = np.random.default_rng(seed)
     counts = rng.poisson(np.array(rates) * WINDOW_S)
     arrived_s = np.sort(np.concatenate([(i + rng.random(n)) * WINDOW_S for i, n in enumerate(counts)]))
@@ -63,13 +63,13 @@ def write_trace(path: Path, rates: Sequence[float], seed: int) -> None:
 
 
 def lengths(rng: np.random.Generator, count: int, mean: float, cv: float, most: int) -> Any:
-    """Lognormal lengths in tokens."""
+    """Return lognormal lengths [tokens]."""
     sigma = np.sqrt(np.log1p(cv**2))
     return np.clip(np.rint(rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, count)), 1, most).astype(int)
 
 
 def simulated(trace: Path, pools: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row of the table for each fleet."""
+    """Simulate each fleet. Return a row of the table for each."""
     fleets = [{"name": name, "pools": [pool], "cost": COST} for name, pool in pools.items()]
     scenario = {"name": "autoscalers", "model": "qwen3-32b", "quantization": "fp8", "horizon_s": DAY_S,
                 "workload": {"trace": {"path": str(trace), "format": "csv"}}, "slo": SLO, "fleets": fleets}  # fmt: skip
@@ -86,7 +86,7 @@ def simulated(trace: Path, pools: Mapping[str, dict[str, Any]]) -> list[dict[str
 
 
 def changes(own: pd.DataFrame) -> list[tuple[float, int]]:
-    """(time, +1 for a start and -1 for a stop) in order."""
+    """Return the changes of the number of replicas as (time, +1 or -1), in order."""
     found = []
     for _, replica in own.sort_values("start_s").groupby("replica"):
         on = (~replica["state"].isin(["off", "draining"])).to_numpy()
@@ -96,25 +96,25 @@ def changes(own: pd.DataFrame) -> list[tuple[float, int]]:
 
 
 def starts(own: pd.DataFrame) -> int:
-    """Starts of replicas."""
+    """Return the number of replica starts."""
     return sum(way > 0 for _, way in changes(own))
 
 
 def reversals(own: pd.DataFrame) -> int:
-    """Changes that turn back the one before within ten minutes."""
+    """Return the number of changes that reverse the previous one within ten minutes."""
     found = changes(own)
     return sum(a[1] != b[1] and b[0] - a[0] < REVERSAL_S for a, b in pairwise(found))
 
 
 def by_windows(rates: Sequence[float], target_rps: float) -> dict[str, Any]:
-    """A pool that follows *rates* window by window, each replica ready when it is needed."""
+    """Return a pool that follows *rates* window by window, with each replica ready when it is needed."""
     wanted = [max(1, ceil(rate / target_rps)) for rate in rates]
     times = {f"{i // 6:02}:{i % 6}0": n for i, n in enumerate(wanted)}
     return POOL | {"replicas": max(wanted), "schedule": {"replicas": times, "starting_s": 0}}
 
 
 def clairvoyant(trace: Path, rates: Sequence[float], steps: int) -> dict[str, Any]:
-    """The schedule with the fewest replicas, among those in proportion to the rate, that meets the SLO."""
+    """Return the schedule with the fewest replicas, in proportion to the rate, that meets the SLO."""
     low, high, best = 0.03, 0.12, {}
     for _ in range(steps):
         target_rps = (low + high) / 2
@@ -127,7 +127,7 @@ def clairvoyant(trace: Path, rates: Sequence[float], steps: int) -> dict[str, An
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rates", type=Path)
     parser.add_argument("--model", default="m-small")

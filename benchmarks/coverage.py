@@ -1,7 +1,7 @@
-"""How often 95 % intervals hold the true value, over many seeds: `python benchmarks/coverage.py --seeds 200`.
+"""Coverage of 95 % intervals over many seeds: `python benchmarks/coverage.py --seeds 200`.
 
-The true value is the mean over many more replications of the same length, with seeds of their own. Prints the tables of
-docs/statistics.md; `--only queues` has batch means of waits in queues with one server, by Lindley's recursion, whose
+The true value is the mean over many more replications of the same length with other seeds. Prints the tables of
+docs/statistics.md; `--only queues` prints batch means of waits in single-server queues, by Lindley's recursion, whose
 true values are those of ten million requests.
 """
 
@@ -37,20 +37,20 @@ QUEUES: Sequence[tuple[str, Draw, Draw, float]] = (
     ("G/G/1 (held out): bursts of cv 2, load 0.8", gamma(2.0), gamma(0.8), 0.8),
     ("M/G/1 (held out): cv 3, load 0.6", exponential, gamma(3.0), 0.6),
 )
-"""Name, times between arrivals, services (both of mean 1) and load."""
+"""Queues as (name, interarrival times, service times, load); both times have mean 1."""
 LENGTHS = (300, 1000, 2400, 6000, 20_000)
-"""Measured requests of a run."""
+"""Numbers of measured requests per run."""
 SETTLING = 3000
-"""Requests before them."""
+"""Number of requests before the measured ones."""
 TRUE_REQUESTS = 10_000_000
 WITHIN = 0.9
-"""Share of the requests within the limit on the wait."""
+"""Fraction of requests within the limit on the wait."""
 Covered = list[tuple[bool, float]]
-"""Whether an interval held the truth, and its half-width over the truth."""
+"""Pairs (interval contains the true value, half-width relative to it)."""
 
 
 def row_of(scenario: Scenario, catalog: Any, seed: int, replications: int) -> dict[str, Any]:
-    """summary.csv's row over the replications of one seed."""
+    """Return the row of summary.csv over the replications of one seed."""
     seeded = scenario.model_copy(update={"seed": seed})
     fleet = scenario.fleets[0].name
     cases = []
@@ -64,7 +64,7 @@ def row_of(scenario: Scenario, catalog: Any, seed: int, replications: int) -> di
 
 
 def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterator[tuple[str, float, Covered]]:
-    """Name, truth and intervals of each metric of `run` with the scenario's replications."""
+    """Return name, true value and intervals of each metric of `gpufleet run` with the scenario's replications."""
     truth = row_of(scenario, catalog, TRUTH_SEED, truths)
     rows = [row_of(scenario, catalog, seed, scenario.replications) for seed in range(seeds)]
     for name in METRICS:
@@ -72,7 +72,10 @@ def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterato
 
 
 def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> Iterator[tuple[str, float, Covered]]:
-    """The same of one run and of two of 600 s, by batch means; the truth is the mean of all these runs."""
+    """Return name, true value and intervals of each metric by batch means, for one run and for two runs of 600 s.
+
+    The true value is the mean of all these runs.
+    """
     longer = scenario.model_copy(update={"horizon_s": 600.0})
     for runs in (1, 2):
         rows = [row_of(longer, catalog, seed, runs) for seed in range(seeds)]
@@ -83,7 +86,7 @@ def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> It
 
 
 def of_queues(seeds: int) -> Iterator[str]:
-    """Rows of the table of batch means of waits: share of the runs with an interval, and how many of these hold."""
+    """Return rows of the table of batch means: fraction of runs with an interval, and coverage of the intervals."""
     for name, gaps, services, per_service in QUEUES:
 
         def waits(
@@ -102,7 +105,10 @@ def of_queues(seeds: int) -> Iterator[str]:
 
 
 def _of_waits(runs: Sequence[Floats], kind: int, limit: float, truth: float) -> str:
-    """Share of *runs* with an interval of the mean, 95th percentile or share within the *limit*, and its coverage."""
+    """Return the fraction of *runs* with an interval and its coverage.
+
+    Intervals are those of the mean, the 95th percentile, or the fraction within *limit* of the waits.
+    """
     held = []
     for run in runs:
         within = (run <= limit).astype(float)
@@ -117,7 +123,7 @@ def _of_waits(runs: Sequence[Floats], kind: int, limit: float, truth: float) -> 
 
 
 def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
-    """Whether the interval of *row* holds the *truth*, and its half-width over the truth."""
+    """Return whether the interval of *row* contains *truth*, and its half-width relative to it."""
     half = row[f"{name}_ci95"]
     low, high = (row.get(f"{name}_ci95_{end}") for end in ENDS)
     if low is None or high is None:
@@ -126,12 +132,12 @@ def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
 
 
 def intervals(truth: float, found: Sequence[tuple[float, float]]) -> Covered:
-    """Whether each (value, half-width) holds the *truth*."""
+    """Return for each (value, half-width) whether it contains *truth*, and its relative half-width."""
     return [(abs(value - truth) <= half, half / truth) for value, half in found]
 
 
 def line(name: str, truth: float, covered: Covered) -> str:
-    """A row of the table, with the Wilson interval of the share."""
+    """Return a row of the table, with the Wilson interval of the coverage."""
     held, count = sum(one for one, _ in covered), len(covered)
     low, high = wilson(held, count)
     width = mean([half for _, half in covered])
@@ -139,7 +145,7 @@ def line(name: str, truth: float, covered: Covered) -> str:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--truths", type=int, default=2000, help="Replications that stand for the truth.")

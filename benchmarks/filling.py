@@ -1,10 +1,10 @@
-"""Calibration to the metrics of made-up servers that fill up: fitted on the first half, judged on the second.
+"""Calibration to metrics of simulated servers that fill up, fitted on the first half of a run and tested on the second.
 
     PYTHONPATH=. python benchmarks/filling.py [--seeds 4]
 
-Servers whose factors are known answer Poisson arrivals that begin at an empty server. Until half of their requests have
-ended, a page of /metrics is written every second, and `calibrate` reads the pages. Then the same requests are simulated
-with what it found, and those that ended later are compared.
+Servers with known factors answer Poisson arrivals from an empty start. Until half of the requests have ended, a
+/metrics page is written every second, and `calibrate` reads the pages. The same requests are then simulated with the
+fitted factors, and those that ended later are compared.
 """
 
 import argparse
@@ -49,11 +49,11 @@ LOADS = [
 TOLD = ("n_gpus", "tp", "dp", "ep", "precision", "engine_version", "max_num_seqs", "max_num_batched_tokens",
         "interconnect", "measured_at")  # fmt: skip
 Errors = tuple[float, float]
-"""Of the second half's mean TPOT and TTFT."""
+"""Errors of the second half's mean TPOT and TTFT."""
 
 
 def answered(row: BenchRow, factors: dict[str, float], seed: int, catalog: Catalog) -> list[Request]:
-    """The requests of a server with *factors*, as `metrics.page` takes them."""
+    """Return the requests of a server with *factors*, in the form of `metrics.page`."""
     truth = calibration_of(GPU, {name: Factor(factor=value) for name, value in factors.items()})
     with prepared(row, catalog) as ready:
         log = RunningFleet(replace(adjusted(truth)(ready.plan), seed=seed)).run()
@@ -70,7 +70,7 @@ def answered(row: BenchRow, factors: dict[str, float], seed: int, catalog: Catal
 
 
 def errors(row: BenchRow, requests: list[Request], catalog: Catalog) -> tuple[Errors, Errors]:
-    """Before and after calibration."""
+    """Return the errors before and after calibration."""
     seconds = int(median(one["end_s"] for one in requests))
     tokens = tokens_by_second(requests)
     with tempfile.TemporaryDirectory() as place:
@@ -94,7 +94,7 @@ def errors(row: BenchRow, requests: list[Request], catalog: Catalog) -> tuple[Er
 
 
 def main() -> None:
-    """A line for each load and server, and the means of all."""
+    """Print a line for each load and server, and the means over all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=4)
     given = parser.parse_args()

@@ -1,8 +1,8 @@
-"""How often the interval of `capacity` holds the long-run capacity, whatever horizon it is asked for.
+"""Coverage of the interval of `capacity` for the long-run capacity, by horizon.
 
-`python benchmarks/horizons.py` searches as `capacity` does, but simulates queues with one server by a recursion, so
-that five hundred searches take a minute; `--engine` searches the fleets of horizons.yaml with the engine itself. Both
-print a table of docs/statistics.md.
+`python benchmarks/horizons.py` searches as `capacity` does, but simulates single-server queues by a recursion, so that
+five hundred searches take a minute; `--engine` searches the fleets of horizons.yaml with the engine itself. Both print
+a table of docs/statistics.md.
 
 Source: D. V. Lindley, "The theory of queues with a single server", Mathematical Proceedings of the Cambridge
 Philosophical Society 48(2), 1952 (the wait of a request from that of the request before it).
@@ -34,25 +34,25 @@ FLEETS = Path(__file__).parent / "horizons.yaml"
 HORIZONS_S = (60.0, 300.0, 1800.0)
 TRUTH_SEED = 1_000_000
 BRACKET = 0.05
-"""Width of the last bracket of a search."""
+"""Relative width of the last bracket of a search."""
 LONG_RUN_S, LONG_RUNS = 20_000.0, 6
-"""Horizon and number of the engine's runs whose mean capacity stands for the long-run capacity."""
+"""Horizon and number of the engine's runs whose mean capacity approximates the long-run capacity."""
 LONG_QUEUE = 4_000_000
-"""Requests of the queue whose share within the limit stands for that of the long run."""
+"""Number of requests whose fraction within the limit approximates the long run."""
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
 
 
 class Queue(NamedTuple):
-    """A queue with one server whose mean service takes one second."""
+    """Single-server queue with a mean service time of one second."""
 
     name: str
     gaps: Draw
-    """Times between arrivals, of mean 1."""
+    """Interarrival times with mean 1."""
     services: Draw
     limit_s: float
-    """Longest wait."""
+    """Limit on the wait [s]."""
     attainment: float = 0.95
 
 
@@ -81,7 +81,7 @@ def waits_s(gaps_s: Floats, services_s: Floats) -> Floats:
 
 
 def long_run_rps(queue: Queue) -> float:
-    """Return the highest rate at which one endless run keeps to the limit."""
+    """Return the highest rate at which a very long run meets the limit [1/s]."""
     draw = np.random.default_rng(TRUTH_SEED)
     gaps, services = queue.gaps(draw, LONG_QUEUE), queue.services(draw, LONG_QUEUE)
     low, high = 0.0, 1.0
@@ -93,7 +93,7 @@ def long_run_rps(queue: Queue) -> float:
 
 
 def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
-    """Return what a search reads of a stored case: requests arrive until the horizon, then the queue drains."""
+    """Return the parts of a stored case that a search reads: arrivals until the horizon, then the queue drains."""
     rate, end_s = float(case.axes["rate_rps"]), float(scenario.horizon_s or 0.0)
     draw = np.random.default_rng([scenario.seed, case.replication])
     most = int(4 * rate * end_s + 1000)
@@ -123,7 +123,7 @@ def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
 
 
 def searched(queue: Queue, scenario: Scenario) -> FleetCapacity:
-    """Search as `capacity` does, with the queue in place of every simulation."""
+    """Search as `capacity` does, with the queue as the simulation."""
 
     def side_by_side(searches: Iterable[Any], at: Scenario, *_: Any) -> Iterator[Any]:
         for steps in searches:
@@ -146,27 +146,27 @@ def searched(queue: Queue, scenario: Scenario) -> FleetCapacity:
     return one
 
 
-def asked(queue: Queue, seed: int, horizon_s: float) -> Scenario:
-    """Return a scenario with the service level of the *queue*; its fleet is never simulated."""
+def scenario_of(queue: Queue, seed: int, horizon_s: float) -> Scenario:
+    """Return a scenario with the service level of *queue*; its fleet is never simulated."""
     update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10}
     plain = load(FLEETS, (f"slo={{ttft_s: {queue.limit_s}, attainment: {queue.attainment}}}",), catalog=load_catalog())
     return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FIRST_REPLICATIONS})
 
 
 def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[FleetCapacity]]]:
-    """Name, long-run capacity and the capacities of all seeds, for each queue and horizon."""
+    """Yield name, long-run capacity and capacities of all seeds for each queue and horizon."""
     for queue in QUEUES:
         truth = long_run_rps(queue)
         for horizon_s in HORIZONS_S:
             yield (
                 f"{queue.name} | {horizon_s:g}",
                 truth,
-                [searched(queue, asked(queue, s, horizon_s)) for s in range(seeds)],
+                [searched(queue, scenario_of(queue, s, horizon_s)) for s in range(seeds)],
             )
 
 
 def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[FleetCapacity]]]:
-    """Name, long-run capacity and the capacities of all seeds, for each fleet of horizons.yaml and each horizon."""
+    """Yield name, long-run capacity and capacities of all seeds for each fleet of horizons.yaml and horizon."""
     catalog = load_catalog()
     scenario = load(FLEETS, (), catalog=catalog)
 
@@ -187,14 +187,14 @@ def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[FleetCapacity]]
             yield f"{fleet.name} | {horizon_s:g}", truth, [found(s, horizon_s, fleet, usual) for s in range(seeds)]
 
 
-def held(truth: float, every: Sequence[FleetCapacity]) -> int:
-    """Return how many of the intervals hold the *truth*."""
+def covering(truth: float, every: Sequence[FleetCapacity]) -> int:
+    """Return the number of intervals that contain *truth*."""
     return sum(abs(one.mean - truth) <= (one.half_width or 0.0) for one in every)
 
 
 def line(name: str, truth: float, every: Sequence[FleetCapacity]) -> str:
     """Return a row of the table."""
-    count = held(truth, every)
+    count = covering(truth, every)
     low, high = wilson(count, len(every))
     width = mean([(one.half_width or 0.0) / truth for one in every])
     longer_s = mean([one.horizon_s or 0.0 for one in every])

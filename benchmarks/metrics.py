@@ -1,11 +1,11 @@
-"""Calibration to a server's metrics, fitted on the first half of a recorded run and judged on the second.
+"""Calibration to a server's metrics, fitted on the first half of a recorded run and tested on the second.
 
     PYTHONPATH=. python benchmarks/metrics.py replay_<gpu>_<model>.csv ... --gpu rtx-pro-6000-server
 
-A file has a line for each request (arrival_s, queued_s, scheduled_s, prompt_tokens, output_tokens, ttft_ms, tpot_ms,
-e2e_ms) after one with the engine's settings. Until half of the requests have ended, a page of a vLLM server's /metrics
-is written every second; `calibrate` reads the pages. Then the whole run is replayed, and the requests that ended later
-are judged.
+A file has a line with the engine's settings, then a line per request (arrival_s, queued_s, scheduled_s, prompt_tokens,
+output_tokens, ttft_ms, tpot_ms, e2e_ms). Until half of the requests have ended, a /metrics page of a vLLM server is
+written every second; `calibrate` reads the pages. The whole run is then replayed, and the requests that ended later
+are compared.
 """
 
 import argparse
@@ -34,14 +34,14 @@ LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 ITL_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 E2E_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
-"""Ends of buckets as vLLM 0.11 has them."""
+"""Upper ends of the buckets of vLLM 0.11 [s]."""
 EVEN = 3.0
-"""How much a token that one second has more than the next counts, against one that a request has too many."""
+"""Weight of differences between adjacent seconds, relative to errors in a request's tokens."""
 Request = dict[str, float]
 
 
 def requests_in(path: Path) -> tuple[str, list[Request]]:
-    """The line of settings, and requests in order of arrival; queued, first token and end in seconds of one clock."""
+    """Return the settings and the requests by arrival, with queue, first-token and end times on one clock [s]."""
     with path.open(encoding="utf-8", newline="") as file:
         head = file.readline()
         rows = [
@@ -54,10 +54,11 @@ def requests_in(path: Path) -> tuple[str, list[Request]]:
 
 
 def tokens_by_second(requests: Sequence[Request]) -> list[tuple[int, float, float]]:
-    """(second, time per token, tokens) of each request and each second in which it made tokens.
+    """Return (second, time per token, tokens) of each request and each second in which it produced tokens.
 
-    Requests that run together make them together: how many in each second follows from what each of them made from its
-    first to its last, by least squares, where one second is as the next.
+    Running requests produce tokens at a common rate. The rate per second is the least-squares solution for the number
+    of tokens that each request produced from its first to its last token, with a penalty on differences between
+    seconds.
     """
     seconds = np.arange(max(one["end_s"] for one in requests) + 1.0)
     first_s, end_s, made = (
@@ -74,7 +75,7 @@ def tokens_by_second(requests: Sequence[Request]) -> list[tuple[int, float, floa
 
 
 def page(requests: Sequence[Request], model: str, at_s: float, tokens: Sequence[tuple[int, float, float]]) -> str:
-    """/metrics at *at_s*, a whole second, where *tokens* are those of the requests by second."""
+    """Return /metrics at the whole second *at_s*; *tokens* are those of the requests by second."""
     begun = [one for one in requests if one["first_s"] <= at_s]
     done = [one for one in begun if one["end_s"] <= at_s]
     lines = _histogram("request_prompt_tokens", [(one["prompt_tokens"], 1) for one in done], LENGTHS, model)
@@ -104,7 +105,7 @@ def _histogram(name: str, values: list[tuple[float, float]], ends: Sequence[floa
 
 
 def second_half(row: BenchRow, catalog: Catalog, fitted: Calibration | None, late: set[int]) -> tuple[float, float]:
-    """Mean TPOT and TTFT [ms] of the simulated requests number *late*, by arrival."""
+    """Return mean TPOT and TTFT [ms] of the simulated requests with the indices *late*, by arrival."""
     with prepared(row, catalog) as ready:
         plan = adjusted(fitted)(ready.plan) if fitted else ready.plan
         log = RunningFleet(plan).run()
@@ -115,7 +116,7 @@ def second_half(row: BenchRow, catalog: Catalog, fitted: Calibration | None, lat
 
 
 def judge(path: Path, gpu: str, catalog: Catalog) -> None:
-    """Fits to the first half of one recorded run, and prints how far off its second half is."""
+    """Calibrate with the first half of a recorded run, and print the errors of its second half."""
     head, requests = requests_in(path)
     end_s = median(one["end_s"] for one in requests)
     said = dict(re.findall(r"(\w+)=([^;\s]+)", head))
@@ -152,7 +153,7 @@ def judge(path: Path, gpu: str, catalog: Catalog) -> None:
 
 
 def main() -> None:
-    """Reads, fits and judges each file."""
+    """Process each file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("replays", type=Path, nargs="+")
     parser.add_argument("--gpu", required=True)

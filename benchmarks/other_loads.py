@@ -1,10 +1,10 @@
-"""Calibration on some loads of a server, judged on others: what it is worth on machines that were really measured.
+"""Accuracy of a calibration at loads that it was not fitted to, on measured servers.
 
     PYTHONPATH=. python benchmarks/other_loads.py serving.csv [--groups 12] [--write outputs/fit/other_loads.csv]
 
-A group is what one campaign measured of one model on one machine at four closed loops or more. `calibrate` is fitted to
-one of them, and to two; two others are judged. Of each campaign so many groups take part, drawn with a fixed seed.
-benchmarks/fit/worth.py makes the intervals of calibrated servers of what is written.
+A group contains the measurements of one model on one server by one campaign at four closed loops or more. `calibrate`
+is fitted to one of them, and to two; two others are predicted. The groups of each campaign are drawn with a fixed
+seed. benchmarks/fit/worth.py derives the intervals of calibrated servers from the written file.
 """
 
 import argparse
@@ -29,13 +29,13 @@ JUDGED = {
     "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
 }
 MOST_CLIENTS, LONGEST_PROMPT, LONGEST_ANSWER = 64, 4200, 1100
-"""Runs that are simulated in a second."""
+"""Limits of runs that are simulated within a second: clients, prompt and answer [tokens]."""
 WAVES = 3
 SEED = 3
 
 
 def groups(path: Path) -> dict[str, list[list[BenchRow]]]:
-    """By campaign: machines with four loads or more, the fewest clients first."""
+    """Return the servers with four loads or more, keyed by campaign; loads with fewer clients first."""
     found: dict[tuple[object, ...], dict[int, BenchRow]] = defaultdict(dict)
     for row in read_benchmarks(path):
         fits = (row.isl or 0) <= LONGEST_PROMPT and (row.osl or 0) <= LONGEST_ANSWER and row.trust != "C"
@@ -56,10 +56,10 @@ def groups(path: Path) -> dict[str, list[list[BenchRow]]]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One quantity of a load that a calibration has not seen."""
+    """Predicted quantity of a load that the calibration was not fitted to."""
 
     calibrated_on: int
-    """Loads; 0: not calibrated."""
+    """Number of loads of the calibration; 0: not calibrated."""
     metric: str
     gpu: str
     family: str
@@ -68,12 +68,12 @@ class Judged:
 
     @property
     def error(self) -> float:
-        """|predicted / measured - 1|."""
+        """Absolute relative error of the prediction."""
         return abs(1 / self.measured_over_predicted - 1)
 
 
 def judged(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None, loads: int) -> Iterator[Judged]:
-    """Each quantity of *rows*, predicted with the calibration *fitted* to so many *loads*."""
+    """Return each quantity of *rows*, predicted with the calibration *fitted* to *loads* loads."""
     for row in rows:
         with prepared(row, catalog) as ready:
             told = simulate(ready, adjusted(fitted) if fitted else None)
@@ -86,13 +86,13 @@ def judged(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None, l
 
 
 def _ratio(names: tuple[str, ...], row: BenchRow, told: Prediction) -> float | None:
-    """Measured over predicted, by the first of *names* that both have."""
+    """Return measured / predicted of the first of *names* that both have."""
     column = next((one for one in names if row.measured.get(one) and told.metrics.get(one)), None)
     return row.measured[column] / told.metrics[column] if column else None
 
 
 def _served_ratio(row: BenchRow, told: Prediction) -> float | None:
-    """Measured over predicted time of a request, whose inverse is a closed loop's throughput."""
+    """Return measured / predicted time of a request; a closed loop's throughput is its inverse."""
     means = "ttft_mean_ms", "tpot_mean_ms"
     if row.osl is None or not all(row.measured.get(one) and told.metrics.get(one) for one in means):
         return None
@@ -101,7 +101,7 @@ def _served_ratio(row: BenchRow, told: Prediction) -> float | None:
 
 
 def main() -> None:
-    """Fits, judges, prints means and medians over groups, and writes each quantity."""
+    """Calibrate, predict, print means and medians over groups, and write each quantity."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("measured", type=Path)
     parser.add_argument("--groups", type=int, default=12)
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def show(by_group: list[list[Judged]]) -> None:
-    """Mean and median over groups of the mean error in each."""
+    """Print mean and median over groups of each group's mean error."""
     for count in range(3):
         figures = []
         for metric in JUDGED:
@@ -140,7 +140,7 @@ def show(by_group: list[list[Judged]]) -> None:
 
 
 def write(path: Path, by_group: list[list[Judged]]) -> None:
-    """A line for each quantity."""
+    """Write a line per quantity."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -1,10 +1,10 @@
-"""An exact prefix index alone: a recorded trace with block names, copied to 1,000,000 requests, on replicas that keep
-their last blocks. Time and memory of the router and its index.
+"""Time and memory of a router with an exact prefix index.
 
     python benchmarks/prefix_index.py conversation_trace.jsonl [--requests 1000000] [--replicas 64]
 
-The trace is of kvcache-ai/Mooncake (FAST25-release/traces); it is not part of this repository. Each copy has blocks of
-its own, and 16 copies are under way at once. Nothing here is a test: times depend on the machine.
+A recorded trace with block names is copied to 1,000,000 requests, on replicas that keep their most recent blocks. The
+trace is that of kvcache-ai/Mooncake (FAST25-release/traces); it is not part of this repository. Each copy has its own
+blocks, and 16 copies run at once. Results are not asserted, as times depend on the machine.
 """
 
 import argparse
@@ -21,15 +21,15 @@ from sim.records import Request
 from sim.routing.prefix_cache import CacheAware, Exact, ExactIndex
 
 BLOCK = 512
-"""Tokens of a block of the trace."""
+"""Tokens per block of the trace."""
 COPIES = 16
-"""Of the trace, at once."""
+"""Number of concurrent copies of the trace."""
 RUNNING = 32
-"""Requests a replica has at once."""
+"""Number of concurrent requests per replica."""
 
 
 def requests_of(path: Path, count: int) -> Iterator[Request]:
-    """*count* requests: rounds of `COPIES` copies side by side, each copy with blocks of its own."""
+    """Yield *count* requests in rounds of `COPIES` concurrent copies, each copy with its own blocks."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     blocks = 1 + max(max(row["hash_ids"]) for row in rows if row["hash_ids"])
     index = 0
@@ -44,7 +44,7 @@ def requests_of(path: Path, count: int) -> Iterator[Request]:
 
 
 def main() -> None:
-    """Routes the requests one by one; a replica's oldest request ends when it has more than `RUNNING`."""
+    """Route the requests one by one; a replica's oldest request ends when it has more than `RUNNING`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", type=Path)
     parser.add_argument("--requests", type=int, default=1_000_000)

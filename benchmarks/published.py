@@ -1,12 +1,12 @@
-"""Error on runs that other simulators were validated with, beside their own errors.
+"""Errors on the validation runs of other simulators, next to the errors of these simulators.
 
     PYTHONPATH=. python benchmarks/published.py --blis error_records.csv --llmservingsim bench/examples [--out rows.csv]
 
-`error_records.csv` is results_iter36/error_records.csv at commit 7f3b270 of
-github.com/inference-sim/sim-to-real-accuracy-validation (38 experiments of vLLM 0.15.1; `actual` is measured),
-`bench/examples` the folder of that name of github.com/casys-kaist/LLMServingSim (5daddb2): recorded requests of vLLM
-0.19. Nothing of either is in the fit, but twelve other runs of BLIS's cluster are (fit/blis_training.csv). --out writes
-the measured rows (of BLIS one a stage) in the columns of `gpufleet validate`, with predictions behind them.
+`error_records.csv` is results_iter36/error_records.csv at commit 7f3b270 of github.com/inference-sim/sim-to-real-
+accuracy-validation (38 experiments of vLLM 0.15.1; `actual` is measured), `bench/examples` the folder of that name of
+github.com/casys-kaist/LLMServingSim (5daddb2): recorded requests of vLLM 0.19. The fit uses none of these runs, but
+twelve other runs of BLIS's cluster (fit/blis_training.csv). --out writes the measured rows (for BLIS one per stage) in
+the columns of `gpufleet validate`, followed by predictions.
 """
 
 import argparse
@@ -25,11 +25,14 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.prediction import Prediction, predict
 
 METRICS = {"e2e_mean_ms": "e2e_mean", "ttft_mean_ms": "ttft_mean", "tpot_mean_ms": "itl_mean"}
-"""Column of ours -> metric of theirs."""
+"""Metrics of BLIS, keyed by our columns."""
 OURS = "gpufleet"
 THEIR_CLAIMS = {"e2e_mean_ms": 6.7, "ttft_mean_ms": 17.6, "tpot_mean_ms": 7.1}
-"""Percent: median over 36 of the experiments; docs/blog/posts/how-blis-learns-latency.md of inference-sim, which has
-E2E 15.7 % on A100 and 13.3 % on L40S as well."""
+"""Errors that BLIS states [%]: medians over 36 of the experiments.
+
+Source: docs/blog/posts/how-blis-learns-latency.md of inference-sim, which also states E2E errors of 15.7 % on A100 and
+13.3 % on L40S.
+"""
 GPUS = {"H100": "h100-sxm", "A100-80GB": "a100-sxm-80gb", "L40S": "l40s"}
 WORKLOADS = {
     "general": (575, 248, (8.0, 20.0)),
@@ -39,20 +42,24 @@ WORKLOADS = {
     "reasoning": (1082, 1448, (4.0,)),
     "reasoning-lite": (1082, 1448, (1.0,)),
 }
-"""(prompt, answer, requests/s of each stage): profile.yaml and mean prompts of the runs in
-github.com/inference-sim/training (ed5c1d2). The lower rate of general-lite is what its means say: 0.294 of the requests
-lie in the first stage."""
+"""Workloads as (prompt, answer, request rates of the stages [1/s]).
+
+Sources: profile.yaml and mean prompts of the runs in github.com/inference-sim/training (ed5c1d2). The lower rate of
+general-lite follows from its means: 0.294 of the requests are in the first stage.
+"""
 STAGE_S, SEATS = 600.0, 128
 MOST_REQUESTS = 1000
-"""Of a stage; the queue of a server that cannot keep up goes on growing behind them."""
+"""Largest number of requests per stage; the queue of an overloaded server keeps growing afterwards."""
 Table = list[tuple[BenchRow, dict[str, dict[str, float]]]]
-"""Measured run, and by tool its errors."""
+"""Measured runs with their errors, keyed by tool."""
 Rows = list[tuple[BenchRow, Prediction]]
 
 
 def blis_rows(records: list[dict[str, str]]) -> Iterator[tuple[str, BenchRow]]:
-    """(experiment, row) of every stage. Time per token is what E2E and TTFT leave for the answer that the profile asks
-    for: the file's own divides by tokens counted anew from the text.
+    """Return (experiment, row) of every stage.
+
+    Time per token follows from E2E and TTFT with the answer length of the profile; the file's own value divides by
+    tokens counted again from the text.
     """
     stages: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     about = {}
@@ -94,7 +101,7 @@ def blis_rows(records: list[dict[str, str]]) -> Iterator[tuple[str, BenchRow]]:
 
 
 def blis(path: Path, catalog: Catalog) -> tuple[Table, Rows]:
-    """An entry per experiment, stages weighing by their requests as in the summaries of the file; and the stages."""
+    """Return an entry per experiment, with stages weighted by requests as in the file's summaries, and the stages."""
     with path.open(encoding="utf-8", newline="") as file:
         records = list(csv.DictReader(file))
     theirs: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -122,7 +129,7 @@ def blis(path: Path, catalog: Catalog) -> tuple[Table, Rows]:
 
 
 def llmservingsim(folder: Path, catalog: Catalog) -> tuple[Table, Rows]:
-    """An entry per recorded run; the other errors are those of its validation/summary.txt."""
+    """Return an entry per recorded run; the errors of LLMServingSim are those in its validation/summary.txt."""
     table: Table = []
     rows: Rows = []
     for meta in sorted(folder.glob("*/*/vllm/meta.json")):
@@ -168,7 +175,7 @@ def llmservingsim(folder: Path, catalog: Catalog) -> tuple[Table, Rows]:
 
 
 def _replayed(requests: Path, replay: Path) -> dict[str, float]:
-    """Writes arrivals and lengths to *replay*; mean latencies from the engine's queue, mean lengths."""
+    """Write arrivals and lengths to *replay*. Return mean latencies from the engine's queue, and mean lengths."""
     rows = [json.loads(line) for line in requests.read_text(encoding="utf-8").splitlines() if line.strip()]
     begin = min(row["arrival_time"] for row in rows)
     with replay.open("w", newline="") as file:
@@ -197,7 +204,7 @@ def _summary(path: Path) -> Iterator[tuple[str, float]]:
 
 
 def errors(measured: Mapping[str, float], predicted: Mapping[str, float]) -> dict[str, float]:
-    """Predicted over measured, less one."""
+    """Return predicted / measured - 1."""
     return {name: predicted[name] / measured[name] - 1 for name in METRICS}
 
 
@@ -209,7 +216,7 @@ def _weighted(values: list[dict[str, float]], weights: list[float]) -> dict[str,
 
 
 def show(table: Table, by_gpu: bool) -> None:
-    """Every run with our signed errors, and the median |error| of every tool on the runs that it has."""
+    """Print every run with our signed errors, and the median absolute error of every tool on its runs."""
     print(f"{'run':34} {'model':34} {'gpu':16} tp   E2E   TTFT  TPOT of gpufleet, %")
     for row, tools in table:
         cells = " ".join(f"{100 * tools[OURS][name]:+6.1f}" for name in METRICS)
@@ -230,7 +237,7 @@ def _median_line(name: str, found: list[dict[str, float]]) -> None:
 
 
 def write(path: Path, rows: Rows) -> None:
-    """The measured rows (of BLIS one a stage), `<metric>_predicted` behind them."""
+    """Write the measured rows (for BLIS one per stage), followed by `<metric>_predicted`."""
     columns = (
         "id",
         "source_key",
@@ -264,7 +271,7 @@ def write(path: Path, rows: Rows) -> None:
 
 
 def main() -> None:
-    """Reads what is given, predicts, prints."""
+    """Read the given files, predict and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--blis", type=Path)
     parser.add_argument("--llmservingsim", type=Path)

@@ -1,11 +1,11 @@
-"""Compare everything that the program writes before and after a change of its structure.
+"""Comparison of all program output before and after a structural change.
 
     python benchmarks/same_bytes.py /tmp/before              # on the commit before: every shipped scenario
-    python benchmarks/same_bytes.py /tmp/after /tmp/before   # on the commit after: the same, then what differs
+    python benchmarks/same_bytes.py /tmp/after /tmp/before   # on the commit after: the same, then the differences
 
 Each command runs with one replication. The folder keeps the files that the commands wrote, and in same_bytes.json
-what they printed and a digest of each file. Times, paths and the program's own version are not compared. The exit
-status is 1 if anything differs. A run takes 15 minutes of CPU; the source must not change meanwhile.
+their output and a digest of each file. Times, paths and the program's version are not compared. The exit status is 1
+if anything differs. A run takes 15 minutes of CPU time; the source must not change meanwhile.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 CHANGES_BY_NATURE = re.compile(
     rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"(?:wall_s|point)\": *[^,]+"
 )
-"""Text that differs between runs: digests of program and points, dates with times, and seconds that a command took."""
+"""Pattern of text that differs between runs: digests of program and points, dates, wall times."""
 QUESTIONS = ("size", "sensitivity", "breakeven", "plan")
 """Commands that run for each scenario with a section of that name."""
 SHORT = ("--replications", "1")

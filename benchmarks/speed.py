@@ -1,8 +1,8 @@
-"""How long whole runs take: `gpufleet run` in a process of its own, wall time and peak memory.
+"""Wall time and peak memory of whole runs: `gpufleet run` in a process of its own.
 
     python benchmarks/speed.py --azure AzureLLMInferenceTrace_conv.csv [--only w1,w2] [--repeat 3]
 
-Nothing here is a test: times depend on the machine, so they are printed beside their targets, never asserted.
+Times depend on the machine, so they are printed next to their targets and not asserted.
 """
 
 import argparse
@@ -21,7 +21,7 @@ COMPARISON = "2 fleets x 10 loads x 5 replications"
 
 @dataclass(frozen=True)
 class Bench:
-    """One command line and what it may take."""
+    """Command line with its targets."""
 
     name: str
     what: str
@@ -29,12 +29,12 @@ class Bench:
     requests: int = 0
     target_s: float | None = None
     repeat: int | None = None
-    """Runs, of which the fastest counts; None: as many as the command line says."""
+    """Number of runs, of which the fastest counts; None: the number on the command line."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one run took."""
+    """Wall time and peak memory of a run."""
 
     wall_s: float
     cpu_s: float
@@ -42,13 +42,13 @@ class Timing:
 
 
 def run(scenario: str, *sets: str, report: bool = False) -> tuple[str, ...]:
-    """Arguments of `gpufleet run` on a scenario of this folder."""
+    """Return the arguments of `gpufleet run` for a scenario of this folder."""
     options = [word for assignment in sets for word in ("--set", assignment)]
     return ("run", str(HERE / scenario), "--quiet", *([] if report else ["--no-report"]), *options)
 
 
 def replicas(count: int, requests: int) -> Bench:
-    """*requests* on *count* replicas, each offered 18 requests per second."""
+    """Return the benchmark with *requests* on *count* replicas, each offered 18 requests per second."""
     sets = (
         f"workload.arrivals.rate_rps={18 * count}",
         f"workload.arrivals.num_requests={requests}",
@@ -58,20 +58,20 @@ def replicas(count: int, requests: int) -> Bench:
 
 
 def outputs(tokens: int) -> Bench:
-    """20,000 requests that decode 64 at a time, each *tokens* long."""
+    """Return the benchmark with 20,000 requests of *tokens* output tokens that decode 64 at a time."""
     sets = (f"workload.lengths.output.value={tokens}",)
     return Bench(f"{tokens} tokens", "output length, constant batch", run("constant-batch.yaml", *sets), 20_000)
 
 
 def comparison(name: str, requests: int, target_s: float | None, *options: str) -> Bench:
-    """The demo's fleets at ten loads, five times *requests* each, with the whole report."""
+    """Return the benchmark with the demo's fleets at ten loads, with five times *requests* each and the report."""
     sets = (f"workload.arrivals.num_requests={requests}",)
     arguments = (*run("comparison.yaml", *sets, report=True), *options)
     return Bench(name, COMPARISON, arguments, 100 * requests, target_s, repeat=2)
 
 
 def benches(azure: Path | None) -> list[Bench]:
-    """All of them; those that need the trace are left out without one."""
+    """Return all benchmarks; those that need the trace are omitted without one."""
     million = "workload.arrivals.num_requests=1000000"
     found = [
         Bench("help", "gpufleet --help", ("--help",), target_s=0.4),
@@ -102,7 +102,7 @@ def benches(azure: Path | None) -> list[Bench]:
 
 
 def measure(arguments: tuple[str, ...]) -> Timing:
-    """Run once, from process start to exit; the peak is of the process and of the workers it has waited for."""
+    """Run once, from process start to exit; the peak includes the workers that the process has waited for."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:
         out = ("--out", f"{folder}/out") if arguments[0] != "--help" else ()
         started_s = time.perf_counter()
@@ -123,7 +123,7 @@ def measure(arguments: tuple[str, ...]) -> Timing:
 
 
 def main() -> None:
-    """Run the chosen benches and print a line each."""
+    """Run the selected benchmarks and print a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--azure", type=Path, help="AzureLLMInferenceTrace_conv.csv of Azure/AzurePublicDataset")
     parser.add_argument("--only", help="names from the first column, separated by commas")
