@@ -39,12 +39,35 @@ class CaseResult:
 
 
 def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:
-    """Simulate and price *case*. Return the plan alone where the fleet cannot run (see `plan.infeasible`)."""
+    """Simulate and price *case*.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Scenario that the case belongs to.
+    case : Case
+        Fleet, sweep point and replication.
+    catalog : Catalog
+        Catalogue that resolves ids to sourced values.
+
+    Returns
+    -------
+    CaseResult or CasePlan
+        Result of the case, or the plan alone where the fleet cannot run (see `plan.infeasible`).
+
+    """
     return run_plan(resolve(scenario, case, catalog))  # ids become sourced values
 
 
 def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
-    """Simulate and price the case of *plan*. Return *plan* itself where the fleet cannot run."""
+    """Simulate and price the case of *plan*, after a separate run that determines an automatic warm-up.
+
+    Returns
+    -------
+    CaseResult or CasePlan
+        Result of the case, or *plan* itself where the fleet cannot run.
+
+    """
     if plan.infeasible:
         return plan
     if plan.warmup_auto:
@@ -54,7 +77,23 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
 
 
 def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
-    """Price the case of *plan* with the log of *other*, if both have the same quantities; otherwise return None."""
+    """Price the case of *plan* with the log of *other*, if both differ in prices only.
+
+    Parameters
+    ----------
+    plan : CasePlan
+        Plan to price.
+    other : CasePlan
+        Plan that has been simulated.
+    result : CaseResult
+        Result of *other*.
+
+    Returns
+    -------
+    CaseResult or None
+        Result of *plan*; None where its quantities differ from those of *other*.
+
+    """
     if not _same_quantities(plan, other):
         return None
     found = result.plan
@@ -78,7 +117,14 @@ def _with_step_times_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
 
 
 def results_by_service(result: CaseResult) -> dict[str, CaseResult]:
-    """Split *result* by service: each service's requests, and its shares of replicas and of the costs."""
+    """Split *result* by service.
+
+    Returns
+    -------
+    dict of str to CaseResult
+        Service name -> its requests, and its shares of replicas, intervals and ledger rows; empty with one service.
+
+    """
     if not result.plan.services:
         return {}
     parts = service_weights(result.plan, result.log)

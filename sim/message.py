@@ -14,12 +14,12 @@ class Message(str):
 
     Examples
     --------
-    >>> told = Message("must be above {low:g}, not {given}", 1.0, "'a'")
-    >>> told
+    >>> message = Message("must be above {low:g}, not {given}", 1.0, "'a'")
+    >>> message
     "must be above 1, not 'a'"
-    >>> told.template, told.values
+    >>> message.template, message.values
     ('must be above {low}, not {given}', {'low': '1', 'given': "'a'"})
-    >>> ("fleets.0: " + told).values["then"].template
+    >>> ("fleets.0: " + message).values["then"].template
     'must be above {low}, not {given}'
 
     """

@@ -123,13 +123,13 @@ def find(kind: str, name: Any) -> type[Registered] | None:
     """Return the registered policy *name*, loaded from an entry point if necessary; None if built-in or unknown."""
     if not isinstance(name, str) or name in _BASES[kind][1]:
         return None
-    if (kind, name) not in _SPECS and (point := _offered().get(f"{kind}.{name}")) is not None:
+    if (kind, name) not in _SPECS and (point := _entry_points().get(f"{kind}.{name}")) is not None:
         enter([Registration(kind, name, point.load())])
     return _SPECS.get((kind, name))
 
 
 @cache
-def _offered() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     """Return the entry points of installed packages by name, without loading them."""
     return {point.name: point for point in entry_points(group=GROUP)}
 

@@ -118,13 +118,13 @@ def read(path: Path | str, patient: bool = False) -> Document:
     """
     try:
         with opened(path) as file:
-            held = file.read(MOST_BYTES + 1)
-        text = held.decode("utf-8-sig") if len(held) <= MOST_BYTES else ""
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except OSError as error:
         raise YamlError(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError as error:
         raise YamlError(str(path), 0, f"is no UTF-8 text (byte {error.start})") from None
-    if len(held) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise YamlError(str(path), 0, f"is larger than {MOST_BYTES / 1e6:g} MB")
     return read_text(text, str(path), patient)
 
@@ -163,7 +163,7 @@ def dump_line(data: Any) -> str:
 def _compose(text: str, name: str) -> yaml.Node | None:
     try:
         if len(text) > SMALL_TEXT:
-            _refuse_bombs(text, name)
+            _check_limits(text, name)
         loader = _Loader(text)
         try:
             node: yaml.Node | None = loader.get_single_node()
@@ -183,7 +183,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     return node
 
 
-def _refuse_bombs(text: str, name: str) -> None:
+def _check_limits(text: str, name: str) -> None:
     """Refuse a *text* of too many levels or values by its events, before anything recurses into it."""
     levels = values = 0
     for event in yaml.parse(text, Loader=_Loader):

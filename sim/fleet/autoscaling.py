@@ -265,13 +265,13 @@ class AutoscalerLoop:
         return self.scrapes.held_now()
 
     def per_replica(self, gauge: Gauge, window_s: float) -> list[float]:
-        """See `Seen.per_replica`."""
+        """See `PoolMetrics.per_replica`."""
         return self.scrapes.per_replica(self.now, gauge, window_s)
 
     def total(self, gauge: Gauge, window_s: float) -> float:
-        """See `Seen.total`."""
+        """See `PoolMetrics.total`."""
         return self.scrapes.total(self.now, gauge, window_s)
 
     def latency_s(self, latency: Latency, quantile: float, window_s: float) -> float | None:
-        """See `Seen.latency_s`."""
+        """See `PoolMetrics.latency_s`."""
         return self.scrapes.latency_s(self.now, latency, quantile, window_s)

@@ -362,7 +362,14 @@ def _streams(plan: CasePlan, service: str = "") -> Streams:
 
 
 def run_fleet(plan: CasePlan) -> FleetLog:
-    """Simulate *plan* with all of its services, and merge their logs in order of arrival."""
+    """Simulate *plan* with all of its services, and merge their logs in order of arrival.
+
+    Returns
+    -------
+    FleetLog
+        Requests, intervals and meters of all replicas, numbered as in the plan.
+
+    """
     if not plan.services:
         return RunningFleet(plan).run()
     counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]

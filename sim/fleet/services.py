@@ -256,7 +256,25 @@ class ServiceWeights:
 
 
 def service_weights(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
-    """Return the weights of each pool that services share, keyed by pool name."""
+    """Return the weights by which services share pools.
+
+    Parameters
+    ----------
+    plan : CasePlan
+        Plan of the case.
+    log : FleetLog
+        Log of the whole fleet.
+
+    Returns
+    -------
+    dict of str to ServiceWeights
+        Name of a shared pool -> weights of its services.
+
+    Notes
+    -----
+    A service's share of a phase is its requests' busy time in this phase over that of all services of the pool.
+
+    """
     return {pool.name: ServiceWeights.of(plan, log, pool) for pool in plan.shared_pools}
 
 

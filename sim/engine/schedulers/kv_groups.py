@@ -46,7 +46,7 @@ class GroupPipelineScheduler(PipelineScheduler):
 
 
 class StatePipelineScheduler(GroupPipelineScheduler):
-    """Scheduler of pipelined batches with states in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
+    """Scheduler of pipelined batches with states in the prefix cache (vLLM's `_mamba_block_aligned_split`)."""
 
     pool: StatePool
 
