@@ -227,7 +227,7 @@ def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) 
 
 def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("routing.from_package", "operator:itemgetter", registry.GROUP)
-    monkeypatch.setattr(registry, "_offered", lambda: {point.name: point})
+    monkeypatch.setattr(registry, "_entry_points", lambda: {point.name: point})
     monkeypatch.setattr(EntryPoint, "load", lambda _: Last)
     scenario["fleets"][1]["routing"] = {"policy": "from_package", "back": 2}
     assert sim.check(scenario).scenario.fleets[1].routing.model_dump() == {"policy": "from_package", "back": 2}
