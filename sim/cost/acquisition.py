@@ -17,7 +17,13 @@ from sim.spec import Fraction
 
 
 class NetworkStorage(OwnerComponent):
-    """Network and storage as a fraction of the hardware's price, for use without a parts list."""
+    """Network and storage as a fraction of the hardware's price, for use without a parts list.
+
+    Notes
+    -----
+    Price [USD] = fraction_of_hardware * price of servers and GPUs, financed and resold like these.
+
+    """
 
     fraction_of_hardware: Fraction
     """Price of network and storage divided by the price of servers and GPUs."""

@@ -104,7 +104,15 @@ def _levelised(
 def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlows:
     """Return the cash flows of the bill *costs*.
 
-    *costs* covers *copies* copies of a fleet, each of which metered *window*.
+    Parameters
+    ----------
+    costs
+        Cost plan of all copies together.
+    window
+        Meter readings of one copy.
+    copies
+        Number of equal fleets.
+
     """
     booked = [(charge, _usd_per_h(charge, window, copies)) for charge in costs.charges]
     rent = _following(booked, MarketPrice.RENT)

@@ -14,7 +14,13 @@ from sim.units import GB
 
 
 class Egress(UserComponent):
-    """Outgoing traffic, billed per gigabyte."""
+    """Outgoing traffic, billed per gigabyte.
+
+    Notes
+    -----
+    Amount [USD] = output tokens * bytes_per_output_token / 10^9 * usd_per_gb.
+
+    """
 
     usd_per_gb: Price
     """Price per 10^9 bytes."""

@@ -128,7 +128,14 @@ class RackFit(NamedTuple):
 
 
 class PerRack(Spec):
-    """Hosting at a price per rack and month; all servers of a fleet at the site share racks."""
+    """Hosting at a price per rack and month; all servers of a fleet at the site share racks.
+
+    Notes
+    -----
+    `count: whole`: racks_needed(servers) * usd_per_month. `count: fraction`: the larger of the sums over servers of
+    their fractions of a rack's height and of its power, times usd_per_month.
+
+    """
 
     per: Literal["rack"]
     usd_per_month: Price

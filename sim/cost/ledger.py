@@ -98,6 +98,15 @@ class Ledger:
 
         The same intervals can be priced under another plan without a new simulation.
 
+        Parameters
+        ----------
+        intervals
+            Meter readings of the fleet.
+        plan
+            Charges of the fleet.
+        start_s, end_s
+            Window in simulated time [s].
+
         Raises
         ------
         ValueError

@@ -136,7 +136,19 @@ UNUSED: Phase = "unused commitment"
 
 
 class Rent(Spec):
-    """Rented GPUs: no capital, no hosting, no electricity bill."""
+    """Rented GPUs: no capital, no hosting, no electricity bill.
+
+    Notes
+    -----
+    Per hour, for n units of which c are committed::
+
+        rental_reserved     min(n, c) * price * (1 - commitment.discount)
+        unused commitment   max(0, c - n) * price * (1 - commitment.discount)
+        rental              max(0, n - c) * price, without spot
+        rental_spot         max(0, n - c) * price * (1 - spot.discount)
+        spot_interruptions  (1 / spot.availability - 1) * rental_spot
+
+    """
 
     acquisition: Literal["rent"]
     price: str | None = None

@@ -106,6 +106,11 @@ class Horizon:
 
         The levelised cost of a purchase and its operation is such a payment; the candidate with the lowest cost per
         hour therefore has the lowest net present cost.
+
+        Notes
+        -----
+        usd_per_h * hours per month * (1 - (1 + r)^(-n/12)) / i for n months, see `annuity_factor`.
+
         """
         return usd_per_h * HOURS_PER_MONTH * annuity_factor(self.discount_rate, self.months)
 
@@ -114,11 +119,17 @@ class Horizon:
 
         *agreed_months* is the period for which a price is agreed; 0 if every month has its own price.
 
+        Notes
+        -----
+        Sum over months of price_in(m) * (1 + r)^(-m/12), divided by the sum of (1 + r)^(-m/12).
 
+        Examples
+        --------
         *agreed_months* is how long a price stays as it was agreed; 0 where every month has its own.
 
         >>> round(Horizon(36, 0.0).level_factor(0.2, agreed_months=12), 4)  # 1, 1.2 and 1.44, a year each
         1.2133
+
         """
         if not growth_per_year:
             return 1.0

@@ -102,7 +102,13 @@ def _licences(hardware: FleetHardware, count: float, measure: str, usd_per_year:
 
 
 class MaintenanceContract(OwnerComponent):
-    """Support and repair contract with the maker or a third party."""
+    """Support and repair contract with the maker or a third party.
+
+    Notes
+    -----
+    Fee per year [USD] = fraction_per_year * purchase price.
+
+    """
 
     fraction_per_year: Fraction
     """Annual fee divided by the purchase price of servers, GPUs, network and storage."""

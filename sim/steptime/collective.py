@@ -164,7 +164,13 @@ def _with_own(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Point-to-point transfer from one GPU to the next."""
+    """Point-to-point transfer from one GPU to the next.
+
+    Notes
+    -----
+    t = latency + bytes / rate [s].
+
+    """
 
     latency_s: float
     bytes_per_s: float

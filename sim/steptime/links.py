@@ -100,6 +100,12 @@ def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
 
     The LM head, the sampling and the host's work lie on one stage alone, and the others wait for it. No stage waits,
     and the number is 0, with one stage, or with a single batch in flight through all stages.
+
+    Notes
+    -----
+    For L layers on P stages: ceil(L / P) / L * f and f / P, with f = pipeline_time_factor_per_doubling^(log2 P), or 1
+    with a single batch in flight.
+
     """
     stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
     factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value

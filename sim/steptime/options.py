@@ -45,7 +45,14 @@ class Roofline(Spec):
         return {name: value for name, value in known.items() if value is not None}
 
     def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int, gpu: Gpu) -> float:
-        """Return the API-server time before a request's first token, which does not block the engine [s]."""
+        """Return the API-server time before a request's first token, which does not block the engine [s].
+
+        Notes
+        -----
+        per_request_s * host_factor, times tp_request_factor with tensor parallelism, moe_request_factor for mixtures of
+        experts and hopper_request_factor on Hopper servers; 0 in process.
+
+        """
         if self.in_process:
             return 0.0
         overheads = known_overheads(engine)
