@@ -87,16 +87,16 @@ def main() -> None:
 
 def _in_language(words: list[str]) -> list[str]:
     """Return *words* without --lang and its value, and use that language from now on."""
-    rest, asked, text = [], os.environ.get(OWN, ""), f"{OWN}="
+    rest, name, text = [], os.environ.get(OWN, ""), f"{OWN}="
     given = iter(words)
     for word in given:
         if word == LANG or word.startswith(f"{LANG}="):
-            asked, text = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?", f"{LANG} "
+            name, text = word.removeprefix(LANG).removeprefix("=") or next(given, "") or "?", f"{LANG} "
         else:
             rest.append(word)
-    if asked:
-        if (code := known_language(asked)) is None:
-            raise TyperException(f"{text}{asked}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
+    if name:
+        if (code := known_language(name)) is None:
+            raise TyperException(f"{text}{name}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
         speak(code)
     return rest
 

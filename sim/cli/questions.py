@@ -207,7 +207,7 @@ def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answ
 
     def typed(**given: Any) -> None:
         with report_bad_input():
-            answer(_asked(name, given, suffix, read))
+            answer(_context(name, given, suffix, read))
 
     typed.__name__, typed.__doc__ = name, text
     typed.__annotations__ = {option: OPTIONS[option][0] for option in names}
@@ -219,7 +219,7 @@ def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answ
     app.command()(typed)
 
 
-def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> CommandContext:
+def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> CommandContext:
     from sim.catalogue.catalog import load_catalog
 
     path, catalog = scenario_file(given["scenario"]), load_catalog()
@@ -231,20 +231,20 @@ def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Comma
     return CommandContext(name, path, scenario, catalog, folder, given)
 
 
-def answered(question: Question, asked: CommandContext) -> None:
-    """Answer *question* in the context *asked* of its command, and show the answer."""
+def answered(question: Question, context: CommandContext) -> None:
+    """Answer *question* in the context *context* of its command, and show the answer."""
     from sim.answers.answer import deliver
 
-    scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)
-    asked.refuse(*question.why_not(scenario))
-    if not asked.given["quiet"] and (note := question.ignored(scenario, relative)):
+    scenario, relative = context.scenario, context.given.get("relative", RELATIVE)
+    context.refuse(*question.why_not(scenario))
+    if not context.given["quiet"] and (note := question.ignored(scenario, relative)):
         typer.echo(translate_rendered(note), err=True)
-    answer = asked.delivered(partial(deliver, question, relative=relative))
-    asked.show(
+    answer = context.delivered(partial(deliver, question, relative=relative))
+    context.show(
         lambda out: question.document(answer, out),
-        lambda: question.lines(answer, asked.notes(question.over_failures), asked.folder),
+        lambda: question.lines(answer, context.notes(question.over_failures), context.folder),
     )
-    asked.refuse_unable(question.unable(answer.found))
+    context.refuse_unable(question.unable(answer.found))
 
 
 def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
@@ -258,7 +258,7 @@ def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
     return load(path, sets, **options)
 
 
-def run(asked: CommandContext) -> None:
+def run(context: CommandContext) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.answers.run import monte_carlo_notes, run_scenario
     from sim.report.assumptions import price_age_note
@@ -274,24 +274,24 @@ def run(asked: CommandContext) -> None:
     from sim.study.monte_carlo import stored_disputes
     from sim.study.points import summarize
 
-    scenario, folder = asked.scenario, asked.folder
+    scenario, folder = context.scenario, context.folder
     if not isinstance(scenario, Scenario):
-        _run_work(asked)
+        _run_work(context)
         return
-    cases = asked.delivered(run_scenario)
+    cases = context.delivered(run_scenario)
     shown = (cases, axes(scenario), limits(scenario))
 
     def notes() -> list[str]:
-        far = extrapolated_note(scenario, asked.catalog)
+        far = extrapolated_note(scenario, context.catalog)
         settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
-        aged = price_age_note(scenario, asked.catalog)
-        return [*settled, *far, *aged, *asked.notes(), *monte_carlo_notes(folder)]
+        aged = price_age_note(scenario, context.catalog)
+        return [*settled, *far, *aged, *context.notes(), *monte_carlo_notes(folder)]
 
     def verdict() -> Verdict:
-        return verdict_of(scenario, asked.catalog, summarize(*shown), disputes=stored_disputes(folder))
+        return verdict_of(scenario, context.catalog, summarize(*shown), disputes=stored_disputes(folder))
 
-    asked.show(
-        lambda out: run_document(scenario, asked.catalog, cases, notes(), out),
+    context.show(
+        lambda out: run_document(scenario, context.catalog, cases, notes(), out),
         lambda: [
             *headed(verdict(), scenario),
             terminal_table(*shown),
@@ -301,22 +301,22 @@ def run(asked: CommandContext) -> None:
         ],
     )
     if all(case.status == "infeasible" for case in cases):
-        asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
+        context.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
 
 
-def _run_work(asked: CommandContext) -> None:
+def _run_work(context: CommandContext) -> None:
     """Answer `run` for a training job or a queue of jobs."""
     from sim.answers.jobs import run_work
     from sim.jobs.kinds import kind_of
 
-    kind, rows = kind_of(asked.scenario), asked.delivered(run_work)
+    kind, rows = kind_of(context.scenario), context.delivered(run_work)
     verdict = kind.verdict(rows)
-    asked.show(
-        lambda out: kind.document(asked.scenario, rows, out),
-        lambda: [verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {asked.folder}"],
+    context.show(
+        lambda out: kind.document(context.scenario, rows, out),
+        lambda: [verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {context.folder}"],
     )
     if not any(row.ok for row in rows):
-        asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))
+        context.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))
 
 
 command("run", run.__doc__, "", _read_run, run)

@@ -77,10 +77,10 @@ def check(
         catalog = load_catalog()
         options = {"seed": seed, "replications": replications}
         path = scenario_file(scenario)
-        held = sections(path)
-        if "claim" in held:
+        names = sections(path)
+        if "claim" in names:
             claim = check_claim(path, catalog)
-            if held == {"claim"}:
+            if names == {"claim"}:
                 _show_claim(path, claim, format)
                 return
         if has_job(path):
@@ -97,13 +97,19 @@ def check(
         if format == "json":
             typer.echo(as_json(check_document(loaded, plans, len(found), confidences)))
         else:
-            asked = [loaded.question] if loaded.question else []
+            question_lines = [loaded.question] if loaded.question else []
             tables = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
             space = candidates(loaded, catalog) if loaded.size is not None else []
             hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
             confidence = [confidence_table(confidences)] if confidences else []
             show_all(
-                *asked, *tables, *confidence, *space, *input_lines(loaded), *price_age_note(loaded, catalog), *hint
+                *question_lines,
+                *tables,
+                *confidence,
+                *space,
+                *input_lines(loaded),
+                *price_age_note(loaded, catalog),
+                *hint,
             )
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))

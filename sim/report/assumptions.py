@@ -12,7 +12,7 @@ from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, translate_rendered
 from sim.report.run.key_figures import axis_cells
 from sim.report.sources import Plans, notes
-from sim.report.words.service_level import asked_for, routing_text
+from sim.report.words.service_level import routing_text, slo_text
 from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
@@ -83,8 +83,8 @@ def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
 
 def _layout(pool: Mapping[str, Any]) -> str:
     sizes = {word: pool.get(f"{word}_parallel_size", 1) for word in ("tensor", "pipeline", "data")}
-    said = {"tensor": _("tensor parallel"), "pipeline": _("pipeline parallel"), "data": _("data parallel")}
-    ways = [f"{said[word]} {size}" for word, size in sizes.items() if size > 1]
+    labels = {"tensor": _("tensor parallel"), "pipeline": _("pipeline parallel"), "data": _("data parallel")}
+    ways = [f"{labels[word]} {size}" for word, size in sizes.items() if size > 1]
     part = _(" (a slice {mig})", mig=pool["mig"]) if "mig" in pool else ""
     return f"{pool.get('gpus_per_replica', '')}{part}" + (f" ({commas(ways)})" if ways else "")
 
@@ -100,7 +100,7 @@ def assumptions(
     for axis in axes:
         values = list(dict.fromkeys(cell for point in points for cell in axis_cells(point, [axis]) if cell))
         rows.append((_("Sweep: {axis_label}", axis_label=axis_label(axis)), _(", ").join(values)))
-    rows.append((_("SLO"), asked_for(Slo.model_validate(slo))))
+    rows.append((_("SLO"), slo_text(Slo.model_validate(slo))))
     rows.append((_("Simulated time"), _each(plans, _window)))
     rows.append((_("Replications"), _replications(points)))
     rows.append((_("Seed"), _each(plans, lambda plan: number(plan.get("seed")))))

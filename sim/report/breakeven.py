@@ -438,14 +438,14 @@ def write_breakeven(
 
 def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
     lines, drawn = sentences(answer, with_tips=False), panels(answer)
-    asked = question_of(scenario)
+    question = question_of(scenario)
     if drawn:
         with drawable():
             answers = sentences(answer, with_tips=False)[:1]
-            panel_picture(panels(answer), asked, answers, key(answer)).save(out / "breakeven.png")
+            panel_picture(panels(answer), question, answers, key(answer)).save(out / "breakeven.png")
     page = render_page(
         scenario.name,
-        asked,
+        question,
         lines,
         drawn,
         _tables(answer),

@@ -23,13 +23,13 @@ from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
 from sim.report.words.service_level import (
-    asked_for,
     latency_columns,
     load_label,
     load_notes,
     name_of,
     seconds_beside,
     share_beside,
+    slo_text,
 )
 from sim.report.words.text import LIMITS, joined, percent, place, plain, question_of, seconds, spread
 from sim.report.words.units import noun, verdict_in_units
@@ -182,7 +182,7 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
         "between the highest load that met the SLO and the first that did not; shown is the mean "
         "over replications. They are added, from five on, until half of the 95 % interval is at "
         "most {relative_2:g} % of the mean in every fleet, or to {max_replications}.",
-        asked_for=_("each service keeps to its own limits") if scenario.services else asked_for(scenario.slo),
+        asked_for=_("each service keeps to its own limits") if scenario.services else slo_text(scenario.slo),
         start=start,
         relative=100 * relative,
         relative_2=100 * precision.relative,
@@ -247,14 +247,14 @@ def _draw(
     relative: float,
     remarks: Sequence[str],
 ) -> None:
-    asked = question_of(scenario)
+    question = question_of(scenario)
     figures: list[PageFigure] = []
     if any(not one.reason for one in found):
         with drawable():
-            drawn = capacity_picture(found, rows, axis, scenario.slo, asked, headline(found, rows, axis))
+            drawn = capacity_picture(found, rows, axis, scenario.slo, question, headline(found, rows, axis))
             drawn.save(out / "capacity.png")
         figures = page_figures(found, rows, axis, scenario.slo)
-    page = render_capacity(scenario, asked, found, rows, axis, relative, figures, remarks)
+    page = render_capacity(scenario, question, found, rows, axis, relative, figures, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")
 
 

@@ -116,8 +116,8 @@ def page_figures(
         (axis.label, _("Capacity: {axis_label}", axis_label=load_label(axis))),
         (GOOD_COST, in_code(_(AT_CAPACITY))),
     ):
-        held = [_side_bar(row, one, column, place, looks, beyond) for place, (one, row) in enumerate(shown)]
-        drawn = [bar for bar in held if bar is not None]
+        optional_bars = [_side_bar(row, one, column, place, looks, beyond) for place, (one, row) in enumerate(shown)]
+        drawn = [bar for bar in optional_bars if bar is not None]
         subtitle = _bars_subtitle(column == GOOD_COST)
         bars += [bar_figure(title, subtitle, drawn, title.partition(": ")[2], 0.0)] if drawn else []
     return [*wide, *bars]

@@ -228,30 +228,30 @@ def _bought_elsewhere(one: FleetPlanOutlook, plan: MultiYear) -> str:
     return _("{fleet}: {served}; its service level is not simulated.", fleet=one.fleet, served=served)
 
 
-def _sale(one: FleetPlanOutlook, held: HeldUnits, plan: MultiYear) -> str:
+def _sale(one: FleetPlanOutlook, group: HeldUnits, plan: MultiYear) -> str:
     """Describe when a plan sells existing units, and for how much."""
-    when = _("in {date}", date=date(plan, held.sold))
-    if not held.kind.capacity:
+    when = _("in {date}", date=date(plan, group.sold))
+    if not group.kind.capacity:
         when = _("at once, as one of them does not meet the SLO at any load,")
-    elif held.sold == 0:
+    elif group.sold == 0:
         when = _("at once")
-    elif held.sold == held.ends:
-        when = _("at the end of their life, {date},", date=date(plan, held.sold))
-    elif held.sold == plan.months:
+    elif group.sold == group.ends:
+        when = _("at the end of their life, {date},", date=date(plan, group.sold))
+    elif group.sold == plan.months:
         when = _("at the end of the plan")
-    gain = held.gain_usd(held.sold)
+    gain = group.gain_usd(group.sold)
     books = (
         ""
-        if held.book_value_usd is None
+        if group.book_value_usd is None
         else _(N_(", {cash} below book value") if gain < 0 else N_(", {cash} above book value"), cash=cash(abs(gain)))
     )
-    units = _("the {units} existing {fleet}", units=held.units, fleet=held.kind.fleet)
+    units = _("the {units} existing {fleet}", units=group.units, fleet=group.kind.fleet)
     return _(
         "{fleet} sells {units} {when} for {cash}{books}.",
         fleet=one.fleet,
         units=units,
         when=when,
-        cash=cash(held.resale_usd(held.sold)),
+        cash=cash(group.resale_usd(group.sold)),
         books=books,
     )
 
@@ -354,14 +354,14 @@ def render_plan(
 
     *by_hour*: whether a load profile gives the load of each hour.
     """
-    asked, context = first_sentence(question or name)
+    main_question, context = first_sentence(question or name)
     drawn = [one for one in found if one.rows]
     plans = one_per_fleet(resolved)
     return filled(
         TEMPLATE,
         name=name,
         currency=code(),
-        question=asked,
+        question=main_question,
         context=context,
         verdict=answer,
         swatches=swatches([one.fleet for one in found]),
@@ -601,8 +601,8 @@ def write_plan(
         return
     answer = verdict_of_plan(scenario, found)
     answer = replace(answer, findings=(*answer.findings, *remarks))
-    asked = question_of(scenario)
-    plan_picture(found, plan, axis, asked, answer.headline).save(folder / "plan.png")
+    question = question_of(scenario)
+    plan_picture(found, plan, axis, question, answer.headline).save(folder / "plan.png")
     by_hour = scenario.load_profile is not None
     page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer, by_hour)
     (folder / "plan.html").write_text(page, encoding="utf-8")

@@ -65,12 +65,12 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
     charts = []
     for one in drawn:
         first, last = one.months[0].in_service, one.months[-1].in_service
-        said = _("units: {first} at first, {last} at last", first=first, last=last)
+        units_text = _("units: {first} at first, {last} at last", first=first, last=last)
         each = "" if one.api else _("; one takes {mean}", mean=plain(one.capacity.mean))
         charts.append(
             StepChart(
                 one.fleet,
-                f"{axis_label(axis)}; {said}{each}",
+                f"{axis_label(axis)}; {units_text}{each}",
                 one.fleet,
                 colors[one.fleet],
                 tuple(_step(one, row, plan) for row in one.months),
@@ -78,7 +78,7 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
                 top,
                 elsewhere=one.api,
                 short=bool(one.short),
-                held=bool(one.held),
+                has_existing=bool(one.held),
             )
         )
     return charts
@@ -86,14 +86,16 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
 
 def _step(one: FleetPlanOutlook, row: PlanMonth, plan: MultiYear) -> MonthlyCapacity:
     new = 0.0 if one.api else (row.owned - row.existing) * one.capacity.mean
-    said = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
-    said |= {_("demand in the mean"): plain(row.demand), _("capacity"): plain(row.capacity)}
-    said |= {_("units owned"): str(row.owned)} if row.owned else {}
-    said |= {_("units rented"): str(row.rented)} if row.rented else {}
-    said |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}
-    said |= {_("ordered"): str(row.ordered)} if row.ordered else {}
-    said[_("net cost of the month")] = cash(row.net_usd)
-    return MonthlyCapacity(row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, said)
+    tooltip = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
+    tooltip |= {_("demand in the mean"): plain(row.demand), _("capacity"): plain(row.capacity)}
+    tooltip |= {_("units owned"): str(row.owned)} if row.owned else {}
+    tooltip |= {_("units rented"): str(row.rented)} if row.rented else {}
+    tooltip |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}
+    tooltip |= {_("ordered"): str(row.ordered)} if row.ordered else {}
+    tooltip[_("net cost of the month")] = cash(row.net_usd)
+    return MonthlyCapacity(
+        row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, tooltip
+    )
 
 
 def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:

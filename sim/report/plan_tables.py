@@ -96,9 +96,9 @@ def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear)
     Net, cumulative and present cost are cash paid less cash received.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
-    asked = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
-    asked += [OWED] if any(one.owed_usd for one in found) else []
-    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *asked, *parts])
+    optional = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
+    optional += [OWED] if any(one.owed_usd for one in found) else []
+    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *optional, *parts])
 
 
 def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:

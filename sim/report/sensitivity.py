@@ -25,7 +25,7 @@ from sim.scenario.schema import Scenario
 from sim.study.cost_gap import FULL, LAYOUT, PRICE, CostGap, ExplainedGaps
 from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
 
-SAID = {
+METRIC_PHRASES = {
     USD: N_(" per million output tokens"),
     "ttft_s_p95": N_(" (p95 to the first token)"),
     "tpot_s_p95": N_(" (p95 per token)"),
@@ -59,12 +59,12 @@ class VariedMetric:
 
 def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, VariedMetric, VariedMetric, VariedMetric]]:
     """Yield (fleet, now, low, high) for every fleet and for the difference."""
-    held = (answer.found.base, one.low, one.high)
+    samples = (answer.found.base, one.low, one.high)
     for name in answer.found.base:
-        now, low, high = (_reading(values[name]) for values in held)
+        now, low, high = (_reading(values[name]) for values in samples)
         yield name, now, low, high
     if answer.between is not None:
-        now, low, high = (_less(values, answer.between) for values in held)
+        now, low, high = (_less(values, answer.between) for values in samples)
         yield less(answer.between), now, low, high
 
 
@@ -127,9 +127,9 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
         at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
         ends = _(
             "{low} at {at_low}, {high} at {at_high}",
-            low=said(answer, low),
+            low=result_text(answer, low),
             at_low=at_low,
-            high=said(answer, high),
+            high=result_text(answer, high),
             at_high=at_high,
         )
         yield _(
@@ -137,7 +137,7 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
             begun=_begun(translate_rendered(moved.name)),
             name=name,
             ends=ends,
-            said=said(answer, now),
+            said=result_text(answer, now),
         )
 
 
@@ -165,7 +165,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         "{better} is {plainly}{said} below {other}{spread}",
         better=better,
         plainly=_plainly(answer, abs(now.value)),
-        said=_(SAID[answer.found.metric]),
+        said=_(METRIC_PHRASES[answer.found.metric]),
         other=other,
         spread=spread,
     )
@@ -294,7 +294,7 @@ def load_of(gap: CostGap) -> str:
     )
 
 
-def said(answer: SensitivityAnswer, reading: VariedMetric) -> str:
+def result_text(answer: SensitivityAnswer, reading: VariedMetric) -> str:
     """Format a result, marked where the fleet is overloaded."""
     if reading.state == CANNOT:
         return _(CANNOT)
@@ -395,17 +395,17 @@ def write_sensitivity(
 
 
 def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    asked = question_of(scenario)
+    question = question_of(scenario)
     of_swings, of_gaps = sentences(answer), gap_sentences(answer)
     drawn = charts(answer)
     with drawable():
         lines = {"tornado": sentences(answer), "gap": gap_sentences(answer)}
         for kind, several in charts(answer).items():
             if several:
-                picture(several, asked, lines[kind]).save(out / f"{kind}.png")
+                picture(several, question, lines[kind]).save(out / f"{kind}.png")
     figures = [figure for several in drawn.values() for figure in several]
     page = render_page(
-        scenario.name, asked, [*of_swings, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
+        scenario.name, question, [*of_swings, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
     )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 
@@ -431,10 +431,10 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
                     TornadoBar(translate_rendered(one.input.name), scale * low.value, scale * high.value, *ends)
                 )
     label = in_code(_(LABELS[answer.found.metric]))
-    for name, held in bars.items():
-        if held and isfinite(bases[name]):
+    for name, own_bars in bars.items():
+        if own_bars and isfinite(bases[name]):
             scale = shown(1.0) if answer.found.metric == USD else 1.0
-            yield tornado_figure(name, scale * bases[name], held, label)
+            yield tornado_figure(name, scale * bases[name], own_bars, label)
 
 
 def tables(answer: SensitivityAnswer) -> list[PageTable]:
@@ -448,7 +448,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
             translate_rendered(one.input.name),
             *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
             *(
-                _("{said} to {said_2}", said=said(answer, low), said_2=said(answer, high))
+                _("{said} to {said_2}", said=result_text(answer, low), said_2=result_text(answer, high))
                 for _name, _now, low, high in results(answer, one)
             ),
         ]
@@ -476,7 +476,7 @@ def _now(answer: SensitivityAnswer) -> list[str]:
     if not answer.found.swings:
         return []
     now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
-    return [said(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
+    return [result_text(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
 
 
 def _spread(half_width: float | None, metric: str = USD) -> str:

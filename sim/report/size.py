@@ -15,7 +15,7 @@ from sim.report.json_document import heading
 from sim.report.page.page import render_page
 from sim.report.run.tables import write_rows
 from sim.report.size_candidates import (
-    asked,
+    budget_needs,
     compared,
     details,
     front_table,
@@ -194,7 +194,7 @@ def write_size(
 
 def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
     lines, drawn = sentences(found, scenario), panels(found, scenario)
-    asked = question_of(scenario)
+    question = question_of(scenario)
     tables = [
         winners(found, scenario),
         spares_table(found, scenario),
@@ -204,10 +204,10 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     shown = [one for one in tables if one.rows]
     with drawable():
         answers = sentences(found, scenario)[:1]
-        panel_picture(panels(found, scenario), asked, answers, key(found)).save(folder / "size.png")
+        panel_picture(panels(found, scenario), question, answers, key(found)).save(folder / "size.png")
     page = render_page(
         scenario.name,
-        asked,
+        question,
         lines,
         drawn,
         shown,
@@ -271,7 +271,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         first += _(
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
-    taken = [_("It takes {asked}.", asked=asked(best))] if within(scenario) else []
+    taken = [_("It takes {asked}.", asked=budget_needs(best))] if within(scenario) else []
     sure = list(_how_sure(best, scenario))
     return [f"{first}.", *taken, *_spares(found, best, scenario), *sure, how, *_against_error(found), *mixed]
 

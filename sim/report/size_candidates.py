@@ -61,12 +61,12 @@ def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
             "{attained}. It takes {asked}.",
             name=best.name,
             attained=attained,
-            asked=asked(best),
+            asked=budget_needs(best),
         )
     )
 
 
-def asked(one: CandidateFleet) -> str:
+def budget_needs(one: CandidateFleet) -> str:
     """Describe a fleet's demands on a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
     needs, operating = one.needs, one.operating_usd_per_month
     if needs is None or operating is None:

@@ -68,9 +68,9 @@ def _limits(scenario: Scenario) -> Iterator[AdjustableInput]:
 
 def _terms(data: dict[str, Any]) -> Iterator[AdjustableInput]:
     for usual, (name, unit, low, high) in booked_inputs(data).items():
-        held = number_of(data, usual)
-        if held is not None:
-            path, now = held
+        number = number_of(data, usual)
+        if number is not None:
+            path, now = number
             yield _around(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
 
 
@@ -112,8 +112,8 @@ def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Co
 
 def _is_bare(server: str, catalog: Catalog) -> bool:
     """Return whether the catalogue's price of *server* excludes GPUs, like a quote beside a GPU's quote."""
-    held = catalog.prices(server)
-    offer = held.offers.get(held.default_purchase or "") if held else None
+    prices = catalog.prices(server)
+    offer = prices.offers.get(prices.default_purchase or "") if prices else None
     return offer is not None and not offer.includes_gpus
 
 
@@ -131,8 +131,8 @@ def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, floa
         unit = "gpu_hour"
     else:
         list_id, offer, unit = item, "", "each"
-    held = catalog.prices(list_id) if list_id else None
-    found = held.offers.get(offer or held.default_purchase or "") if held else None
+    prices = catalog.prices(list_id) if list_id else None
+    found = prices.offers.get(offer or prices.default_purchase or "") if prices else None
     if found is None or found.unit != unit or found.currency not in fx:
         return None
     return _Price(found.price.value * fx[found.currency], USD, unit)

@@ -20,7 +20,7 @@ from sim.serve.adjustable_inputs import adjustable_inputs
 from sim.serve.finished_runs import LoadedRuns
 from sim.serve.jobs import CommandQueue, question_text
 from sim.serve.page_data import WorkAnswer
-from sim.serve.parameters import asked_for, values_of
+from sim.serve.parameters import required_parameter, values_of
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.study.loaded_runs import SLO, RunAnswer
@@ -56,22 +56,26 @@ class CauseRoutes:
 
     def stored(self, request: Request) -> JSONResponse:
         """Return the parts of the gap in the shown currency; empty until `gpufleet sensitivity` has computed them."""
-        asked = self._asked(request)
-        with showing(asked.found.scenario):
-            return JSONResponse({"gaps": self._gaps(asked)})
+        context = self._context(request)
+        with showing(context.found.scenario):
+            return JSONResponse({"gaps": self._gaps(context)})
 
     async def start(self, request: Request) -> JSONResponse:
         """Queue `gpufleet sensitivity` to compute the gap; parameters are those of `stored`."""
         return await run_in_threadpool(self._start, request)
 
     def _start(self, request: Request) -> JSONResponse:
-        asked = self._asked(request)
-        section = json.dumps({"between": asked.between, "inputs": self._cheapest_input(asked)}, ensure_ascii=False)
-        first, second = asked.between
+        context = self._context(request)
+        section = json.dumps({"between": context.between, "inputs": self._cheapest_input(context)}, ensure_ascii=False)
+        first, second = context.between
         question = f"Why does a token of {first} not cost what one of {second} costs?"
-        sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
-        file = f"{asked.run}/{SCENARIO_FILE}"
-        workspace, scenario = self.runs.workspace, asked.found.scenario
+        sets = [
+            *options(context.values),
+            f"{COMMAND}={section}",
+            f"question={json.dumps(question, ensure_ascii=False)}",
+        ]
+        file = f"{context.run}/{SCENARIO_FILE}"
+        workspace, scenario = self.runs.workspace, context.found.scenario
         text = question_text(question_of(COMMAND, scenario), sets)
         found = CHECKS.ask(CheckRequest(workspace.root, workspace.file(file), None, sets))
         if found.errors:
@@ -79,14 +83,14 @@ class CauseRoutes:
         job = self.queue.add(file, f"{scenario.name}-{COMMAND}", text, sets, 0, found.frozen, COMMAND)
         return JSONResponse({"job": job.as_data()})
 
-    def _cheapest_input(self, asked: CostGapRequest) -> dict[str, Any] | None:
+    def _cheapest_input(self, context: CostGapRequest) -> dict[str, Any] | None:
         """Return an input that costs no simulation, since only the gap is needed."""
-        moved = adjustable_inputs(asked.found.scenario, self.runs.catalog, {})
+        moved = adjustable_inputs(context.found.scenario, self.runs.catalog, {})
         path = next((one.path for one in moved if not one.path.startswith(SLO)), None)
         return {path: {"relative": 0.1}} if path else None
 
-    def _asked(self, request: Request) -> CostGapRequest:
-        run, between = asked_for(request, "run"), request.query_params.getlist("between")
+    def _context(self, request: Request) -> CostGapRequest:
+        run, between = required_parameter(request, "run"), request.query_params.getlist("between")
         values = {path: value for path, value in values_of(request).items() if path.partition(".")[0] != SLO}
         found = self.runs.answer(run, values)
         if isinstance(found, WorkAnswer):
@@ -96,14 +100,14 @@ class CauseRoutes:
             raise RefusedRequest(400, "the address needs two different fleets of the run: between=...&between=...")
         return CostGapRequest(run, values, (between[0], between[1]), found)
 
-    def _gaps(self, asked: CostGapRequest) -> list[dict[str, Any]]:
+    def _gaps(self, context: CostGapRequest) -> list[dict[str, Any]]:
         """Return the gaps of the newest answer to the same question, about the two fleets in either order."""
-        wanted = question_of(COMMAND, asked.found.scenario)
+        wanted = question_of(COMMAND, context.found.scenario)
         for one in self.runs.workspace.listed().runs:
             if one["finished"] and one["command"] == COMMAND:
                 folder = self.runs.workspace.folder(one["path"])
-                if _is_the_same((manifest_of(folder) or {}).get("question") or {}, wanted, asked.between):
-                    rows = list(_rows(folder, asked.between))
+                if _is_the_same((manifest_of(folder) or {}).get("question") or {}, wanted, context.between):
+                    rows = list(_rows(folder, context.between))
                     if rows:
                         return [{"folder": one["path"], **gap} for gap in _by_load(rows)]
         return []

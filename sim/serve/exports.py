@@ -36,7 +36,7 @@ from sim.scenario.reading.layers import options
 from sim.scenario.sweep import as_data
 from sim.serve.finished_runs import LoadedRuns
 from sim.serve.page_data import WorkAnswer
-from sim.serve.parameters import asked_for, values_of
+from sim.serve.parameters import required_parameter, values_of
 from sim.serve.refusals import RefusedRequest
 from sim.study.comparison import differences, of_one_model
 from sim.study.execution.cases import resolved_plans
@@ -178,7 +178,7 @@ class ExportRoutes:
 
         Raises RefusedRequest for a format that the answer lacks; ScenarioErrors.
         """
-        folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
+        folder, form, values = self._answer(request), required_parameter(request, "format"), values_of(request)
         if form not in KINDS:
             raise RefusedRequest(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
         if reason := _why_not(folder, form):
@@ -203,13 +203,13 @@ class ExportRoutes:
                 with self.runs.turn():
                     exported(folder, form, file)
                 return file.read_bytes()
-            found = self.runs.answer(asked_for(request, "run"), values)
+            found = self.runs.answer(required_parameter(request, "run"), values)
             with self.runs.turn(), confined_also(Path(aside)), showing(found.scenario):
                 write_file(form, file, folder, found, values, self.runs.catalog)
             return file.read_bytes()
 
     def _answer(self, request: Request) -> Path:
-        name = asked_for(request, "run")
+        name = required_parameter(request, "run")
         folder = self.runs.workspace.folder(name)
         if not is_finished(folder):
             raise RefusedRequest(404, f"{name}: has not finished yet")

@@ -30,7 +30,7 @@ from sim.serve.page_data import (
     work_gap,
     work_verdict,
 )
-from sim.serve.parameters import asked_for, values_of
+from sim.serve.parameters import required_parameter, values_of
 from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 from sim.study.confidence import MARKS
@@ -40,7 +40,7 @@ from sim.study.loaded_runs import RunAnswer, RunAnswers
 from sim.study.points import sweep_of
 from sim.study.reprice import SCENARIO_FILE
 
-MOST_HELD = 4
+MOST_LOADED = 4
 """Largest number of runs in memory; the least recently used is dropped."""
 MOST_WAITING = 16
 """Largest number of requests that wait for their answer; further ones are refused with 503."""
@@ -54,7 +54,7 @@ class LoadedRuns:
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
-        self._held: OrderedDict[tuple[Path, int], RunAnswers | WorkAnswers] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Path, int], RunAnswers | WorkAnswers] = OrderedDict()
         self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
 
     def answer(self, run: str, values: Mapping[str, Any]) -> RunAnswer | WorkAnswer:
@@ -100,14 +100,14 @@ class LoadedRuns:
     def _answers(self, run: str) -> RunAnswers | WorkAnswers:
         folder = self._finished(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
-        if key not in self._held:
+        if key not in self._loaded:
             self.workspace.folder(run)
             read = WorkAnswers if has_job(folder / SCENARIO_FILE) else RunAnswers
-            self._held[key] = read(folder, self.catalog)
-        self._held.move_to_end(key)
-        while len(self._held) > MOST_HELD:
-            self._held.popitem(last=False)
-        return self._held[key]
+            self._loaded[key] = read(folder, self.catalog)
+        self._loaded.move_to_end(key)
+        while len(self._loaded) > MOST_LOADED:
+            self._loaded.popitem(last=False)
+        return self._loaded[key]
 
 
 class AnswerRoutes:
@@ -156,7 +156,7 @@ class AnswerRoutes:
 
         Prices and limits do not change it; the answer under the page's values is reused.
         """
-        found = self.runs.answer(asked_for(request, "run"), values_of(request))
+        found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         if isinstance(found, WorkAnswer):
             return JSONResponse({"marks": {}, "key": []})
         with showing(found.scenario):
@@ -169,7 +169,7 @@ class AnswerRoutes:
 
     def diff(self, request: Request) -> Response:
         """Compare the runs `a` and `b`."""
-        runs = [self.runs.stored(asked_for(request, name)) for name in ("a", "b")]
+        runs = [self.runs.stored(required_parameter(request, name)) for name in ("a", "b")]
         with showing(runs[1].scenario):
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
             return Response(as_json(in_words(document)), media_type="application/json")
@@ -184,7 +184,7 @@ class AnswerRoutes:
         shape: Callable[[RunAnswer], dict[str, Any]],
         of_work: Callable[[WorkAnswer], dict[str, Any]],
     ) -> JSONResponse:
-        found = self.runs.answer(asked_for(request, "run"), values_of(request))
+        found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         with showing(found.scenario):
             return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
 

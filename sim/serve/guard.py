@@ -212,8 +212,8 @@ class Guard:
             return _refused(413, TOO_LARGE)
         if scope["path"] == HEALTH:
             return None
-        said = [_bearer(headers), *_in_address(scope)]
-        knows = any(_same(one, self.access.token) for one in said)
+        tokens = [_bearer(headers), *_in_address(scope)]
+        knows = any(_same(one, self.access.token) for one in tokens)
         if not (self.access.is_open or knows or _same(_of_cookie(headers, self.access.cookie), self.access.token)):
             return _refused(401, NO_TOKEN, {"www-authenticate": "Bearer"})
         if scope["method"] in READING or knows:

@@ -60,7 +60,7 @@ LONGEST_SHOWN = 1000
 OUTPUTS = "outputs"
 KEPT = ".gpufleet/queue"
 """Folder of the jobs in the workspace, with a subfolder per job."""
-SCENARIO, JOB, SAID, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
+SCENARIO, JOB, STDERR_FILE, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
 COMMAND = (sys.executable, "-P", "-m", "sim")
 """Start of a run's command; -P prevents a folder called sim in the workspace from being imported."""
 OPTIONS = ("--quiet",)
@@ -271,11 +271,11 @@ class CommandQueue:
         if lock is None:
             raise RefusedRequest(409, "its process still runs")
         try:
-            with (place / SAID).open("wb") as said:
+            with (place / STDERR_FILE).open("wb") as stderr:
                 return subprocess.Popen(
                     [*NOTED, str(place / "run"), *command], cwd=self.root, start_new_session=True,
                     env=_environment(self.language) | {ROOTS: roots}, pass_fds=(lock,),
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
                 )  # fmt: skip
         finally:
             os.close(lock)
@@ -393,7 +393,7 @@ def _number(path: Path) -> int | None:
 
 def _stderr_tail(place: Path) -> str:
     """Return the end of the stderr of a job's process."""
-    with suppress(OSError), (place / SAID).open("rb") as file:
+    with suppress(OSError), (place / STDERR_FILE).open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))
         return file.read().decode("utf-8", "replace").strip()
     return ""

@@ -12,7 +12,7 @@ MOST_VALUES = 60
 """Largest number of overrides in an address."""
 
 
-def asked_for(request: Request, name: str) -> str:
+def required_parameter(request: Request, name: str) -> str:
     """Return the value of *name* in the address. Raises RefusedRequest unless it is given once."""
     given = request.query_params.getlist(name)
     if len(given) != 1 or not given[0]:

@@ -16,7 +16,7 @@ from sim.language import N_, _
 from sim.scenario.reading.shipped import shipped_folder
 from sim.scenario.template import schema_text, template
 from sim.serve.guard import MOST_BODY_BYTES
-from sim.serve.parameters import MOST_VALUES, asked_for
+from sim.serve.parameters import MOST_VALUES, required_parameter
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.workspace import SCENARIOS, Workspace
@@ -89,9 +89,9 @@ class ScenarioRoutes:
     def read(self, request: Request) -> JSONResponse:
         """Return the text of the file `path`, or of the template `template`."""
         if "template" in request.query_params:
-            name = asked_for(request, "template")
+            name = required_parameter(request, "template")
             return JSONResponse({"path": "", "text": template_text(name), "digest": "", "name": name})
-        name = asked_for(request, "path")
+        name = required_parameter(request, "path")
         text = text_of(self.workspace.file(self._scenario(name)))
         return JSONResponse({"path": name, "text": text, "digest": _digest(text)})
 
@@ -170,10 +170,10 @@ def text_of(path: Path) -> str:
     """Return the text of the file *path*. Raises RefusedRequest where it is too large or not UTF-8."""
     try:
         with opened(path) as file:
-            held = file.read(MOST_BODY_BYTES + 1)
-        if len(held) > MOST_BODY_BYTES:
+            content = file.read(MOST_BODY_BYTES + 1)
+        if len(content) > MOST_BODY_BYTES:
             raise RefusedRequest(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
-        text: str = held.decode("utf-8-sig")
+        text: str = content.decode("utf-8-sig")
         return text
     except UnicodeDecodeError:
         raise RefusedRequest(422, f"{path.name}: is no UTF-8 text") from None

@@ -25,7 +25,7 @@ class MonthlyCapacity:
     """Demand in the busiest hours."""
     mean: float
     """Mean demand."""
-    said: Mapping[str, str]
+    tooltip: Mapping[str, str]
     """Tooltip: heading -> text, the date first."""
 
 
@@ -46,7 +46,7 @@ class StepChart:
     """Whether load beyond the capacity is bought from an API, not missing."""
     short: bool
     """Whether capacity is missing in some months."""
-    held: bool
+    has_existing: bool
     """Whether some capacity existed before the plan."""
 
 
@@ -59,13 +59,13 @@ Spec = dict[str, Any]
 def step_figure(chart: StepChart) -> PageFigure:
     """Build the figure of a fleet's capacity and demand."""
     last = chart.steps[-1]
-    said = _(
+    description = _(
         "Over {len} months: capacity {capacity} and peak {peak} in the last.",
         len=len(chart.steps),
         capacity=plain(last.capacity),
         peak=plain(last.peak),
     )
-    return PageFigure(chart.title, chart.subtitle, _spec(chart), said)
+    return PageFigure(chart.title, chart.subtitle, _spec(chart), description)
 
 
 def _spec(chart: StepChart) -> Spec:
@@ -73,7 +73,7 @@ def _spec(chart: StepChart) -> Spec:
         _area(chart, BOUGHT, [(0.0, step.owned) for step in chart.steps]),
         _area(chart, RENTED, [(step.owned, step.capacity) for step in chart.steps]),
     ]
-    if chart.held:
+    if chart.has_existing:
         areas.append(_area(chart, EXISTING, [(0.0, step.existing) for step in chart.steps]))
     if chart.elsewhere or chart.short:
         color, opacity = (chart.color, ELSEWHERE) if chart.elsewhere else (SHORT, MISSING)
@@ -134,7 +134,7 @@ def _months(chart: StepChart) -> Spec:
             "key": f"month/{month}",
             "fleet": chart.fleet,
             "name": chart.fleet,
-            "said": dict(step.said),
+            "said": dict(step.tooltip),
         }
         for month, step in enumerate(chart.steps)
     ]

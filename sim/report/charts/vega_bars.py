@@ -20,9 +20,9 @@ GLYPHS = f"max(8, floor({TEXT_SHARE} / {GLYPH}))"
 def bar_figure(title: str, subtitle: str, bars: Sequence[SideBar], unit: str, base: float) -> PageFigure:
     """Build the chart of *bars* around a line at *base*; *unit* is the title of the axis."""
     longest = max(bars, key=lambda bar: abs(bar.end - bar.start), default=None)
-    said = _("Over {unit}, {len} bars.", unit=unit, len=len({bar.row for bar in bars}))
-    said += _(" The longest is {label}.", label=longest.label) if longest is not None else ""
-    return PageFigure(title, subtitle, _spec(bars, unit, base), said)
+    description = _("Over {unit}, {len} bars.", unit=unit, len=len({bar.row for bar in bars}))
+    description += _(" The longest is {label}.", label=longest.label) if longest is not None else ""
+    return PageFigure(title, subtitle, _spec(bars, unit, base), description)
 
 
 def _spec(bars: Sequence[SideBar], unit: str, base: float) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _spec(bars: Sequence[SideBar], unit: str, base: float) -> dict[str, Any]:
 
 
 def _row(bar: SideBar, unit: str) -> dict[str, Any]:
-    said = {unit: plain(bar.end, 4)} | ({"from": plain(bar.start, 4)} if bar.start else {})
+    tooltip = {unit: plain(bar.end, 4)} | ({"from": plain(bar.start, 4)} if bar.start else {})
     return {
         "label": bar.label,
         "x": bar.start,
@@ -72,7 +72,7 @@ def _row(bar: SideBar, unit: str) -> dict[str, Any]:
         "key": f"{bar.label}/{bar.color}",
         "name": bar.label,
         "fleet": bar.fleet,
-        "said": ({"at": bar.text} if bar.text else {}) | said,
+        "said": ({"at": bar.text} if bar.text else {}) | tooltip,
     }
 
 

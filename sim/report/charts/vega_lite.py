@@ -513,7 +513,7 @@ class PageFigure:
     title: str
     subtitle: str
     spec: Mapping[str, Any]
-    said: str = ""
+    description: str = ""
     """Description of the chart for screen readers."""
     wide: bool = False
     """Whether the chart takes the whole width of the page."""
@@ -541,8 +541,8 @@ def panel_figure(panel: Panel) -> PageFigure:
     """Build the figure of *panel*."""
     names = dict.fromkeys(curve.name for curve in panel.curves if curve.name)
     limits = [limit.text for limit in (panel.x_limit, panel.y_limit) if limit is not None]
-    said = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))
-    return PageFigure(panel.title, panel.subtitle, chart_spec(panel), said)
+    description = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))
+    return PageFigure(panel.title, panel.subtitle, chart_spec(panel), description)
 
 
 def panel_figures(panels: Sequence[Panel]) -> list[PageFigure]:

@@ -381,10 +381,10 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
     manifest = answer.manifest
     made = " ".join(map(str, manifest.get("command", ())))
     title = str(manifest.get("scenario", answer.folder.name))
-    asked = str(answer.scenario.get("question") or "")
+    question = str(answer.scenario.get("question") or "")
     when = f"{made}, {manifest.get('started_at', '')}, gpufleet {manifest.get('version', '')}"
     sheet, top = book.sheet(
-        "Summary", title, [*([asked] if asked else []), when, _("Amounts in {currency}.", currency=book.currency)]
+        "Summary", title, [*([question] if question else []), when, _("Amounts in {currency}.", currency=book.currency)]
     )
     frame = answer.table(answer.main)
     meanings = {answer.amount(one.name): f"{one.meaning} [{one.unit}]" for one in COLUMNS}

@@ -81,8 +81,8 @@ def glance(
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.sure] for line in lines]
-    asked = slo.goals or any(line_point.services for line in lines for line_point in line.points)
-    goal = _("Meets the SLO") if asked else _("Keeps up")
+    has_goals = slo.goals or any(line_point.services for line in lines for line_point in line.points)
+    goal = _("Meets the SLO") if has_goals else _("Keeps up")
     rows = [
         (_("GPUs, servers"), [_counts(point) for point in here]),
         *_replicas(here, there),

@@ -77,12 +77,12 @@ def render(
     if year is not None and sweep.axis == year.plan.axis:
         sweep = sweep.at(year.plan.peak)
     plans = one_per_fleet(resolved)
-    asked, context = first_sentence(question or scenario_name)
+    main_question, context = first_sentence(question or scenario_name)
     return filled(
         TEMPLATE,
         name=scenario_name,
         currency=code(),
-        question=asked,
+        question=main_question,
         context=context,
         verdict=answer,
         swatches=swatches(sweep.fleets),
@@ -277,14 +277,14 @@ def _pictures(
     axes: Sequence[str],
     slo: Mapping[str, Any],
     make_verdict: Callable[[], Verdict],
-    asked: str,
+    question: str,
 ) -> tuple[list[Panel], list[Panel], Verdict]:
     """Draw the pictures; return the charts of the page, those over time, and the verdict."""
     sweep = sweep_of(points, axes)
     shown = _charts(points, sweep, axes, slo, make_verdict)
     with drawable() as same:
         pictured = shown if same else _charts(points, sweep, axes, slo, make_verdict)
-        _draw(out, sweep, first_sentence(asked)[0], *pictured)
+        _draw(out, sweep, first_sentence(question)[0], *pictured)
     return shown
 
 
@@ -301,10 +301,10 @@ def _charts(
 
 
 def _draw(
-    out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
+    out: Path, sweep: Sweep, question: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
     """Write curves.png and, where replicas change state, timeline.png."""
-    arguments = (sweep, asked, counted(answer.headline), answer.chart_note)
+    arguments = (sweep, question, counted(answer.headline), answer.chart_note)
     curves(panels, *arguments).save(out / "curves.png")
     if timeline:
         curves(timeline, *arguments).save(out / "timeline.png")

@@ -64,8 +64,8 @@ def _latency(found: Mapping[str, CaseTimeline], colors: Mapping[str, str], slo: 
     ]
     if not curves:
         return None
-    asked = Slo.model_validate(slo).ttft_s
-    limit_s = asked.get("p95") if isinstance(asked, dict) else asked
+    stated = Slo.model_validate(slo).ttft_s
+    limit_s = stated.get("p95") if isinstance(stated, dict) else stated
     limit = Limit(limit_s, _("limit"), forbids=False) if limit_s is not None else None
     title = _("Time to the answer") if noun() else _("Time to first token")
     text = _("p95 over the requests that arrive in a stretch [s]")

@@ -55,11 +55,11 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     wanted = _(
         "{metric} within {relative:g} %", metric=scenario.precision.metric, relative=100 * scenario.precision.relative
     )
-    held = attained_precision(scenario, cases)
-    counts = sorted({one.replications for one in held if one.met is not None})
+    attained = attained_precision(scenario, cases)
+    counts = sorted({one.replications for one in attained if one.met is not None})
     after = ranged(str(counts[0]), str(counts[-1])) if counts else _("no")
     notes = []
-    if missed := [one for one in held if one.met is False]:
+    if missed := [one for one in attained if one.met is False]:
         most = scenario.precision.max_replications
         notes.append(
             _(
@@ -77,7 +77,7 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
                 wanted=wanted,
             )
         )
-    if beyond := [one for one in held if one.met is None]:
+    if beyond := [one for one in attained if one.met is None]:
         notes.append(
             _(
                 "No precision can be asked for ({metric}) at: {places}.",
@@ -88,9 +88,9 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     return notes
 
 
-def _places(held: Sequence[PointPrecision]) -> str:
+def _places(attained: Sequence[PointPrecision]) -> str:
     return _("; ").join(
-        f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in held
+        f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in attained
     )
 
 
@@ -126,12 +126,12 @@ def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, 
         Whether the scenario states *precision*.
 
     """
-    asked = (precision or Precision()).relative
-    steady = [one for one in found if one.stands and one.relative is not None and one.relative > asked]
-    return [_imprecise(one, asked, precision, stated) for one in steady]
+    target = (precision or Precision()).relative
+    steady = [one for one in found if one.stands and one.relative is not None and one.relative > target]
+    return [_imprecise(one, target, precision, stated) for one in steady]
 
 
-def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, stated: bool) -> str:
+def _imprecise(one: FleetCapacity, target: float, precision: Precision | None, stated: bool) -> str:
     have = len(one.found)
     if one.half_width is None:
         return ngettext(
@@ -139,7 +139,7 @@ def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, st
             "The capacity of {fleet} rests on {count} replications and has no interval: set {setting}.",
             have,
             fleet=one.fleet,
-            setting=_setting(asked),
+            setting=_setting(target),
         )
     reached = _("within ± {percent} only, after {have} replications", percent=percent(one.relative or 0.0), have=have)
     if precision is None:
@@ -147,9 +147,9 @@ def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, st
             "The capacity of {fleet} is known {reached}: set {setting}.",
             fleet=one.fleet,
             reached=reached,
-            setting=_setting(asked),
+            setting=_setting(target),
         )
-    needed = plain(replications_wanted(asked, one.relative, have), 2)
+    needed = plain(replications_wanted(target, one.relative, have), 2)
     what = _("set precision.max_replications to about {needed}, or a longer horizon_s", needed=needed)
     template = N_("The capacity of {fleet} is known {reached} ({percent} asked for): {what}.")
     if not stated:
@@ -158,16 +158,16 @@ def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, st
         template,
         fleet=one.fleet,
         reached=reached,
-        percent=percent(asked),
+        percent=percent(target),
         what=what,
     )
 
 
-def _setting(asked: float) -> str:
+def _setting(target: float) -> str:
     return _(
         "precision={{relative: {asked:g}}}, which adds replications until it is known within {percent}",
-        asked=asked,
-        percent=percent(asked),
+        asked=target,
+        percent=percent(target),
     )
 
 

@@ -87,7 +87,7 @@ def latency_columns(slo: Slo) -> dict[str, str]:
     return {f"{name}_{part}": f"{NAMES[name]} {part}" for name, part in shown}
 
 
-def asked_for(slo: Slo) -> str:
+def slo_text(slo: Slo) -> str:
     """Describe the whole service level: `95 % of the requests within TTFT 3 s and TPOT 0.1 s, TTFT p99 at most 2 s`."""
     limits = [f"{NAMES[name]} {_limit(limit_s)}" for name, limit_s in slo.per_request.items()]
     shares = (
@@ -115,12 +115,12 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     share = row.get("slo_attainment")
     lines = []
     if slo.per_request and share is not None:
-        asked = exactly(slo.attainment)
+        target = exactly(slo.attainment)
         lines.append(
             _(
                 "{share_beside} of the requests are within its limits ({asked} asked for)",
                 share_beside=share_beside(share, slo.attainment),
-                asked=asked,
+                asked=target,
             )
         )
     for one in slo.percentiles:

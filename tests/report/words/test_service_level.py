@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.report.words.service_level import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
+from sim.report.words.service_level import exactly, number_beside, readings, seconds_beside, share_beside, slo_text
 from sim.scenario.slo import Slo
 
 
@@ -41,4 +41,4 @@ def test_reasons_have_both_figures() -> None:
     told = readings(slo, {"slo_attainment": 0.95496, "ttft_s_p99": 2.0004})
     assert plain(told[0]) == "95 % of the requests are within its limits (95.5 % asked for)"
     assert told[1] == "TTFT p99 is 2.0004 s (at most 2 s)"
-    assert plain(asked_for(slo)) == "95.5 % of the requests within TPOT 0.1 s, TTFT p99 at most 2 s"
+    assert plain(slo_text(slo)) == "95.5 % of the requests within TPOT 0.1 s, TTFT p99 at most 2 s"
