@@ -1,13 +1,91 @@
-"""Named random streams from one seed: a draw in one part of the model never shifts the draws of another."""
+"""Random numbers: named streams from one seed, and the quantile functions of all distributions that are drawn.
 
+A distribution is drawn by its inverse, u -> F^-1(u) of one uniform number: request *i* of a stream, failure *i* of a
+component and draw *i* of a price have the same quantile whatever the parameters, so that scenarios share their luck.
+
+References
+----------
+A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 8.3 (inverses); N. L. Johnson, S. Kotz and
+N. Balakrishnan, "Continuous Univariate Distributions", vol. 1, ch. 14 (lognormal) and 21 (Weibull).
+
+"""
+
+from math import gamma, log, log1p, sqrt
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+U = TypeVar("U", float, Numbers)
+"""Cumulative probabilities, 0 to 1: one, or an array of them."""
 
 
 def stream(seed: int, replication: int, name: str) -> np.random.Generator:
     """Return the random stream *name* of one replication, the same in every fleet and at every sweep point.
 
-    Fleets compared under one seed therefore get the same requests (common random numbers).
+    Fleets compared under one seed therefore get the same requests (common random numbers). A draw in one part of the
+    model never shifts the draws of another.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, replication, crc32(name.encode())])))
+
+
+def exponential(u: U, mean: float) -> U:
+    """Return the quantiles *u* of the exponential distribution, -mean ln(1 - u).
+
+    >>> round(exponential(0.5, 100.0), 3)
+    69.315
+    """
+    return -mean * (log1p(-u) if isinstance(u, float) else np.log1p(-u))
+
+
+def weibull(u: float, mean: float, shape: float) -> float:
+    """Return the quantile *u* of the Weibull distribution, scale (-ln(1 - u))^(1/shape), scale = mean / G(1 + 1/shape).
+
+    >>> weibull(0.5, 100.0, shape=1.0) == exponential(0.5, 100.0)
+    True
+    """
+    return float(mean / gamma(1 + 1 / shape) * (-log1p(-u)) ** (1 / shape))
+
+
+def geometric(u: Numbers, mean: float) -> Numbers:
+    """Return the quantiles *u* of P(n) = p (1 - p)^(n-1) for n = 1, 2, ... with p = 1/mean, as whole numbers."""
+    return np.ones(len(u)) if mean == 1 else np.ceil(np.log1p(-u) / log1p(-1 / mean))
+
+
+def triangular(u: Numbers, low: float, mode: float, high: float) -> Numbers:
+    """Return the quantiles *u* of the triangular distribution."""
+    if low == high:
+        return np.full_like(u, low)
+    left = low + np.sqrt(u * (high - low) * (mode - low))
+    right = high - np.sqrt((1 - u) * (high - low) * (high - mode))
+    return np.asarray(np.where(u < (mode - low) / (high - low), left, right))
+
+
+def log_moments(mean: float, cv: float) -> tuple[float, float]:
+    """Return mean and standard deviation of the logarithm of a lognormal quantity: mu and sigma.
+
+    sigma^2 = ln(1 + cv^2) and mu = ln(mean) - sigma^2 / 2, where cv is the standard deviation over the mean.
+    """
+    variance = log1p(cv**2)
+    return log(mean) - variance / 2, sqrt(variance)
+
+
+def lognormal(u: U, mu: float, sigma: float, largest: float = np.inf) -> U:
+    """Return the quantiles *u* of exp(mu + sigma Z) with Z standard normal, at most *largest*."""
+    from scipy.special import ndtri  # slow to import; a scenario is also read without being run
+
+    quantiles = np.exp(np.minimum(mu + sigma * ndtri(u), log(largest)))
+    return float(quantiles) if isinstance(u, float) else quantiles
+
+
+def truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
+    """Return the quantiles *u* of a normal distribution truncated to *low* and *high*.
+
+    The equation is F^-1(F(low) + u (F(high) - F(low))).
+    """
+    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
+
+    below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
+    return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)

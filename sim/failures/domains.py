@@ -6,11 +6,12 @@ with the replicas that need it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil, gamma, log, log1p, sqrt
-from statistics import NormalDist
+from math import ceil
 from typing import Literal
 
 import numpy as np
+
+from sim.rng import exponential, log_moments, lognormal, weibull
 
 RepairLaw = Literal["exponential", "fixed", "lognormal"]
 LEAST = 2.0**-60
@@ -50,20 +51,17 @@ class FailureTimes:
         >>> round(FailureTimes(mtbf_s=100.0, repair_s=1.0).up_s(0.5), 3)
         69.315
         """
-        scale_s = self.mtbf_s / gamma(1 + 1 / self.shape)
-        return float(scale_s * (-log1p(-chance)) ** (1 / self.shape))
+        return weibull(chance, self.mtbf_s, self.shape)
 
     def down_s(self, chance: float) -> float:
         """Return quantile *chance* of a repair's length [s]."""
         if self.repair == "fixed":
             return self.repair_s
         if self.repair == "exponential":
-            return -self.repair_s * log1p(-chance)
-        variance = log1p(self.repair_cv**2)
-        deviations = NormalDist().inv_cdf(min(chance, 1 - LEAST))
+            return exponential(chance, self.repair_s)
         if not self.repair_s:
             return 0.0
-        return float(np.exp(log(self.repair_s) - variance / 2 + sqrt(variance) * deviations))
+        return lognormal(chance, *log_moments(self.repair_s, self.repair_cv))
 
     @property
     def availability(self) -> float:

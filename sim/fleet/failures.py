@@ -8,7 +8,7 @@ requests or when its notice is over.
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf, log1p
+from math import inf
 
 import numpy as np
 import simpy
@@ -16,6 +16,7 @@ import simpy
 from sim.failures import FailureDomain, SpotInterruptions
 from sim.fleet.replica import ReplicaLifecycle, State, StrandedRequests
 from sim.fleet.scaling import PoolScaling
+from sim.rng import exponential
 from sim.scenario.resolving.resolved import CasePlan
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Streams
@@ -364,8 +365,8 @@ class SpotMarket:
     def _arm(self, position: int, place: int, spot: SpotInterruptions, rng: np.random.Generator) -> None:
         """Draw and schedule the next interruption of one instance."""
         running, waiting = rng.random(2).tolist()
-        up_s = -spot.interval_s * log1p(-running)
-        out_s = -(spot.recovery_h or 0.0) * SECONDS_PER_HOUR * log1p(-waiting)
+        up_s = exponential(running, spot.interval_s)
+        out_s = exponential(waiting, (spot.recovery_h or 0.0) * SECONDS_PER_HOUR)
 
         def interrupt(_: simpy.Event) -> None:
             self._env.timeout(spot.notice_s + out_s).callbacks.append(back)

@@ -5,13 +5,14 @@ parameters, the fleet or the load, so that two points of a sweep have the same r
 here, and its name in `Length`.
 """
 
-from math import log, log1p
+from math import log
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from sim.rng import geometric, log_moments, lognormal
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.workload.published import length_table
 
@@ -116,11 +117,11 @@ class Lognormal(Clipped):
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the lengths at the cumulative probabilities *u* [tokens]."""
-        from scipy.special import ndtri  # slow to import; a scenario is also read without being run
-
-        variance = self.sigma**2 if self.sigma is not None else log1p((self.cv or 0.0) ** 2)
-        exponent = log(self.mean) - variance / 2 + variance**0.5 * ndtri(u)
-        return self.whole_tokens(np.exp(np.minimum(exponent, log(2 * LONGEST))))
+        if self.sigma is not None:
+            mu, sigma = log(self.mean) - self.sigma**2 / 2, self.sigma
+        else:
+            mu, sigma = log_moments(self.mean, self.cv or 0.0)
+        return self.whole_tokens(lognormal(u, mu, sigma, 2.0 * LONGEST))
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
@@ -139,9 +140,7 @@ class Geometric(Clipped):
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the lengths at the cumulative probabilities *u* [tokens]."""
-        if self.mean == 1:
-            return self.whole_tokens(np.ones(len(u)))
-        return self.whole_tokens(np.ceil(np.log1p(-u) / log1p(-1 / self.mean)))
+        return self.whole_tokens(geometric(u, self.mean))
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from math import log, log1p
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sim.records import ONLY_SERVICE
+from sim.rng import exponential, log_moments, lognormal
 from sim.spec import Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.workload.arrivals import ClosedLoop
 from sim.workload.lengths import Length, Lengths
@@ -48,7 +48,7 @@ class ExponentialTime(Spec):
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the durations at the cumulative probabilities *u* [s]."""
-        return -self.mean * np.log1p(-u)
+        return exponential(u, self.mean)
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
@@ -66,11 +66,7 @@ class LognormalTime(Spec):
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the durations at the cumulative probabilities *u* [s]."""
-        from scipy.special import ndtri  # slow to import; a scenario is also read without being run
-
-        variance = log1p(self.cv**2)
-        seconds: NDArray[np.float64] = np.exp(log(self.mean) - variance / 2 + variance**0.5 * ndtri(u))
-        return seconds
+        return lognormal(u, *log_moments(self.mean, self.cv))
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""

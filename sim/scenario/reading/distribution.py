@@ -4,22 +4,19 @@ Every family has bounded support, so that each value that can be drawn is checke
 lognormal distributions are truncated at CUT standard deviations (one draw in 16,000 would lie beyond), or closer where
 `low` or `high` say so. Each draw maps one uniform number u to F^-1(u): the same u gives the same quantile of any
 family.
-
-Source of the inverses: A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 8.3.
 """
 
-from math import exp, log, sqrt
+from math import exp, log
 from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.message import Message
+from sim.rng import Numbers, log_moments, triangular, truncated_normal
 from sim.spec import Count, NonNegative, Number, Positive, Spec
 
 CUT = 4.0
-Numbers = NDArray[np.float64]
 
 
 class TriangularSpread(Spec):
@@ -54,12 +51,7 @@ class TriangularSpread(Spec):
 
     def quantile(self, u: Numbers) -> Numbers:
         """Return the quantiles at the probabilities *u* (0 to 1)."""
-        a, c, b = self.low, self.mode, self.high
-        if a == b:
-            return np.full_like(u, a)
-        left = a + np.sqrt(u * (b - a) * (c - a))
-        right = b - np.sqrt((1 - u) * (b - a) * (b - c))
-        return np.asarray(np.where(u < (c - a) / (b - a), left, right))
+        return triangular(u, self.low, self.mode, self.high)
 
 
 class UniformSpread(Spec):
@@ -124,7 +116,7 @@ class NormalSpread(Spec):
         if self.sd == 0:
             return np.full_like(u, self.mean)
         low, high = self.support
-        return _truncated_normal(u, self.mean, self.sd, low, high)
+        return truncated_normal(u, self.mean, self.sd, low, high)
 
 
 class LognormalSpread(Spec):
@@ -152,7 +144,7 @@ class LognormalSpread(Spec):
     @property
     def support(self) -> tuple[float, float]:
         """Lowest and highest value, the truncation points."""
-        mu, sigma = self._of_logarithm
+        mu, sigma = log_moments(self.mean, self.cv)
         low, high = exp(mu - CUT * sigma), exp(mu + CUT * sigma)
         return max(low, self.low or low), min(high, self.high or high)
 
@@ -160,31 +152,14 @@ class LognormalSpread(Spec):
         """Return the quantiles at the probabilities *u* (0 to 1)."""
         if self.cv == 0:
             return np.full_like(u, self.mean)
-        mu, sigma = self._of_logarithm
+        mu, sigma = log_moments(self.mean, self.cv)
         low, high = self.support
-        return np.clip(np.exp(_truncated_normal(u, mu, sigma, log(low), log(high))), low, high)
-
-    @property
-    def _of_logarithm(self) -> tuple[float, float]:
-        """Mean and standard deviation of the logarithm (Johnson, Kotz and Balakrishnan, ch. 14)."""
-        variance = log(1 + self.cv**2)
-        return log(self.mean) - variance / 2, sqrt(variance)
+        return np.clip(np.exp(truncated_normal(u, mu, sigma, log(low), log(high))), low, high)
 
 
 def _check_mean(mean: float, low: float | None, high: float | None) -> None:
     if (low is not None and low > mean) or (high is not None and high < mean):
         raise ValueError(Message("the mean {mean:g} must lie between low and high", mean))
-
-
-def _truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
-    """Return the quantiles at *u* of a normal distribution truncated to *low* and *high*.
-
-    The equation is F^-1(F(low) + u (F(high) - F(low))).
-    """
-    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
-
-    below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
-    return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
 
 
 def _from_list(*names: str) -> BeforeValidator:
