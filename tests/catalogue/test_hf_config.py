@@ -185,7 +185,7 @@ RESAVED: dict[str, dict[str, Any]] = {
 def test_a_config_that_transformers_saved_again_is_the_same_model(model_id: str, tmp_path: Path) -> None:
     again = {key: value for key, value in (CONFIGS[model_id] | RESAVED[model_id]).items() if value is not None}
     model, known = model_from_config(write(tmp_path, again)), load_catalog().model(model_id)
-    if model_id == "kimi-k3":  # whether its gate has full rank is nowhere told any more
+    if model_id == "kimi-k3":  # the config does not state whether its gate has full rank
         assert model.linear_attention is not None
         wide = model.linear_attention.model_copy(update={"low_rank_gate": False})
         model = model.model_copy(update={"linear_attention": wide, "attention_output_gate": True})

@@ -283,7 +283,7 @@ def test_windows_of_mimo_by_layer_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("Mellum2-12B-A2.5B", {"layer_types": ["banana"] * 28}, "layer_types: 'banana' cannot be costed"),
         ("Mellum2-12B-A2.5B", {"layer_types": ["full_attention"] * 27}, "layer_types: 27 entries for 28 layers"),
@@ -293,8 +293,8 @@ def test_windows_of_mimo_by_layer_types(tmp_path: Path) -> None:
         ("Granite-4.0-H-Small", {"layer_types": ["mamba"] * 40}, "no layer attends, and none keeps a cache"),
     ],
 )
-def test_layers_that_do_not_agree_are_refused(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_layers_that_do_not_agree_are_refused(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
         model_from_config(written(tmp_path, MODELS[name][0] | changes))
 
 

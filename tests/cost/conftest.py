@@ -41,7 +41,7 @@ PRICES = {
 
 @pytest.fixture(scope="session")
 def make_pool():
-    """A pool of cards in boxes of four slots with a nameplate of 2 kW, unless told otherwise."""
+    """Pool of cards in servers of four slots with a rated power of 2 kW, by default."""
 
     def make(name="p", gpus=4, replicas=1, server="box", slots=4, nameplate_w=2000.0, gpu="card", tdp_w=400.0):
         chassis = Server(

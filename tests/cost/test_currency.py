@@ -100,8 +100,8 @@ def test_every_price_without_a_rate_is_reported_with_its_line_and_what_to_add(tm
     (tmp_path / "s.yaml").write_text(dump(data))
     with pytest.raises(ScenarioErrors) as error:
         load(tmp_path / "s.yaml", catalog=load_catalog())
-    told = {problem.where: problem for problem in error.value.errors}
-    assert set(told) == {
+    problems = {problem.where: problem for problem in error.value.errors}
+    assert set(problems) == {
         *("fleets.0.cost.quotes.rtx-4090", "fleets.0.cost.quotes.workstation-1x4090"),
         *("site.electricity.hourly_usd_per_kwh", "site.hosting.usd", "api.input", "api.output", "finance.currency"),
         *("operations.failures.handling_usd", "operations.spares.gpu_price", "operations.deployment.usd_per_server"),
@@ -109,7 +109,7 @@ def test_every_price_without_a_rate_is_reported_with_its_line_and_what_to_add(tm
         *("operations.software.usd_per_gpu_year", "operations.software.usd_per_server_year"),
         "operations.egress.usd_per_gb",
     }
-    for problem in told.values():
+    for problem in problems.values():
         assert "in EUR, whose rate is missing: add finance.fx: {EUR: <US dollars per EUR>}" in problem.message
         assert problem.line
 
@@ -123,9 +123,9 @@ def test_a_catalogue_price_without_a_rate_is_reported_as_that(tmp_path: Path) ->
     (tmp_path / "s.yaml").write_text(dump(data))
     with pytest.raises(ScenarioErrors) as error:
         load(tmp_path / "s.yaml", catalog=load_catalog())
-    [told] = error.value.errors
-    assert told.where == "fleets.0.cost.price"
-    assert "data/prices: server-8x80gb-china/china-on-demand-2024-07 is in RMB, whose rate is missing" in told.message
+    [found] = error.value.errors
+    assert found.where == "fleets.0.cost.price"
+    assert "data/prices: server-8x80gb-china/china-on-demand-2024-07 is in RMB, whose rate is missing" in found.message
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,6 @@ def test_invalid_prices_are_reported_with_their_path(tmp_path: Path, wrong: Any,
     (tmp_path / "s.yaml").write_text(dump(data))
     with pytest.raises(ScenarioErrors) as error:
         load(tmp_path / "s.yaml", catalog=load_catalog())
-    [told] = error.value.errors
-    assert told.where.startswith("operations.deployment.usd_per_server")
-    assert text in told.message
+    [problem] = error.value.errors
+    assert problem.where.startswith("operations.deployment.usd_per_server")
+    assert text in problem.message

@@ -12,7 +12,7 @@ HOURS = 8760
 
 
 def at_year_ends(usd_per_h: float, rate: float) -> float:
-    """What twelve payments at month ends are worth at the end of their year: the textbooks' yearly payment."""
+    """Future value of twelve monthly payments at the end of their year: the yearly payment of textbooks."""
     month = HOURS / 12 * usd_per_h
     return sum(month * (1 + rate) ** (left / 12) for left in range(12))
 

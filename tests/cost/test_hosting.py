@@ -141,9 +141,9 @@ def test_pools_that_are_paid_for_differently_share_the_same_racks():
 
 def test_all_servers_that_fit_no_rack_are_reported():
     pools = [pool("tall", 1, 40, 5), pool("hot", 1, 4, 25), pool("odd", 1, None, 5)]
-    with pytest.raises(CostError) as told:
+    with pytest.raises(CostError) as caught:
         racks(pools, reserved_units=4)
-    assert [one.text for one in told.value.problems] == [
+    assert [one.text for one in caught.value.problems] == [
         "server-tall takes 40 rack units, a rack has 38 free",
         "server-hot draws up to 25 kW, a rack gives 20",
         "the height of server-odd is not known: add rack_units to data/servers/server-odd.yaml, "

@@ -1,4 +1,4 @@
-"""Conversations: what a session asks follows from its number alone, and each prompt holds what was said before."""
+"""Sessions: each depends on its number only, and each prompt contains the preceding conversation."""
 
 import json
 from functools import partial
@@ -185,13 +185,13 @@ def test_the_rows_of_one_service(tmp_path: Path) -> None:
 
 
 def span(start_s: float, end_s: float, tokens: tuple[int, int] | None = None, conversation: str = "") -> dict[str, Any]:
-    told: list[dict[str, Any]] = [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
+    attributes: list[dict[str, Any]] = [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
     for name, count in zip(("input", "output"), tokens or (), strict=False):
-        told.append({"key": f"gen_ai.usage.{name}_tokens", "value": {"intValue": str(count)}})
+        attributes.append({"key": f"gen_ai.usage.{name}_tokens", "value": {"intValue": str(count)}})
     if conversation:
-        told.append({"key": "gen_ai.conversation.id", "value": {"stringValue": conversation}})
+        attributes.append({"key": "gen_ai.conversation.id", "value": {"stringValue": conversation}})
     times = {"startTimeUnixNano": str(10**18 + int(start_s * 1e9)), "endTimeUnixNano": str(10**18 + int(end_s * 1e9))}
-    return {"traceId": "t1", "spanId": "s", "attributes": told} | times
+    return {"traceId": "t1", "spanId": "s", "attributes": attributes} | times
 
 
 def test_spans_follow_the_one_that_ended_last(tmp_path: Path) -> None:
@@ -226,6 +226,6 @@ def test_faults_of_spans(tmp_path: Path) -> None:
     good = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, 2, (5, 0))]}]}]}
     (tmp_path / "o.jsonl").write_text('{"spans": []}\nnot json\n' + json.dumps(good) + "\n")
     trace = Workload.model_validate({"trace": {"path": str(tmp_path / "o.jsonl"), "format": "otel"}})
-    with pytest.raises(TraceError) as told:
+    with pytest.raises(TraceError) as caught:
         trace.verify()
-    assert [line for _, line, _ in told.value.errors] == [1, 2, 3]
+    assert [line for _, line, _ in caught.value.errors] == [1, 2, 3]

@@ -38,7 +38,7 @@ def trace(tmp_path: Path) -> Open:
 
 @pytest.fixture
 def complaints(trace: Open, tmp_path: Path) -> Callable[..., list[str]]:
-    """What is said about a wrong file, `line: message` each."""
+    """Errors of a wrong trace file, as `line: message`."""
 
     def complain(format: str, text: str | bytes, **fields: object) -> list[str]:
         with pytest.raises(TraceError) as caught:
@@ -412,5 +412,5 @@ def test_tools_and_parts_of_counts_are_no_token_keys(trace: Open) -> None:
 
 @pytest.mark.parametrize("value", ["1_0", "\u0665", "2.5", "nan", str(10**25), True, "", None])
 def test_token_counts_of_spans_are_whole_numbers(complaints: Callable[..., list[str]], value: object) -> None:
-    (told,) = complaints("otel", otlp({"gen_ai.usage.input_tokens": value or "0", "gen_ai.usage.output_tokens": 7}))
-    assert told.startswith("1: a span ")
+    (error,) = complaints("otel", otlp({"gen_ai.usage.input_tokens": value or "0", "gen_ai.usage.output_tokens": 7}))
+    assert error.startswith("1: a span ")
