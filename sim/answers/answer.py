@@ -31,8 +31,7 @@ def deliver(
     """Answer the *question*, and write tables and, with *report*, pictures and page to *out*.
 
     Points are stored in `out/points` as they are simulated; the other files are replaced together at the end. Each
-    capacity
-    is found to within the fraction *relative*.
+    capacity is found to within the fraction *relative*.
     """
     options = {"relative": relative} if question.relative_option else {}
     told = begin(out, scenario, command, question.name, force, **options)

@@ -2,8 +2,7 @@
 
 The answer to one question never replaces that to another. More replications, a narrower `precision`, further sweep
 points and further fleets extend a question: earlier results stay part of the answer. The content of files, the
-catalogue
-and the program are not part of a question: when these change, the same question has a new answer.
+catalogue and the program are not part of a question: when these change, the same question has a new answer.
 
 Replacement of the files of an answer:
 

@@ -237,7 +237,7 @@ class _Size(Question):
             return search(task.scenario, *task.place, progress)
 
     def fleets(self, found: Any) -> Sequence[Any] | None:
-        best = found.winner or found.nearest
+        best = found.winner or found.best_within_budget
         return [best.fleet] if best is not None and best.fleet is not None else []
 
     def remarks(self, scenario: Any) -> Sequence[str]:
@@ -278,7 +278,7 @@ class _Size(Question):
         if answer.found.winner is not None:
             year = ", which adds the bill of its year" if answer.scenario.load_profile is not None else ""
             yield f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}"
-        if answer.found.nearest is not None:
+        if answer.found.best_within_budget is not None:
             yield f"the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run"
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:

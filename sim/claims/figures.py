@@ -350,7 +350,7 @@ def cheapest(spec: CheapestFigure, context: ClaimContext) -> ClaimFigure:
         if refusal := why_no_size(scenario):
             raise NoFigure(refusal)
         context.answers[key] = search(scenario, context.catalog, context.out, context.cores)
-    met = [one for one in context.answers[key].tried if one.status == "meets" and spec.gpu in (None, one.gpu)]
+    met = [one for one in context.answers[key].candidates if one.status == "meets" and spec.gpu in (None, one.gpu)]
     if not met:
         text = f"no fleet of {spec.gpu or 'any GPU'} that was simulated meets the service level"
         raise NoFigure(f"{text}; more are simulated with a larger size.front_up_to")

@@ -254,7 +254,7 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
     able: list[Unit] = []
     refused: dict[str, list[Unit]] = {}
     for unit in kinds:
-        reason = unit.refusal if candidate_bounds is None else candidate_bounds.look(unit).reason
+        reason = unit.refusal if candidate_bounds is None else candidate_bounds.bounds_of(unit).reason
         if reason:
             refused.setdefault(reason, []).append(unit)
         else:

@@ -48,7 +48,7 @@ from sim.scenario.year import at_peak, year_plan
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.size.candidates import CandidateFleet, Sizing, front
-from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
+from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, with_failures
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
@@ -186,8 +186,8 @@ def write_size(
     )
     if found.winner is not None and found.winner.fleet is not None:
         _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
-    if found.nearest is not None and found.nearest.fleet is not None:
-        _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
+    if found.best_within_budget is not None and found.best_within_budget.fleet is not None:
+        _write_winner(folder / "within_budget.yaml", found.best_within_budget.fleet, scenario, "within-budget")
     if with_pictures:
         _draw(folder, found, scenario, remarks)
 
@@ -222,7 +222,7 @@ def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> No
     """Write the scenario with *fleet* alone for `gpufleet run`; with a load profile, it sweeps the profile's loads."""
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
     data["name"] = f"{scenario.name}-{what}"
-    fails = fleet if scenario.size is None else failing(fleet, scenario.size)
+    fails = fleet if scenario.size is None else with_failures(fleet, scenario.size)
     data["fleets"] = [fails.model_dump(mode="json", exclude_unset=True)]
     if (plan := year_plan(scenario)) is not None:
         data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
@@ -259,7 +259,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     best = found.winner
     cost = best.usd_per_h or 0.0
     template = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
-    if best.doubtful:
+    if best.inconclusive:
         template = N_(
             "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in "
             "the mean of its runs"
@@ -278,7 +278,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
 
 def _against_error(found: Sizing) -> Iterator[str]:
     """Yield the share of draws of the prediction error in which the winner stays cheaper than its rival."""
-    best, chance = found.winner, found.chance
+    best, chance = found.winner, found.win_probability
     if best is None or chance is None:
         return
     share = percent(chance.share)
@@ -318,8 +318,8 @@ def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator
 
 def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """Yield a note if chance may have decided that the winner meets the service level."""
-    found = best.standing
-    if best.doubtful and found is not None:
+    found = best.service_level
+    if best.inconclusive and found is not None:
         if not found.inconclusive_goals:
             yield _("The queue seems to grow; a longer horizon_s shows whether it does.")
             return
@@ -331,7 +331,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
             "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubt_texts(found)), more=more
         )
         return
-    bare = found is None or any(one.attained.interval is None for one in found.readings)
+    bare = found is None or any(one.attained.interval is None for one in found.goal_results)
     if bare and scenario.replications < LEAST_FOR_INTERVAL and not scenario.workload.deterministic:
         yield _(
             "Fewer than {fewest} replications, so no interval: set replications to 5 or more.",
@@ -401,7 +401,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
         {
             "fleet": one.name,
             "status": one.status,
-            "slo_verdict": None if one.standing is None else one.standing.verdict,
+            "slo_verdict": None if one.service_level is None else one.service_level.verdict,
             "why": why(one, found, scenario),
             "gpu": one.gpu,
             "gpus": one.gpus,
@@ -438,7 +438,7 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         "verdict": verdict_in_units(lines[0], lines[1:]),
         "winner": next((row for one, row in zip(found.candidates, rows, strict=True) if one is found.winner), None),
         "within_budget": next(
-            (row for one, row in zip(found.candidates, rows, strict=True) if one is found.nearest), None
+            (row for one, row in zip(found.candidates, rows, strict=True) if one is found.best_within_budget), None
         ),
         "candidates": rows,
         "pareto": pareto_rows(found, scenario),

@@ -50,7 +50,7 @@ def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
     """Describe the best fleet that the budget allows, where no fleet meets the service level within it."""
     if found.winner is not None or scenario.size is None or scenario.size.budget is None:
         return
-    best = found.nearest
+    best = found.best_within_budget
     if best is None:
         yield _("No fleet that can serve stays within the budget: raise it, or allow other GPUs or ways to pay.")
         return
@@ -130,7 +130,7 @@ def least(one: CandidateFleet) -> float:
 def why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     """Return why *one* lost, in a few words, and whether that is inconclusive."""
     reason = _why(one, found, scenario)
-    return _("{told} (inconclusive)", told=reason) if reason and one.doubtful else reason
+    return _("{told} (inconclusive)", told=reason) if reason and one.inconclusive else reason
 
 
 def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
@@ -139,7 +139,7 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
         return _("the cheapest")
     if one.status in ("impossible", "over budget"):
         return translate_rendered(one.reason)
-    if one is found.nearest:
+    if one is found.best_within_budget:
         return _("the most within the budget: {miss}", miss=miss(one, scenario))
     if one.status == "misses":
         return miss(one, scenario) + screened(one, scenario)
@@ -298,7 +298,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageT
 
 def winners(found: Sizing, scenario: Scenario) -> PageTable:
     """Build the table of candidates that meet the service level, and of the nearest within a budget."""
-    chosen = [one for one in found.candidates if one.status == "meets" or one is found.nearest]
+    chosen = [one for one in found.candidates if one.status == "meets" or one is found.best_within_budget]
     note = _("By cost.")
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over as many as the verdict says.")
@@ -309,11 +309,11 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     """Yield a folded table of losing candidates for each reason."""
     groups: dict[str, list[CandidateFleet]] = {}
     for one in found.candidates:
-        if one.status == "misses" and one is not found.nearest:
+        if one.status == "misses" and one is not found.best_within_budget:
             groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
         elif one.status == "not simulated":
             groups.setdefault(_("Costs more at the least, so it was not simulated"), []).append(one)
-        elif one.status == "over budget" and one is not found.nearest:
+        elif one.status == "over budget" and one is not found.best_within_budget:
             groups.setdefault(_("Exceeds the budget"), []).append(one)
     for title, chosen in groups.items():
         yield _table(title, "", chosen, found, scenario, folded=True)

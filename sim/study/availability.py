@@ -73,8 +73,7 @@ class ServingStates:
         """Return the share of the requests hit by a failure [1], at a mean end-to-end latency of *latency_s*.
 
         A request is hit if it is on a replica when it fails, or is sent there before the failure is detected. The
-        replicas are
-        assumed to serve equal numbers of requests.
+        replicas are assumed to serve equal numbers of requests.
         """
         serving = self.mean_serving
         return min(1.0, self.strikes_per_s * (latency_s + self.detection_s) / serving) if serving else 1.0

@@ -253,8 +253,7 @@ class CandidateLedgers:
         """Return the utilisations at which one unit costs less than each alternative source of its tokens.
 
         The alternatives are the other purchase options of the same fleet, and the API. An alternative without tokens at
-        some
-        load is left out.
+        some load is left out.
         """
         others = [one for one in self.candidates if one.fleet == candidate.fleet and one.name != candidate.name]
         gaps = {other.name: partial(self._gap_usd_per_h, candidate, other) for other in others}

@@ -48,7 +48,7 @@ from sim.study.execution.cases import POINTS, CaseJob, Progress, Workplace, jobs
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.service_level import standing
+from sim.study.metrics.service_level import attainment_of
 from sim.study.metrics.statistics import half_width, mean
 from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from sim.workload import Profile
@@ -159,7 +159,7 @@ class HorizonCheck:
     """Number of requests that the window needs to show a share of the SLO's size."""
 
     @property
-    def stands(self) -> bool:
+    def accepted(self) -> bool:
         """True if a longer horizon would give the same capacity, within the capacity's interval."""
         enough = self.requests is None or self.requests >= self.least_requests
         return self.change <= self.allowed and enough
@@ -196,8 +196,8 @@ def horizon_check(
     """Check the last and longest of the horizons in *runs*.
 
     The capacity is accepted if that of one run changes by at most the fraction *tolerance*; with *random* events, by at
-    most
-    SINGLE_RUN times a bounded *tolerance*, and by less below four runs. Without random events the change is bias alone.
+    most SINGLE_RUN times a bounded *tolerance*, and by less below four runs. Without random events the change is bias
+    alone.
 
     Parameters
     ----------
@@ -297,16 +297,14 @@ class SimulatedLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationCapacity:
-    """Load between the highest that met the service level and the lowest that did not, a small fraction apart.
-
-    Of neighbouring numbers of clients, the lower. 0 if no simulated load met the service level, inf if all did.
-    """
+    """Capacity of one fleet in one replication."""
 
     fleet: str
     replication: int
     capacity: float
-    """Load between the highest that met the service level and the lowest that did not, which are a small fraction
-    apart; of neighbouring numbers of clients, the lower. 0 if no load tried met the service level, inf if all did.
+    """Load between the highest that met the service level and the lowest that did not, a small fraction apart.
+
+    Of neighbouring numbers of clients, the lower. 0 if no simulated load met the service level, inf if all did.
     """
     at: StoredCase | None
     """Simulated case at the load `met`, or a case that cannot run; None if no load met the service level."""
@@ -339,9 +337,9 @@ class FleetCapacity:
     """Horizon of the runs [s]; None where the scenario has none."""
 
     @property
-    def stands(self) -> bool:
+    def accepted(self) -> bool:
         """True if the horizon is long enough, or was not checked."""
-        return self.check is None or self.check.stands
+        return self.check is None or self.check.accepted
 
     @property
     def at_least(self) -> float:
@@ -425,10 +423,8 @@ def capacities(
     """Return the capacity of every fleet, to within the fraction *relative*.
 
     The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
-    The
-    scenario's replications are searched, and with a *precision* as many more as it needs. Every fleet has the same
-    number; a
-    fleet without random events has one. Cases are stored under `out/points`.
+    The scenario's replications are searched, and with a *precision* as many more as it needs. Every fleet has the same
+    number; a fleet without random events has one. Cases are stored under `out/points`.
 
     Parameters
     ----------
@@ -448,7 +444,7 @@ def capacities(
     """
     search = _Search(scenario, catalog, out, workplace, relative, progress, precision)
     try:
-        found, checks = search.until_it_stands()
+        found, checks = search.until_accepted()
         while True:
             known = [search.capacity(name, members, checks[name]) for name, members in found.items()]
             have = max(len(members) for members in found.values())
@@ -463,7 +459,7 @@ def capacities(
 
 def _next_target(precision: Precision | None, known: Sequence[FleetCapacity], have: int) -> int:
     # further replications do not improve a capacity whose horizon is too short
-    relatives = [one.relative if one.stands else None for one in known]
+    relatives = [one.relative if one.accepted else None for one in known]
     if precision is None or all(one is None for one in relatives):
         return have
     return replications_next(precision, relatives, have)
@@ -512,7 +508,7 @@ class _Search:
         # workers finish in any order: the answer has that of the scenario
         return {name: sorted(found[name], key=lambda one: one.replication) for name in self._random if name in found}
 
-    def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
+    def until_accepted(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
         """Lengthen the horizon until the capacities are accepted; return those of the last horizon with its checks."""
         scenario = self._scenario
         count = scenario.replications if self._precision is None else max(scenario.replications, FIRST_REPLICATIONS)
@@ -530,7 +526,7 @@ class _Search:
                 at = scenario
                 continue
             checks = {name: self._check(name, runs[name], found[name]) for name in found}
-            longer_s = self._longer_s(horizon_s, [one for one in checks.values() if not one.stands])
+            longer_s = self._longer_s(horizon_s, [one for one in checks.values() if not one.accepted])
             if longer_s is None:
                 return found, checks
             at = at_horizon(scenario, longer_s)
@@ -619,7 +615,7 @@ def _search(
 
     def meets(case: StoredCase) -> bool:
         found = over.get(case.axes[axis.label])
-        good = standing(slo, [case.metrics]).good  # true, too, where no requests arrive
+        good = attainment_of(slo, [case.metrics]).good  # true, too, where no requests arrive
         return good and (found is None or found.meets)
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
@@ -627,7 +623,7 @@ def _search(
         case = Case(fleet, {axis.label: value}, axis.overrides(value), replication)
         stored = yield goal.undisturbed(case)
         if stored.status == "ok":
-            if goal.states is not None and standing(slo, [stored.metrics]).good:
+            if goal.states is not None and attainment_of(slo, [stored.metrics]).good:
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}

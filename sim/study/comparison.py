@@ -136,20 +136,20 @@ class Comparison:
 
     def fit(self, fleet: str) -> list[Any]:
         """Return the values of the axis at which the fleet certainly meets the SLO, in order."""
-        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.sure]
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.certainly_good]
 
-    def doubtful(self, fleet: str) -> list[Any]:
+    def inconclusive(self, fleet: str) -> list[Any]:
         """Return the values of the axis at which the verdict on the fleet is inconclusive, in order."""
-        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.doubtful]
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.inconclusive]
 
     def missed(self, fleet: str) -> list[Any]:
         """Return the values of the axis at which the fleet certainly misses the SLO or its queue grows without end."""
-        open_or_met = {*self.fit(fleet), *self.doubtful(fleet)}
+        open_or_met = {*self.fit(fleet), *self.inconclusive(fleet)}
         return [value for value in self.sweep.values if value not in open_or_met]
 
     def at(self, value: Any) -> list[Point]:
         """Return the points of the fleets that certainly meet the SLO at *value*."""
-        return [point for point in self.points if point.sure and self.sweep.value(point) == value]
+        return [point for point in self.points if point.certainly_good and self.sweep.value(point) == value]
 
     @property
     def fleets(self) -> list[str]:

@@ -517,8 +517,7 @@ def point_confidences(
     """Return the confidence of predictions at each of *points* of the scenario's sweep, at the simulated load.
 
     Fleets are resolved at the point, so that a sweep over GPUs or layouts has the mark of each. None where a point is
-    not
-    of the scenario's sweep, did not run, or has a step time that is not computed.
+    not of the scenario's sweep, did not run, or has a step time that is not computed.
     """
     asked = _askable(scenario, catalog)
     found: list[PredictionConfidence | None] = []

@@ -13,8 +13,7 @@ def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
     """Return the horizon of a comparison: the longest life of the fleets' hardware, and a discount rate.
 
     The rate is the scenario's own, else that of this hardware. Without any `finance` the horizon is *otherwise_months*,
-    and
-    nothing is discounted.
+    and nothing is discounted.
     """
     used = finances_of(scenario)
     if not used:

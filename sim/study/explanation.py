@@ -222,8 +222,7 @@ class RequestPhase:
     """Activity.
 
     `prompt`, `again` (prompt and output, after a preemption or a loss) and `decodes` are computed; `waits` is in the
-    queue,
-    `stands` in the batch but not in the step; `transfer`, `unsent` and `resent` are at no replica.
+    queue, `stands` in the batch but not in the step; `transfer`, `unsent` and `resent` are at no replica.
     """
     start_s: float
     end_s: float

@@ -1,9 +1,8 @@
 """Finished runs loaded from disk, for repeated evaluation at other prices and under other service levels.
 
 The points are those that a new run or `price` would have, without their files. The catalogue's hardware is looked up
-and
-the meters are read once; a change of terms then costs one ledger per case. Another service level does not change how
-requests were served.
+and the meters are read once; a change of terms then costs one ledger per case. Another service level does not change
+how requests were served.
 """
 
 from collections.abc import Mapping, Sequence

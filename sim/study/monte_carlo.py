@@ -7,8 +7,7 @@ card that two fleets are quoted, the hours of one tariff. All other inputs are d
 
 A draw changes no metered quantity. A point's meters are summed once; a bill is then flat charges by the hour plus
 metered sums times prices, which takes a tenth of a millisecond. As these sums are rounded differently from the
-ledger's,
-the bill of a draw is
+ledger's, the bill of a draw is
 
     ledger's total + (float bill of the draw - float bill of the central values)
 
@@ -537,9 +536,9 @@ def disputes_of(study: MonteCarloStudy, points: Sequence[Point]) -> list[Dispute
     found = []
     for setting in settings_of(study):
         here = [point for point in points if setting.axes.items() <= point.axes.items()]
-        sure = {point.fleet for point in here if point.sure}
+        certain = {point.fleet for point in here if point.certainly_good}
         for rivals in setting.apart(study.models):
-            fit = [one for one in rivals.outcomes if one.fleet in sure]
+            fit = [one for one in rivals.outcomes if one.fleet in certain]
             if len(fit) > 1 and (dispute := _dispute(replace(rivals, outcomes=tuple(fit)), study.draws)) is not None:
                 found.append(dispute)
     return found

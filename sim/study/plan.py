@@ -1,15 +1,13 @@
 """Plan of several years, month by month: for each fleet as a building block, when to buy, replace and rent units.
 
 The capacity of one unit within the service level comes from the search of `capacity.py`. Its quantities at part load
-are
-interpolated linearly between a few simulated loads; with a `load_profile` these include the loads of its hours in the
-plan's first month. Units share the load in proportion to their capacity. The assumption that n units serve n times the
-load of one is conservative: a router that sees all of them leaves shorter queues.
+are interpolated linearly between a few simulated loads; with a `load_profile` these include the loads of its hours in
+the plan's first month. Units share the load in proportion to their capacity. The assumption that n units serve n times
+the load of one is conservative: a router that sees all of them leaves shorter queues.
 
 A plan without new units buys from an API the load that the existing ones do not serve, until they are sold. The
-existing
-units serve the same part of every hour's traffic, the largest for which their busiest hours are within their capacity;
-so no peak is short. The API is paid by tokens, monthly in arrears: docs/money.md.
+existing units serve the same part of every hour's traffic, the largest for which their busiest hours are within their
+capacity; so no peak is short. The API is paid by tokens, monthly in arrears: docs/money.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,9 +64,9 @@ from sim.study.plan_units import (
     UnitCosts,
     UnitKind,
     UnitLoads,
-    standing,
     still_needed,
     supply,
+    units_in_service,
     units_needed,
     unlimited,
 )
@@ -118,7 +116,7 @@ def _row(month: int, demand: Sequence[float], terms: ApiTerms, held: Sequence[He
     inside = month < terms.plan.months
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
-    there, sold = standing(held, month), sold_in(month, held)
+    there, sold = units_in_service(held, month), sold_in(month, held)
     capacity = fsum(one.units * one.kind.capacity for one in there)
     share = min(1.0, capacity / peak) if peak else 0.0
     utilisation = UnitLoads(share * mean / capacity, share * peak / capacity) if capacity else UnitLoads(0.0, 0.0)
@@ -316,7 +314,7 @@ def outlook(
 
     def stock_around(held: Sequence[HeldUnits]) -> Supply:
         needed = [
-            still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, standing(held, month))
+            still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, units_in_service(held, month))
             for month, mean in enumerate(demand)
         ]
         return supply(needed, purchasing, renting)

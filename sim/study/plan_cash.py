@@ -26,7 +26,7 @@ from sim.study.plan_units import (
     UnitKind,
     UnitLoads,
     by_component,
-    standing,
+    units_in_service,
     value_of,
 )
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
@@ -39,7 +39,7 @@ class PaidUnits(NamedTuple):
 
     costs: UnitCosts
     declines: Declines
-    crew: ServingUnits
+    serving: ServingUnits
     loads: UnitLoads
 
 
@@ -54,7 +54,7 @@ class MonthlyOperatingCost:
 
     def of(self, month: int, parts: Sequence[PaidUnits]) -> tuple[dict[str, float], float]:
         """Return (operating cost by component, rent) of all *parts* in *month* [USD]."""
-        key = (month, *((part.crew, part.loads) for part in parts))
+        key = (month, *((part.serving, part.loads) for part in parts))
         if key not in self._known:
             self._known[key] = self._bill(month, parts)
         return self._known[key]
@@ -63,7 +63,7 @@ class MonthlyOperatingCost:
         lines = dict.fromkeys((line for kind in self.kinds for line in kind.costs.monthly_lines), 0.0)
         when = (month, self.plan.calendar(month)[1])
         for part in parts:
-            for line, usd_per_h in part.costs.monthly_usd_per_h(part.crew, part.loads, *when, part.declines).items():
+            for line, usd_per_h in part.costs.monthly_usd_per_h(part.serving, part.loads, *when, part.declines).items():
                 lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
         rental_usd = fsum(usd for line, usd in lines.items() if line.follows is MarketPrice.RENT)
         opex = {line: usd for line, usd in lines.items() if line.follows is not MarketPrice.RENT}
@@ -179,7 +179,7 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
     owned, rented = stock.owned(month), stock.rented(month) if inside else 0
-    there = standing(terms.held, month)
+    there = units_in_service(terms.held, month)
     alike = owned + rented + sum(one.units * (one.kind.capacity / kind.capacity) for one in there)
     capacity = alike * kind.capacity
     served = fsum(one.share * min(one.relative * mean, capacity) for one in kind.costs.hours)
@@ -282,11 +282,11 @@ def _running(month: int, stock: Supply, terms: PlanTerms, loads: UnitLoads) -> t
     alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
     batches = [OrderedUnits(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
     hired = [one for one in stock.contracts if one.runs(month) and not one.committed]
-    stands = tuple(OrderedUnits(one.units, one.signed) for one in hired)
-    rented = ServingUnits(stock.rented(month), stands, stock.committed_in(month))
+    groups = tuple(OrderedUnits(one.units, one.signed) for one in hired)
+    rented = ServingUnits(stock.rented(month), groups, stock.committed_in(month))
     utilisation = UnitLoads(loads.mean / kind.capacity, loads.peak / kind.capacity)
     parts = [
-        PaidUnits(kind.costs, kind.declines, crew_of([*stands_of(alike, month), *batches]), loads),
+        PaidUnits(kind.costs, kind.declines, serving_units([*ordered_units(alike, month), *batches]), loads),
         *held_parts(others, month, utilisation),
         PaidUnits(terms.rented, kind.declines, rented, loads),
     ]
@@ -304,19 +304,19 @@ def owed_usd(stock: Supply, terms: PlanTerms) -> float:
 
 def _owed_in(month: int, stock: Supply, terms: PlanTerms) -> float:
     running = [one for one in stock.contracts if one.runs(month)]
-    stands = tuple(OrderedUnits(one.units, one.signed) for one in running if not one.committed)
-    crew = ServingUnits(sum(one.units for one in running), stands, stock.committed_in(month))
-    return terms.bills.of(month, [PaidUnits(terms.rented, terms.kind.declines, crew, UnitLoads(0.0, 0.0))])[1]
+    groups = tuple(OrderedUnits(one.units, one.signed) for one in running if not one.committed)
+    serving = ServingUnits(sum(one.units for one in running), groups, stock.committed_in(month))
+    return terms.bills.of(month, [PaidUnits(terms.rented, terms.kind.declines, serving, UnitLoads(0.0, 0.0))])[1]
 
 
-def crew_of(stands: Sequence[OrderedUnits]) -> ServingUnits:
-    """Return the units of all *stands* together."""
-    return ServingUnits(sum(stand.units for stand in stands), tuple(stands))
+def serving_units(groups: Sequence[OrderedUnits]) -> ServingUnits:
+    """Return the units of all *groups* together."""
+    return ServingUnits(sum(group.units for group in groups), tuple(groups))
 
 
-def stands_of(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
+def ordered_units(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
     """Return the units of *held* in service, by the price that was paid for them."""
-    return [OrderedUnits(one.units, one.bought) for one in standing(held, month)]
+    return [OrderedUnits(one.units, one.bought) for one in units_in_service(held, month)]
 
 
 def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) -> list[PaidUnits]:
@@ -324,12 +324,12 @@ def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) ->
     kinds = {one.kind.fleet: one.kind for one in held}
     found = []
     for name, kind in kinds.items():
-        stands = stands_of([one for one in held if one.kind.fleet == name], month)
-        found.append(PaidUnits(kind.costs, kind.declines, crew_of(stands), _of_capacity(utilisation, kind)))
+        groups = ordered_units([one for one in held if one.kind.fleet == name], month)
+        found.append(PaidUnits(kind.costs, kind.declines, serving_units(groups), _of_capacity(utilisation, kind)))
     return found
 
 
-MOST_TOGETHER = 500
+MOST_COMBINATIONS = 500
 """Largest number of combinations of sales that are evaluated in full; beyond it each group is chosen in turn."""
 
 RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[PlanMonth]]
@@ -357,14 +357,12 @@ _DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
 def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SalePlan:
     """Return the plan of *months* with the least missing load and, among those, the least cost.
 
-    All combinations are evaluated where there are at most `MOST_TOGETHER`. Otherwise each group in turn is given its
-    best
-    month until none improves, once from keeping all groups and once from selling all, so that no other month of a
-    single
-    group is better. Of equal plans the one with the latest sale is returned.
+    All combinations are evaluated where there are at most `MOST_COMBINATIONS`. Otherwise each group in turn is given
+    its best month until none improves, once from keeping all groups and once from selling all, so that no other month
+    of a single group is better. Of equal plans the one with the latest sale is returned.
     """
     choices = [list(_choices(one, months)) for one in held]
-    if prod(map(len, choices)) <= MOST_TOGETHER:
+    if prod(map(len, choices)) <= MOST_COMBINATIONS:
         return _best(product(*choices), rows_of)
     starts = (tuple(one[0] for one in choices), tuple(one[-1] for one in choices))
     return min((_in_turn(start, choices, rows_of) for start in starts), key=lambda one: one.cost)

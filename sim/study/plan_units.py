@@ -143,10 +143,9 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Rentin
     """Return the purchases and rents that cover *needed* units in every month.
 
     With *purchasing*, units are bought, the first of them in service after the lead time; they stay in service until
-    the end
-    of their life, also where demand falls. With *renting*, missing units are rented: a commitment is signed with the
-    first
-    rented unit, and again when it has ended and units are needed; units beyond it have a term of their own.
+    the end of their life, also where demand falls. With *renting*, missing units are rented: a commitment is signed
+    with the first rented unit, and again when it has ended and units are needed; units beyond it have a term of their
+    own.
     """
     months = len(needed)
     batches: list[UnitBatch] = []
@@ -158,15 +157,15 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Rentin
                 retires = min(months, month + purchasing.life_months)
                 batches.append(UnitBatch(missing, month - purchasing.lead_time_months, month, retires))
         if renting is not None:
-            standing = sum(batch.units for batch in batches if batch.serves(month))
+            in_service = sum(batch.units for batch in batches if batch.serves(month))
             running = [contract for contract in contracts if contract.runs(month)]
-            standing += sum(contract.units for contract in running)
-            if need > standing and renting.committed_months and not any(one.committed for one in running):
+            in_service += sum(contract.units for contract in running)
+            if need > in_service and renting.committed_months and not any(one.committed for one in running):
                 ends = month + renting.committed_months
                 contracts.append(Contract(renting.committed_units, month, ends, committed=True))
-                standing += renting.committed_units
-            if need > standing:
-                contracts.append(Contract(need - standing, month, month + renting.term_months))
+                in_service += renting.committed_units
+            if need > in_service:
+                contracts.append(Contract(need - in_service, month, month + renting.term_months))
     return Supply(months, tuple(needed), tuple(batches), tuple(contracts))
 
 
@@ -224,7 +223,7 @@ class ServingUnits(NamedTuple):
     """Units of one kind that serve under one purchase option."""
 
     units: int
-    stands: tuple[OrderedUnits, ...]
+    by_price: tuple[OrderedUnits, ...]
     """Groups of the units by agreed price; for rented units only those beyond a commitment."""
     committed: int | None = None
     """Month in which their commitment was signed; None without a commitment."""
@@ -299,13 +298,13 @@ class UnitCosts:
         return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
 
     def monthly_usd_per_h(
-        self, crew: ServingUnits, loads: UnitLoads, month: int, calendar_month: int, declines: Declines
+        self, serving: ServingUnits, loads: UnitLoads, month: int, calendar_month: int, declines: Declines
     ) -> dict[BillLine, float]:
-        """Return the operating cost of *crew* in *month* by line [USD/h].
+        """Return the operating cost of *serving* in *month* by line [USD/h].
 
         Parameters
         ----------
-        crew
+        serving
             Units that serve.
         loads
             Load of each unit.
@@ -317,22 +316,26 @@ class UnitCosts:
             Change of prices over the years.
 
         """
-        if not crew.units and crew.committed is None:
+        if not serving.units and serving.committed is None:
             return {}
-        clock, metered = self._clock_usd_per_h(crew.units), self._metered_usd_per_h(loads, calendar_month)
+        clock, metered = self._clock_usd_per_h(serving.units), self._metered_usd_per_h(loads, calendar_month)
         found: dict[BillLine, float] = {}
         for line in {**clock, **metered}:
-            usd = clock.get(line, 0.0) + crew.units * metered.get(line, 0.0)
-            found[line] = usd * self._factor(line, crew, month, declines)
+            usd = clock.get(line, 0.0) + serving.units * metered.get(line, 0.0)
+            found[line] = usd * self._factor(line, serving, month, declines)
         return found
 
-    def _factor(self, line: BillLine, crew: ServingUnits, month: int, declines: Declines) -> float:
+    def _factor(self, line: BillLine, serving: ServingUnits, month: int, declines: Declines) -> float:
         """Return the price of *line* in *month* over today's, averaged over the units by their agreed prices."""
-        stands = [OrderedUnits(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
-        count = sum(stand.units for stand in stands)
+        groups = (
+            [OrderedUnits(1, serving.committed)]
+            if line.committed and serving.committed is not None
+            else serving.by_price
+        )
+        count = sum(group.units for group in groups)
         if not count:
             return declines.factor(line, month, month)
-        return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
+        return sum(group.units * declines.factor(line, month, group.agreed) for group in groups) / count
 
     def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
         """Return the cost of charges per hour, for all *units* together [USD/h]."""
@@ -457,7 +460,7 @@ class HeldUnits:
         return self.resale_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
 
 
-def standing(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:
+def units_in_service(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:
     """Return the units of *held* that are in service in *month*."""
     return [one for one in held if one.serves(month)]
 
@@ -470,15 +473,15 @@ def unlimited(held: Sequence[HeldUnits]) -> str:
     return f"existing {' and '.join(names)}: one unit meets the service level at every load that was tried"
 
 
-def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[HeldUnits]) -> int:
-    """Return the number of units of *capacity* needed beside those *standing* to carry the *peak* and the reserve.
+def still_needed(peak: float, capacity: float, reserve_units: int, existing: Sequence[HeldUnits]) -> int:
+    """Return the number of units of *capacity* needed beside those *existing* to carry the *peak* and the reserve.
 
     The reserve is *reserve_units* of the largest unit among all of them.
     """
-    if not standing:
+    if not existing:
         return units_needed(peak, capacity, reserve_units)
-    there = fsum(one.units * one.kind.capacity for one in standing)
-    largest = max(one.kind.capacity for one in standing)
-    if there >= (peak + reserve_units * largest) * (1 - ROUNDING):
+    existing_capacity = fsum(one.units * one.kind.capacity for one in existing)
+    largest = max(one.kind.capacity for one in existing)
+    if existing_capacity >= (peak + reserve_units * largest) * (1 - ROUNDING):
         return 0
-    return units_needed(peak + reserve_units * max(largest, capacity) - there, capacity, 0)
+    return units_needed(peak + reserve_units * max(largest, capacity) - existing_capacity, capacity, 0)

@@ -16,7 +16,7 @@ from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.columns import COLUMNS, ENDS, WHERE_KNOWN, column, named_percentiles
 from sim.study.metrics.requests import LATENCY_COLUMNS
-from sim.study.metrics.service_level import ServiceLevelAttainment, cases_growing, standing
+from sim.study.metrics.service_level import ServiceLevelAttainment, attainment_of, cases_growing
 from sim.study.metrics.statistics import ratio
 
 
@@ -79,19 +79,19 @@ class Point:
         return self.ok and not self.row["overloaded"] and self.row["meets_slo"] is not False
 
     @property
-    def doubtful(self) -> bool:
+    def inconclusive(self) -> bool:
         """True if the verdict is inconclusive: a limit lies within an interval, or the queue probably grows."""
         return self.ok and self.row["slo_verdict"] == "inconclusive"
 
     @property
     def growing(self) -> bool:
         """True if the verdict is inconclusive and the queue probably grows."""
-        return self.doubtful and self.good and cases_growing([case.metrics for case in self.cases])
+        return self.inconclusive and self.good and cases_growing([case.metrics for case in self.cases])
 
     @property
-    def sure(self) -> bool:
+    def certainly_good(self) -> bool:
         """True if the fleet certainly keeps up with the load and meets the SLO."""
-        return self.good and not self.doubtful
+        return self.good and not self.inconclusive
 
     def number(self, column: str) -> float | None:
         """Return a column of the row as a number; None where it is empty."""
@@ -184,15 +184,15 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
     return row | _judged(cases, slo)
 
 
-def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
+def point_attainment(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
     """Return the service level attained by a point with the replications *cases*; *slo* is the scenario's."""
     # a sweep may be one of service levels: the case itself has its own
-    return standing(Slo.model_validate(cases[0]["slo"] or slo), cases)
+    return attainment_of(Slo.model_validate(cases[0]["slo"] or slo), cases)
 
 
 def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a point that depend on the service level."""
-    level, found = Slo.model_validate(cases[0]["slo"] or slo), standing_of(cases, slo)
+    level, found = Slo.model_validate(cases[0]["slo"] or slo), point_attainment(cases, slo)
     named = named_percentiles(cases[0]["latencies"])
     endless = [name for name in (*LATENCIES, *named) if any(one[name] == inf for one in cases)]
     endless += [name for name in named if not name.startswith("tpot")]

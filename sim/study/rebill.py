@@ -1,8 +1,8 @@
 """Bills of finished cases under other prices and terms, computed in memory from their meters.
 
 A case's meters are summed once, by pool and, where electricity is priced by the hour, by hour. A bill is then the
-plan's
-prices times these sums: a millisecond, compared with seconds for a simulation and tenths of a second for a full ledger.
+plan's prices times these sums: a millisecond, compared with seconds for a simulation and tenths of a second for a full
+ledger.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

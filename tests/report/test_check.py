@@ -22,13 +22,13 @@ def test_candidates_are_counted_and_the_first_are_named(sets: tuple[str, ...]) -
     lines = [str(line) for line in candidates(scenario, catalog)]
     candidate_bounds = CandidateBounds(scenario, catalog)
     kinds = list(units(scenario, scenario.size, catalog))
-    reasons = [reason for unit in kinds if (reason := candidate_bounds.look(unit).reason)]
+    reasons = [reason for unit in kinds if (reason := candidate_bounds.bounds_of(unit).reason)]
     count, most, able = (int(number) for number in re.findall(r"\d+", lines[0]))
     assert (count, most, able) == (len(kinds), 8, len(kinds) - len(reasons))
     assert len(lines) <= 2 * FEW + 4
     cannot = lines.index(f"{len(reasons)} cannot:")
     named = [line.strip() for line in lines[1:cannot] if not line.strip().startswith("and ")]
-    assert named == [unit.name for unit in kinds if not candidate_bounds.look(unit).reason][:FEW]
+    assert named == [unit.name for unit in kinds if not candidate_bounds.bounds_of(unit).reason][:FEW]
     told = [line for line in lines[cannot + 1 :] if not line.strip().startswith("and ")]
     assert all(any(line.endswith(reason) for reason in reasons) for line in told)
     assert len(told) == min(FEW, len(set(reasons)))

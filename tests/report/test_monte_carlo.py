@@ -96,7 +96,7 @@ def _told(points: list[Any], *outcomes: FleetDraws, models: dict[str, str] | Non
 
 def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_another_fleet() -> None:
     """A costs 1.00 against 1.10 at the centre, and less in 46 of 100 draws."""
-    points: list[Any] = [SimpleNamespace(fleet=name, axes={}, sure=True) for name in "AR"]
+    points: list[Any] = [SimpleNamespace(fleet=name, axes={}, certainly_good=True) for name in "AR"]
     low, rented = _drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), _drawn("R", 1.1, [1.1] * 100)
     assert _told(points, low, rented) == [
         "Central values decide here; R is cheaper than A in 54.0\u00a0% of 100 draws."
@@ -104,7 +104,7 @@ def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_anothe
     assert _told(points, _drawn("A", 1.0, [0.9] * 54 + [1.5] * 46), rented) == []
     assert _told(points, _drawn("A", 1.1, [0.9] * 46 + [1.5] * 54), rented) == []
     assert _told(points, low, rented, models={"A": "one", "R": "other"}) == []
-    points[1].sure = False  # so the verdict does not compare it
+    points[1].certainly_good = False  # so the verdict does not compare it
     assert _told(points, low, rented) == []
 
 

@@ -128,11 +128,16 @@ def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None
     assert all(one.good for one in best.services.values())
     candidate_bounds = CandidateBounds(asked, CATALOG)
     (unit,) = units(asked, asked.size, CATALOG) if asked.size is not None else ()
-    assert 1 <= candidate_bounds.look(unit).least_replicas <= best.replicas
+    assert 1 <= candidate_bounds.bounds_of(unit).least_replicas <= best.replicas
     # twice the work needs at least as many, and one that nobody can do is refused by the service's name
-    assert CandidateBounds(sized(300.0), CATALOG).look(unit).least_replicas > candidate_bounds.look(unit).least_replicas
+    assert (
+        CandidateBounds(sized(300.0), CATALOG).bounds_of(unit).least_replicas
+        > candidate_bounds.bounds_of(unit).least_replicas
+    )
     hopeless = asked.model_copy(update={"services": (asked.services[0], _within(asked.services[1], 1e-4))})
-    assert CandidateBounds(hopeless, CATALOG).look(unit).reason.startswith("code: served alone, 0% of the requests")
+    assert (
+        CandidateBounds(hopeless, CATALOG).bounds_of(unit).reason.startswith("code: served alone, 0% of the requests")
+    )
     choices = {"lora": [{"max_loras": 1}, {"max_loras": 3}]}
     assert asked.size is not None
     slots = asked.size.model_validate(asked.size.model_dump(exclude_unset=True) | choices)

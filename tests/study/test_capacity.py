@@ -25,7 +25,7 @@ from sim.study.capacity import FleetCapacity, capacities, why_no_capacity
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.service_level import standing
+from sim.study.metrics.service_level import attainment_of
 from sim.study.metrics.statistics import half_width, mean
 from sim.yamlio import dump
 
@@ -258,7 +258,7 @@ def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path
     best, slo = [], Slo.model_validate(SCENARIO["slo"])
     for replication in range(5):
         mine = [case for case in cases if case.replication == replication]
-        good = [standing(slo, [case.metrics]).good for case in mine]
+        good = [attainment_of(slo, [case.metrics]).good for case in mine]
         assert good[0]
         assert not good[-1]
         broken = mine[good.index(False)]

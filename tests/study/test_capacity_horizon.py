@@ -51,7 +51,7 @@ def test_the_interval_holds_the_long_run_capacity_whatever_the_horizon(monkeypat
     monkeypatch.setattr(horizons, "LONG_QUEUE", 1_000_000)
     queue = horizons.QUEUES[1]
     every = [horizons.searched(queue, horizons.asked(queue, seed, 60.0)) for seed in range(40)]
-    assert all(one.stands for one in every)
+    assert all(one.accepted for one in every)
     assert horizons.held(horizons.long_run_rps(queue), every) >= 36
 
 
@@ -59,14 +59,14 @@ def test_the_queue_of_a_short_window_has_not_built_up(tmp_path: Path) -> None:
     # one second of work each: at 1.2 a second the last of 24 requests waits for 4 s, at 1.1 for 2 s
     one = found(scenario(tmp_path), tmp_path / "out")
     assert one.mean == pytest.approx(1.0, rel=0.06)
-    assert one.stands
+    assert one.accepted
     assert (one.horizon_s or 0) > 20
 
 
 def test_an_answer_that_does_not_stand_says_so_first(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
     one = found(asked, tmp_path / "out", Precision(max_horizon_s=20))
-    assert not one.stands
+    assert not one.accepted
     assert one.horizon_s == 20
     axis = LoadAxis.of(asked)
     told = headline([one], capacity_rows([one], axis, asked.slo), axis)
@@ -104,14 +104,14 @@ def test_the_change_from_half_of_a_window_is_its_own_noise() -> None:
 def test_a_window_needs_requests_beyond_its_share() -> None:
     runs = [(50.0, (1.0,) * 5), (100.0, (1.0,) * 5)]
     least = capacity.LEAST_IN_TAIL / 0.1
-    assert horizon_check(runs, least, SLO, 0.1, random=True).stands
+    assert horizon_check(runs, least, SLO, 0.1, random=True).accepted
     few = horizon_check(runs, least / 4, SLO, 0.1, random=True)
-    assert not few.stands
+    assert not few.accepted
     assert (few.stride, few.needed_s) == (4, 400.0)
 
 
 def test_one_run_shows_its_noise_in_two_lengthenings() -> None:
     once = [(50.0, (1.0,)), (100.0, (1.0,))]
-    assert not horizon_check(once, 1e6, SLO, 0.1, random=True).stands
-    assert horizon_check([(25.0, (1.0,)), *once], 1e6, SLO, 0.1, random=True).stands
-    assert horizon_check(once, 1e6, SLO, 0.1, random=False).stands
+    assert not horizon_check(once, 1e6, SLO, 0.1, random=True).accepted
+    assert horizon_check([(25.0, (1.0,)), *once], 1e6, SLO, 0.1, random=True).accepted
+    assert horizon_check(once, 1e6, SLO, 0.1, random=False).accepted

@@ -16,7 +16,7 @@ from sim.scenario.schema import Scenario
 from sim.study import plan as planning
 from sim.study.capacity import FleetCapacity
 from sim.study.plan import FleetPlanOutlook, api_outlook, existing_units, outlook
-from sim.study.plan_cash import MOST_TOGETHER, RowsOf, SalePlan, best_sales
+from sim.study.plan_cash import MOST_COMBINATIONS, RowsOf, SalePlan, best_sales
 from sim.study.plan_units import HeldUnits, Quantities
 
 CATALOG = load_catalog()
@@ -241,7 +241,7 @@ def test_of_many_groups_none_has_a_better_month() -> None:
     entries = [THREE_OLD_MONTHS | {"bought": month} for month in ("2026-05", "2026-08", "2026-10", "2026-12")]
     wanted = scenario({"demand": {"monthly": [8, 7, 6, 4, 2, 1]}, "existing": entries, "discount_rate": 0.1})
     held = held_in(wanted)
-    assert MOST_TOGETHER < 5 * 7 * 7 * 7
+    assert MOST_COMBINATIONS < 5 * 7 * 7 * 7
     tried: dict[tuple[int, ...], float] = {}
 
     def rows_of(chosen: tuple[HeldUnits, ...]) -> Any:

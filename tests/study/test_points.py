@@ -189,7 +189,7 @@ def test_limits_that_are_kept_while_the_queue_seems_to_grow_are_inconclusive(
     for case in cases:
         case.set(late_growth=60.0, late_growth_error=8.0)
     (point,) = summarize(cases, [], SLO)
-    assert (point.row["slo_verdict"], point.growing, point.sure) == ("inconclusive", True, False)
+    assert (point.row["slo_verdict"], point.growing, point.certainly_good) == ("inconclusive", True, False)
     for case in cases:
         case.set(slo_attainment=0.2, slo_shares=[0.2])
     (point,) = summarize(cases, [], SLO)

@@ -185,7 +185,7 @@ def _ends(low: float, high: float) -> str:
 def standing(point: Point) -> str:
     """Return whether the point meets the SLO (yes, no, ? or, without an SLO, empty), with the mark of overload."""
     met = point.row["meets_slo"]
-    text = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
+    text = UNSURE if point.inconclusive else "" if met is None else _("yes") if met else _("no")
     return text + (OVER if point.row["overloaded"] else "")
 
 
@@ -212,7 +212,7 @@ def notes_for(points: Sequence[Point]) -> list[str]:
         marks.append(f"{THIN} {_(NOTES[THIN])}")
     if any(point.row["overloaded"] for point in points):
         marks.append(f"{OVER} {_(NOTES[OVER])}")
-    if any(point.doubtful and not point.growing for point in points):
+    if any(point.inconclusive and not point.growing for point in points):
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     if any(point.growing for point in points):
         marks.append(f"{UNSURE} {_(GROWING)}")

@@ -80,7 +80,7 @@ def glance(
     at = sweep.reference
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
-    fit = [[point for point in line.points if point.sure] for line in lines]
+    fit = [[point for point in line.points if point.certainly_good] for line in lines]
     has_goals = slo.goals or any(line_point.services for line in lines for line_point in line.points)
     goal = _("Meets the SLO") if has_goals else _("Keeps up")
     rows = [
@@ -112,7 +112,7 @@ def glance(
             span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else _("nowhere")
             for points in fit
         ]
-        open_at = [[sweep.value(p) for p in line.points if p.doubtful] for line in lines]
+        open_at = [[sweep.value(p) for p in line.points if p.inconclusive] for line in lines]
         rows.insert(0, (_("Inconclusive at"), [span(sweep.axis, one, sweep.values) if one else "" for one in open_at]))
         rows.insert(0, (_("{goal} at", goal=goal), where))
         rows.append(
@@ -141,9 +141,9 @@ def _amounts(rows: Sequence[FleetYear | None], column: str) -> list[str]:
 
 
 def _decided(points: Sequence[Point]) -> str:
-    if any(point.doubtful for point in points):
+    if any(point.inconclusive for point in points):
         return _("inconclusive")
-    return _("yes") if any(point.sure for point in points) else _("no")
+    return _("yes") if any(point.certainly_good for point in points) else _("no")
 
 
 def _replicas(points: Sequence[Point], there: str) -> Iterator[tuple[str, list[str]]]:

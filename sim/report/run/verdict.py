@@ -35,7 +35,7 @@ from sim.study.execution.cases import limits
 from sim.study.metrics.service_level import ServiceLevelAttainment, slack
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import DisputedSetting
-from sim.study.points import Point, Sweep, fleets_of, has_money, standing_of
+from sim.study.points import Point, Sweep, fleets_of, has_money, point_attainment
 from sim.study.year import RunYear, year_of
 
 
@@ -121,7 +121,7 @@ def _lead(part: Comparison) -> str:
 def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
         return joined([_alone(part, part.fleets[0], slo), _inconclusive(part, slo)])
-    if not any(point.sure or point.doubtful for point in part.points):
+    if not any(point.certainly_good or point.inconclusive for point in part.points):
         return _(
             "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
         ) + _nearest(part, slo)
@@ -133,12 +133,12 @@ def _headline(part: Comparison, slo: Slo) -> str:
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
     fit, missed = part.fit(fleet), part.missed(fleet)
-    if not fit and part.doubtful(fleet):
+    if not fit and part.inconclusive(fleet):
         text = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
         return text if missed else ""
     if not fit:
         return misses(part, fleet) + _nearest(part, slo)
-    best = next(point for point in reversed(part.points) if point.sure)
+    best = next(point for point in reversed(part.points) if point.certainly_good)
     cost = _cost(best)
     if part.sweep.single:
         price = _(" at {cost} per million output tokens", cost=cost) if cost else ""
@@ -164,10 +164,10 @@ def _by_reach(part: Comparison) -> str:
     texts = []
     for fleet in part.fleets:
         fit = part.fit(fleet)
-        if not fit and part.doubtful(fleet):
+        if not fit and part.inconclusive(fleet):
             continue
         where = at(part, fit) if fit else ""
-        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.sure), None)
+        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.certainly_good), None)
         cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if last and _cost(last) else ""
         met = _("{fleet} {goal}{where}{cost}", fleet=fleet, goal=goal(part), where=where, cost=cost)
         texts.append(met if fit else misses(part, fleet, ""))
@@ -270,7 +270,7 @@ def _beyond(part: Comparison) -> str:
     """State the loads at which a single fleet, or no fleet, meets the SLO."""
     texts = []
     fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]
-    open_ones = {value for fleet in part.fleets for value in part.doubtful(fleet)}
+    open_ones = {value for fleet in part.fleets for value in part.inconclusive(fleet)}
     fit = [(value, names) for value, names in fit if value not in open_ones]
     for fleet in part.fleets:
         alone = [value for value, names in fit if names == [fleet]]
@@ -309,10 +309,10 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
 def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
     """Return the loads at which *fleet* meets the SLO and, unless *of_year*, the cost of tokens there."""
     points = [point for point in part.points if point.fleet == fleet]
-    fit = [point for point in points if point.sure]
-    missed = [point for point in points if not point.good and not point.doubtful]
+    fit = [point for point in points if point.certainly_good]
+    missed = [point for point in points if not point.good and not point.inconclusive]
     if not fit:
-        return "" if part.doubtful(fleet) else misses(part, fleet)
+        return "" if part.inconclusive(fleet) else misses(part, fleet)
     last = fit[-1]
     priced = _cost(last) and not of_year
     cost = _(", {cost} per million output tokens there", cost=_cost(last)) if priced else ""
@@ -335,17 +335,17 @@ def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
 def _inconclusive(part: Comparison, slo: Slo) -> str:
     """State the loads at which it is open whether fleets meet the SLO, with the cost of tokens there."""
     lines = []
-    standings = [_standing(point, slo) for point in part.points if point.doubtful]
+    standings = [_standing(point, slo) for point in part.points if point.inconclusive]
     for fleet in part.fleets:
-        if where := part.doubtful(fleet):
-            last = next(point for point in reversed(part.points) if point.fleet == fleet and point.doubtful)
+        if where := part.inconclusive(fleet):
+            last = next(point for point in reversed(part.points) if point.fleet == fleet and point.inconclusive)
             cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
             lines.append(f"{fleet}{at(part, where)}{cost}")
     return _open(part, lines, why_open(standings, N_("the 95 % interval contains the target")))
 
 
 def _standing(point: Point, slo: Slo) -> ServiceLevelAttainment:
-    return standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
+    return point_attainment([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
 
 
 def _open(part: Comparison, fleets: Sequence[str], why: str) -> str:
@@ -365,7 +365,7 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     """Describe the attainment at points whose verdict is open: a limit within the interval, or a growing queue."""
     lines, standings = [], []
     for point in part.points:
-        if point.doubtful:
+        if point.inconclusive:
             found = _standing(point, slo)
             standings.append(found)
             doubts = _("; ").join(doubt_texts(found))
@@ -401,7 +401,11 @@ def _at_full_use(part: Comparison) -> str:
     best = [
         min(fit, key=lambda point: point.number(COST) or 0.0)
         for fleet in part.fleets
-        if (fit := [point for point in part.points if point.fleet == fleet and point.sure and point.number(COST)])
+        if (
+            fit := [
+                point for point in part.points if point.fleet == fleet and point.certainly_good and point.number(COST)
+            ]
+        )
     ]
     if len(best) < 2:
         return ""

@@ -96,7 +96,7 @@ def _places(attained: Sequence[PointPrecision]) -> str:
 
 def unsteady_capacity_notes(found: Sequence[FleetCapacity]) -> list[str]:
     """Return the warning about capacities that a longer horizon would change, with that horizon; or none."""
-    short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
+    short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.accepted]
     if not short:
         return []
     worst = max((check for _fleet, check in short), key=lambda check: check.needed_s)
@@ -127,7 +127,7 @@ def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, 
 
     """
     target = (precision or Precision()).relative
-    steady = [one for one in found if one.stands and one.relative is not None and one.relative > target]
+    steady = [one for one in found if one.accepted and one.relative is not None and one.relative > target]
     return [_imprecise(one, target, precision, stated) for one in steady]
 
 

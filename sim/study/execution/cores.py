@@ -35,9 +35,8 @@ class ProcessPool:
     """Pool of processes, the first of which is this one.
 
     The others start while this process works, and take tasks from the same queue; no process waits for another to
-    start.
-    They end with the context, or after any error. The task of a killed process is queued again; a task during which
-    `DEATHS` processes were killed raises WorkerLost.
+    start. They end with the context, or after any error. The task of a killed process is queued again; a task during
+    which `DEATHS` processes were killed raises WorkerLost.
 
         submit, map -> waiting tasks -> this process             -> results -> finished, map
                                      -> helper thread -> process ->
@@ -221,10 +220,8 @@ def _process() -> Any:
     """Return an executor of one process, which starts with the first task.
 
     joblib's executor is used: a process of concurrent.futures runs the user's script once more, which fails for a
-    script
-    without a guard and for a notebook, and cannot unpickle a policy defined in a notebook. It has a single process
-    because
-    a killed process breaks its whole executor, without an indication of the task.
+    script without a guard and for a notebook, and cannot unpickle a policy defined in a notebook. It has a single
+    process because a killed process breaks its whole executor, without an indication of the task.
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 

@@ -84,8 +84,7 @@ def kv_port_busy_fraction(result: CaseResult) -> float:
     """Return the KV bytes transferred in the window over the capacity of the narrowest part of the path [1].
 
     The parts are the ports of the senders, the ports of the receivers and the network between them. For several
-    services:
-    the highest utilisation.
+    services: the highest utilisation.
     """
     if result.plan.services and result.plan.kv_transfer is not None:
         return max(map(kv_port_busy_fraction, results_by_service(result).values()))

@@ -66,7 +66,7 @@ class ServiceLevelAttainment:
     """True if every goal is met; None without a goal, and where no request was measured."""
     overloaded: bool
     """True if the queue grows without end."""
-    readings: tuple[GoalAttainment, ...] = ()
+    goal_results: tuple[GoalAttainment, ...] = ()
     """Attained value of each goal."""
     growing: bool = False
     """True if the queue probably grows, though the window is too short to be certain."""
@@ -79,10 +79,10 @@ class ServiceLevelAttainment:
     @property
     def inconclusive_goals(self) -> tuple[GoalAttainment, ...]:
         """Goals that leave the verdict inconclusive; none where it is certain."""
-        missed = any(one.certain and not one.met for one in self.readings)
+        missed = any(one.certain and not one.met for one in self.goal_results)
         if self.overloaded or missed or self.met is None:
             return ()
-        return tuple(one for one in self.readings if not one.certain)
+        return tuple(one for one in self.goal_results if not one.certain)
 
     @property
     def inconclusive_growth(self) -> bool:
@@ -99,18 +99,18 @@ class ServiceLevelAttainment:
         )
 
 
-def standing(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
+def attainment_of(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
     """Return the service level attained over the *metrics* of all replications of a point.
 
     Several services are judged together, each by its own service level.
     """
-    each = {name: standing(level, own) for name, level, own in _services(metrics)}
+    each = {name: attainment_of(level, own) for name, level, own in _services(metrics)}
     if not each:
-        readings = tuple(_readings(slo, metrics)) if slo.goals else ()
-        met = all(one.met for one in readings) if readings else None
-        return ServiceLevelAttainment(met, cases_overloaded(metrics), readings, cases_growing(metrics))
+        results = tuple(_goal_attainments(slo, metrics)) if slo.goals else ()
+        met = all(one.met for one in results) if results else None
+        return ServiceLevelAttainment(met, cases_overloaded(metrics), results, cases_growing(metrics))
     met_ones = [one.met for one in each.values() if one.met is not None]
-    together = [replace(reading, of=name) for name, one in each.items() for reading in one.readings]
+    together = [replace(result, of=name) for name, one in each.items() for result in one.goal_results]
     over = any(one.overloaded for one in each.values())
     return ServiceLevelAttainment(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
 
@@ -146,13 +146,13 @@ def cases_growing(metrics: Cases) -> bool:
     )
 
 
-def _readings(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
+def _goal_attainments(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
     """Yield the attained value of each goal; nothing where no request was measured."""
     asked = [one for one in metrics if one["slo_attainment"] is not None]
     if slo.tenants:
-        yield from _shares_read(slo, asked)
+        yield from _share_attainments(slo, asked)
         for name in slo.tenants:
-            yield from _shares_read(slo.tenants[name], asked, name)
+            yield from _share_attainments(slo.tenants[name], asked, name)
         return
     for goal in slo.goals if asked else ():
         if goal.percentile is None:
@@ -161,7 +161,7 @@ def _readings(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
             yield GoalAttainment(goal, Mean().of(goal.percentile.column, asked), by_share=False)
 
 
-def _shares_read(level: ServiceLevel, metrics: Cases, tenant: str = "") -> Iterator[GoalAttainment]:
+def _share_attainments(level: ServiceLevel, metrics: Cases, tenant: str = "") -> Iterator[GoalAttainment]:
     """Yield the attained share of each goal of *level*, of the requests of *tenant* or of all without own limits."""
     for goal, values in _shares(level, metrics, tenant):
         half = half_width(values)
@@ -173,9 +173,9 @@ def tenants_met(slo: Slo, metrics: Cases) -> dict[str, bool]:
     """Return whether each tenant with limits of its own meets them; tenants without measured requests are absent."""
     found = {}
     for name, level in (slo.tenants or {}).items():
-        readings = list(_shares_read(level, metrics, name))
-        if readings:
-            found[name] = all(one.met for one in readings)
+        results = list(_share_attainments(level, metrics, name))
+        if results:
+            found[name] = all(one.met for one in results)
     return found
 
 

@@ -133,8 +133,7 @@ class WindowRequests:
         """Return the share of the output tokens of requests finishing in the window that belongs to *good* requests.
 
         The share is applied to the window's tokens, so that requests and tokens are counted over the same time and good
-        tokens
-        are a part of all tokens.
+        tokens are a part of all tokens.
         """
         served = self.served()
         every = int(self.output_tokens[served].sum())

@@ -202,7 +202,7 @@ class OfferedLoad:
     def of(cls, scenario: Scenario) -> "OfferedLoad":
         """Return the load of the scenario's workload, or of all its services together."""
         if scenario.services:
-            return cls.together(list(cls.of_services(scenario).values()))
+            return cls.combined(list(cls.of_services(scenario).values()))
         return cls.of_workload(scenario.workload, scenario.slo, scenario.seed, scenario.horizon_s)
 
     @classmethod
@@ -232,7 +232,7 @@ class OfferedLoad:
         return cls(rate, *asked, may_share)
 
     @classmethod
-    def together(cls, parts: Sequence["OfferedLoad"]) -> "OfferedLoad":
+    def combined(cls, parts: Sequence["OfferedLoad"]) -> "OfferedLoad":
         """Return the sum of *parts*, each with a share of the sample in proportion to its rate.
 
         Parts without a bounded rate are left out.
@@ -512,7 +512,7 @@ class CandidateBounds:
         self._machines: dict[str, ReplicaBounds] = {}
         self._starts: dict[str, bool] = {}
 
-    def look(self, unit: Unit) -> ReplicaBounds:
+    def bounds_of(self, unit: Unit) -> ReplicaBounds:
         """Return why *unit* cannot serve, or the least number of its replicas that may carry the load."""
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
@@ -553,7 +553,7 @@ class CandidateBounds:
                 return ReplicaBounds(f"{one.name}: {reason}", 0)
         busy = 0.0
         for model in pool.models or (pool,):
-            demand = OfferedLoad.together([self.demands[name] for name in model.served])
+            demand = OfferedLoad.combined([self.demands[name] for name in model.served])
             busy += (demand.rate_rps or 0.0) / PoolBounds(model, demand).replica_rps()
         return ReplicaBounds("", max(1, ceil(busy)))
 

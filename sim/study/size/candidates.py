@@ -46,7 +46,7 @@ class CandidateFleet:
     replications: int | None = None
     """Number of simulated replications; None for a fleet that was not simulated."""
     fleet: Fleet | None = None
-    standing: ServiceLevelAttainment | None = None
+    service_level: ServiceLevelAttainment | None = None
     """Verdict on the service level, with the attained value of each goal; None for a fleet that was not simulated."""
     needs: FleetNeeds | None = None
     """Money and power of the fleet; None where unknown."""
@@ -57,21 +57,21 @@ class CandidateFleet:
     services: Mapping[str, ServiceTrial] = field(default_factory=dict)
     """Service -> trial, where the fleet serves several services, was simulated and could run."""
 
-    def seen(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "CandidateFleet":
+    def with_results(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "CandidateFleet":
         """Return this row with its simulated results, except cost; *levels* are the SLOs of several services."""
         return replace(
             self,
             metrics=outcome.metrics,
             replications=len(outcome.cases),
-            standing=outcome.standing,
-            overloaded=outcome.standing.overloaded,
+            service_level=outcome.service_level,
+            overloaded=outcome.service_level.overloaded,
             services=outcome.services(levels or {}),
         )
 
     @property
-    def doubtful(self) -> bool:
+    def inconclusive(self) -> bool:
         """True if the verdict on the service level is inconclusive."""
-        return self.standing is not None and self.standing.verdict == "inconclusive"
+        return self.service_level is not None and self.service_level.verdict == "inconclusive"
 
     @property
     def total(self) -> int:
@@ -105,14 +105,14 @@ class Sizing:
 
     winner: CandidateFleet | None
     candidates: tuple[CandidateFleet, ...]
-    """All candidates: the winner first, or else the nearest, then in the order of `rank`."""
+    """All candidates: the winner first, or else the best within the budget, then in the order of `rank`."""
     simulated: int
     """Number of cases that this call has simulated; other cases were found on disk."""
     mixed: MixedSearch | None = None
     """Result of the search among fleets of several kinds, where the section asks for it."""
-    nearest: CandidateFleet | None = None
+    best_within_budget: CandidateFleet | None = None
     """Fleet of one kind that attains the most within the budget, where none meets the service level within it."""
-    chance: WinProbability | None = None
+    win_probability: WinProbability | None = None
     """Probability that the winner stays cheaper than the next fleet with other GPUs, under the model's own error."""
 
     @property
@@ -148,8 +148,8 @@ def _named(fleet: Fleet | None, key: str) -> str:
     return " and ".join(dict.fromkeys(name for name in names if name))
 
 
-def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | None) -> Iterator[CandidateFleet]:
-    """Yield one row for fleets that differ only in the host chosen by the search: the best, or *nearest*.
+def with_one_host(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None) -> Iterator[CandidateFleet]:
+    """Yield one row for fleets that differ only in the host chosen by the search: the best, or *kept*.
 
     Fleets that are impossible with every host become one row with all reasons.
     """
@@ -163,16 +163,16 @@ def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | No
             shown.add((one.choice, one.replicas))
             alike = [other for other in ranked if (other.choice, other.replicas) == (one.choice, one.replicas)]
         if one.replicas or len(alike) == 1:
-            yield nearest if nearest is not None and nearest in alike else one
+            yield kept if kept is not None and kept in alike else one
         else:
             reasons = dict.fromkeys(other.reason for other in alike)
             yield replace(one, name=one.choice, reason="; ".join(reasons))
 
 
-def in_order(candidates: Iterable[CandidateFleet], nearest: CandidateFleet | None) -> list[CandidateFleet]:
-    """Return the rows in the order of `rank`, with *nearest* before all others."""
-    ranked = with_one_host(sorted(candidates, key=rank), nearest)
-    return sorted(ranked, key=lambda one: one is not nearest)
+def in_order(candidates: Iterable[CandidateFleet], first: CandidateFleet | None) -> list[CandidateFleet]:
+    """Return the rows in the order of `rank`, with *first* before all others."""
+    ranked = with_one_host(sorted(candidates, key=rank), first)
+    return sorted(ranked, key=lambda one: one is not first)
 
 
 def rank(one: CandidateFleet) -> tuple[int, float, str]:

@@ -1,9 +1,8 @@
 """Search for the cheapest fleet of several kinds of replicas: an integer program proposes, simulations test.
 
 The program chooses the number of replicas of each kind, and the prompt lengths that each kind serves. Requests fall
-into
-classes by the length of their prompts. A replica of kind u answers at most rho[i, u] requests of class i per second, so
-a fleet with n[u] replicas that serves the shares x[i, u] of the classes' rates r[i] needs
+into classes by the length of their prompts. A replica of kind u answers at most rho[i, u] requests of class i per
+second, so a fleet with n[u] replicas that serves the shares x[i, u] of the classes' rates r[i] needs
 
     sum_i x[i, u] r[i] / rho[i, u] <= e[u, n] n[u]      for every kind u
     sum_u x[i, u] = 1                                   for every class i
@@ -223,14 +222,11 @@ def split_by_length(kinds: KindLimits, counts: Counts, least_good: float, most: 
     """Return splits of *counts* in which each pool serves one range of prompt lengths alone.
 
     Of every order of the pools the *most* splits with the lowest utilisation of the fullest pool are returned, as far
-    as
-    the bounds allow them.
+    as the bounds allow them.
 
     The balanced split loads pools evenly, but a long prompt delays the short ones beside it, which the bounds do not
-    model;
-    and where some requests may be late, a small pool may serve the long ones alone. Reached fractions of the bound are
-    not
-    applied: they were observed with other lengths.
+    model; and where some requests may be late, a small pool may serve the long ones alone. Reached fractions of the
+    bound are not applied: they were observed with other lengths.
     """
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     room = np.array([float(n) for _, n in counts])
@@ -286,7 +282,7 @@ class _Rows:
 
 MOST_TRIALS = 120
 """Approximate limit of the number of simulated fleets; beyond it the answer reports that the search was cut off."""
-TOGETHER = 4
+BATCH = 4
 """Number of fleets that are simulated at a time, whatever the number of workers: the answer must not depend on it."""
 MOST_SPLITS = 2
 """Number of splits by ranges of lengths, per order of the pools, that are simulated beside the balanced one."""
@@ -376,64 +372,64 @@ class MixedSearcher:
         """Limits of the units for the finer classes from which ranges of lengths are built."""
         self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
-        self._tried: list[Counts] = []
+        self._simulated: list[Counts] = []
         self._forbidden: list[Counts] = []
         """Fleets that the program must not propose again."""
         self._split: set[Counts] = set()
         """Fleets that were simulated with their classes split by ranges."""
-        self._guided = True
+        self._learning = True
         """True while trials lower the reached fractions; a proof requires a final pass on the bounds alone."""
 
     def run(self) -> MixedSearch:
         """Return the result of the search; cases that are not on disk are simulated."""
-        tried: list[MixedTrial] = []
+        trials_so_far: list[MixedTrial] = []
         while True:
             batch, least_usd_per_h = self._proposals()
-            if not batch and self._guided:
+            if not batch and self._learning:
                 self._by_bounds_alone()
                 continue
-            if not batch or len(tried) >= MOST_TRIALS:
-                return MixedSearch(tuple(tried), least_usd_per_h, not batch)
-            ways = [self._ways(mix) for mix in batch]
-            trials = self._try([way for mine in ways for way in mine])
-            tried += trials
+            if not batch or len(trials_so_far) >= MOST_TRIALS:
+                return MixedSearch(tuple(trials_so_far), least_usd_per_h, not batch)
+            splits = [self._splits(mix) for mix in batch]
+            trials = self._try([split for mine in splits for split in mine])
+            trials_so_far += trials
             following = iter(trials)
-            for mine in ways:
-                self._judge([(way, next(following)) for way in mine])
+            for mine in splits:
+                self._judge([(split, next(following)) for split in mine])
 
     def _by_bounds_alone(self) -> None:
         """Reset the reached fractions, which depend on the lengths their pools served, and exclude simulated fleets."""
-        self._guided, self._reached = False, {}
-        self._forbidden += self._tried
+        self._learning, self._reached = False, {}
+        self._forbidden += self._simulated
 
-    def _ways(self, mix: MixedFleet) -> list[MixedFleet]:
+    def _splits(self, mix: MixedFleet) -> list[MixedFleet]:
         """Return the splits of *mix* to simulate: the balanced one and, the first time, splits by ranges of lengths."""
-        if mix.counts in self._split or self._alike(mix):
+        if mix.counts in self._split or self._same_machines(mix):
             return [mix]
         self._split.add(mix.counts)
         least_good = self._goal.share - SAMPLING_MARGIN
         others = split_by_length(self._ranges, mix.counts, least_good, MOST_SPLITS)
         return [mix, *others]
 
-    def _judge(self, ways: Sequence[tuple[MixedFleet, MixedTrial]]) -> None:
+    def _judge(self, splits: Sequence[tuple[MixedFleet, MixedTrial]]) -> None:
         """Update the search with the trials of one fleet: its cost if a split meets, else its least shortfall."""
-        counts = ways[0][0].counts
-        self._tried.append(counts)
-        met = [trial for _, trial in ways if trial.outcome.meets]
+        counts = splits[0][0].counts
+        self._simulated.append(counts)
+        met = [trial for _, trial in splits if trial.outcome.meets]
         if met:
             paid = [one.outcome.usd_per_h for one in met if not one.over(self._size.budget)]
             self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
-        if met or not self._guided:
+        if met or not self._learning:
             self._forbidden.append(counts)
         else:
-            mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
+            mix, trial = max(splits, key=lambda one: one[1].outcome.slack)
             self._learn(mix, trial.outcome.cases)
 
     def _proposals(self) -> tuple[list[MixedFleet], float]:
         """Return the cheapest mixes that may beat the best fleet, and the lower bound of what is left [USD/h]."""
         found: list[MixedFleet] = []
         least_good = self._goal.share - SAMPLING_MARGIN
-        while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
+        while len(found) < BATCH and len(self._units) > 1 and self._kinds.borders:
             forbidden = [*self._forbidden, *(mix.counts for mix in found)]
             most = self._mixed.most_kinds
             mix = cheapest_mix(self._kinds, self._reached, least_good, most, forbidden, self._ceilings)
@@ -533,7 +529,7 @@ class MixedSearcher:
             pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
             words.append(unit.counted(n, spare))
         data = {"name": " + ".join(words), "pools": pools}
-        if self._alike(mix):
+        if self._same_machines(mix):
             return Fleet.model_validate(data)
         limits = [*({"up_to_prompt_tokens": border} for border in mix.kinds.borders), {}]
         classes = [
@@ -542,7 +538,7 @@ class MixedSearcher:
         ]
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
 
-    def _alike(self, mix: MixedFleet) -> bool:
+    def _same_machines(self, mix: MixedFleet) -> bool:
         """Return whether the pools of *mix* are equal machines with other purchase options, which need no split."""
         rates = mix.kinds.most_rps[:, mix.pools]
         return bool((rates == rates[:, :1]).all())
@@ -553,15 +549,15 @@ class MixedSearcher:
         Where a pool falls behind, its answered share bounds the kind with any number of replicas.
         """
         names = _names([self._units[u] for u in mix.pools])
-        fared = [_fared(cases, name, self._goal) for name in names]
+        results = [_pool_results(cases, name, self._goal) for name in names]
         good = mix.kinds.good[:, mix.pools]
         sent = mix.kinds.shares[:, None] * mix.split
-        hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
-        needed = np.minimum(hoped, self._goal.share)
-        short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
+        attainable = (sent * good).sum(axis=0) / sent.sum(axis=0)
+        needed = np.minimum(attainable, self._goal.share)
+        short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, results, strict=True)]
         if not any(short):  # each does what it can, and that is not enough
-            short = [max(0.001, float(hope) - has) for hope, (has, _) in zip(hoped, fared, strict=True)]
-        for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, fared, strict=True):
+            short = [max(0.001, float(possible) - has) for possible, (has, _) in zip(attainable, results, strict=True)]
+        for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, results, strict=True):
             if lacks:
                 factor = next(factor for most, factor in STEPS if lacks <= most)
                 self._lower(u, n, factor * loaded)
@@ -576,7 +572,7 @@ class MixedSearcher:
             self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
 
 
-def _fared(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tuple[float, float]:
+def _pool_results(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tuple[float, float]:
     """Return, for the measured requests of *pool*, the share within *goal*, and answers over arrivals meanwhile."""
     good = arrived = answered = 0
     for case in cases:

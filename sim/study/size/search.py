@@ -3,13 +3,11 @@
 The lower bound of a fleet's cost is its charges that do not depend on load plus its idle power. Fleets are simulated in
 the order of that bound; a fleet that misses is replaced by the next larger one. When the lowest bound left is not below
 the cheapest fleet found, nothing left can be cheaper (Lawler and Wood, 1966). The search assumes that more replicas of
-a
-kind serve no worse.
+a kind serve no worse.
 
 Where no fleet meets the service level within a budget, the largest fleet of each kind that the budget holds is
 simulated, in the order of an upper bound of its attainment: the share of requests that meet the service level alone,
-and
-the share that its replicas can answer at all. When no bound left is above the best attainment found, nothing left
+and the share that its replicas can answer at all. When no bound left is above the best attainment found, nothing left
 attains more. With several goals the one with the largest shortfall counts.
 """
 
@@ -34,7 +32,7 @@ from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size.search_space import Unit, spares_differ, units, with_spares
 from sim.study.size.trials import Runner, Trial, Trials
 
-TOGETHER = 4
+BATCH = 4
 """Number of fleets that are simulated at a time, whatever the number of workers: the answer must not depend on it."""
 
 
@@ -64,7 +62,7 @@ class _Candidate:
     replicas: int
 
 
-class Nearest:
+class BestWithinBudget:
     """Search for the fleet that attains the most within a budget, where none meets the service level within it."""
 
     def __init__(
@@ -90,9 +88,9 @@ class Nearest:
                 self._push(order, self._bounds.most_replicas(unit, self._size))
         while batch := self._batch():
             fleets = [self._units[one.order].fleet(one.replicas) for one in batch]
-            outcomes = self._trials.whole(fleets)
+            outcomes = self._trials.in_full(fleets)
             spare = self._size.spare_replicas
-            paid = self._trials.whole([self._units[one.order].fleet(one.replicas, spare) for one in batch])
+            paid = self._trials.in_full([self._units[one.order].fleet(one.replicas, spare) for one in batch])
             for one, outcome, whole in zip(batch, outcomes, paid if spare else outcomes, strict=True):
                 self._judge(one, outcome, whole)
         return self._best
@@ -139,7 +137,7 @@ class Nearest:
         machines: set[str] = set()
         later: list[_Candidate] = []
         slack = -inf if self._best is None else self._best.outcome.slack
-        while self._heap and len(found) < TOGETHER and -self._heap[0].less > slack:
+        while self._heap and len(found) < BATCH and -self._heap[0].less > slack:
             one = heapq.heappop(self._heap)
             machine = self._units[one.order].machine
             if one.replicas <= self._settled.get(machine, 0):
@@ -169,10 +167,10 @@ def _merit(best: EvaluatedFleet) -> tuple[float, float]:
     return best.outcome.slack, -best.usd_per_h
 
 
-TOGETHER_BEYOND = 16
+BATCH_AFTER_BEST = 16
 """Number of fleets that are simulated at a time once the cheapest is known and the order no longer matters."""
 
-Told = Callable[[int, float], None]
+ProgressCallback = Callable[[int, float], None]
 """Callback with (cases simulated, cost of the cheapest fleet so far [USD/h], infinite before any)."""
 
 
@@ -195,14 +193,14 @@ class Search:
         catalog: Catalog,
         out: Path,
         workplace: Workplace,
-        progress: Told = lambda *_: None,
+        progress: ProgressCallback = lambda *_: None,
     ) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
         self.scenario = levelised(at_peak(scenario)).model_copy(update={"sweep": None, "size": None, **kept})
         """Scenario at the peak of its load profile, which fleets must carry."""
         self.size, self.catalog, self._progress = size, catalog, progress
-        self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
+        self._runner = Runner(self.scenario, catalog, out, workplace, self._report_progress)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
         self._bounds = CandidateBounds(self.scenario, catalog)
         self._units = list(units(self.scenario, size, catalog))
@@ -232,22 +230,24 @@ class Search:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
                 self._candidates.append(self._row(entry, "not simulated"))
-        nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
-        ranked = in_order(self._candidates, nearest)
+        best_within_budget = (
+            self._best_within_budget() if self.size.budget is not None and self._best_usd_per_h == inf else None
+        )
+        ranked = in_order(self._candidates, best_within_budget)
         winner = next((one for one in ranked if one.status == "meets"), None)
-        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
-        return replace(found, chance=self._chance(found))
+        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else best_within_budget)
+        return replace(found, win_probability=self._win_probability(found))
 
-    def _chance(self, found: Sizing) -> WinProbability | None:
+    def _win_probability(self, found: Sizing) -> WinProbability | None:
         """Return the probability, under the model's error, that the winner is cheaper than its rival."""
         best, rival = found.winner, found.rival
         if best is None or rival is None:
             return None
-        bids = [None if self._levels else self._bid(one) for one in (best, rival)]
-        share = probability_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
+        fleets = [None if self._levels else self._meeting_fleet(one) for one in (best, rival)]
+        share = probability_cheaper(fleets[0], fleets[1], self.scenario.seed) if fleets[0] and fleets[1] else None
         return None if share is None else WinProbability(rival.name, share, rival.usd_per_h is None)
 
-    def _bid(self, one: CandidateFleet) -> MeetingFleet | None:
+    def _meeting_fleet(self, one: CandidateFleet) -> MeetingFleet | None:
         """Return *one* in the form for Monte Carlo draws; None for several pools or without a computed step time."""
         single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
         confidence = (
@@ -259,36 +259,36 @@ class Search:
             else MeetingFleet(one.least_usd_per_h, one.replicas, confidence)
         )
 
-    def _nearest(self) -> CandidateFleet | None:
+    def _best_within_budget(self) -> CandidateFleet | None:
         """Return the fleet of one kind that attains the most within the budget."""
         assert self.size.budget is not None
         # whoever serves attains no less than whoever stands by
         serving = [unit for unit in self._units if unit.standby is None]
-        finder = Nearest(self.size, self.size.budget, serving, self._bounds, self._trials)
-        best = finder.run()
-        rows = [self._judged(one) for one in finder.judged]
-        judged = [(self._units[one.order], one) for one in finder.judged]
+        search = BestWithinBudget(self.size, self.size.budget, serving, self._bounds, self._trials)
+        best = search.run()
+        rows = [self._judged(one) for one in search.judged]
+        judged = [(self._units[one.order], one) for one in search.judged]
         seen = {(unit.machine, unit.total(one.replicas)): one.outcome for unit, one in judged}
         names = {row.name for row in rows}
         for one in self._candidates:
             if one.name not in names:
                 outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
-                rows.append(one if outcome is None else one.seen(outcome, self._levels))
+                rows.append(one if outcome is None else one.with_results(outcome, self._levels))
         self._candidates = rows
-        return None if best is None else rows[finder.judged.index(best)]
+        return None if best is None else rows[search.judged.index(best)]
 
     def _judged(self, one: EvaluatedFleet) -> CandidateFleet:
         """Return the row of a fleet of the search for the best attainment."""
         self._needs[one.order, one.replicas] = one.needs
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
         row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
-        return replace(row, reason=one.reason).seen(one.outcome)
+        return replace(row, reason=one.reason).with_results(one.outcome)
 
     def _extend_front(self) -> None:
         """Simulate more expensive fleets that may be faster, for the front of cost against latency."""
         for entry in list(self._met.values()):
             self._push_more(entry)
-        while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
+        while batch := self._next_batch(self.size.front_up_to, BATCH_AFTER_BEST):
             before = set(self._met)
             self._try(batch)
             for key in self._met.keys() - before:
@@ -357,14 +357,14 @@ class Search:
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
         row = CandidateFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
-        self._candidates.append(row.seen(outcome, self._levels))
+        self._candidates.append(row.with_results(outcome, self._levels))
 
-    def _tell(self, simulated: int) -> None:
+    def _report_progress(self, simulated: int) -> None:
         self._progress(simulated, self._best_usd_per_h)
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Queue *unit* with its least number of replicas, or add a row with the reason why it is impossible."""
-        machine = self._bounds.look(unit)
+        machine = self._bounds.bounds_of(unit)
         reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
         most = self._bounds.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
@@ -400,7 +400,7 @@ class Search:
         else:
             heapq.heappush(self._heap, entry)
 
-    def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
+    def _next_batch(self, factor: float = 1.0, most: int = BATCH) -> list[_Entry]:
         """Return the next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
         batch: list[_Entry] = []
         machines: set[str] = set()
@@ -445,17 +445,17 @@ class Search:
         for entry, outcome in met:
             needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
             if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
-                row = self._row(entry, "over budget", usd_per_h).seen(outcome, self._levels)
+                row = self._row(entry, "over budget", usd_per_h).with_results(outcome, self._levels)
                 self._candidates.append(replace(row, reason=reason))
                 self._push_more(entry)
                 continue
             if usd_per_h < self._best_usd_per_h:
                 self._best_usd_per_h, self._cheapest = usd_per_h, entry
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
-            self._candidates.append(self._row(entry, "meets", usd_per_h).seen(outcome, self._levels))
+            self._candidates.append(self._row(entry, "meets", usd_per_h).with_results(outcome, self._levels))
 
     def _miss(self, entry: _Entry, outcome: Trial) -> None:
-        self._candidates.append(self._row(entry, "misses").seen(outcome, self._levels))
+        self._candidates.append(self._row(entry, "misses").with_results(outcome, self._levels))
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry, outcome)
 
@@ -487,7 +487,7 @@ class Search:
 
 
 def search(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Told = lambda *_: None
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: ProgressCallback = lambda *_: None
 ) -> Sizing:
     """Return the cheapest fleet for *scenario*, with cases stored under `out/points`.
 

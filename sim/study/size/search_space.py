@@ -71,8 +71,7 @@ def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Ho
     """Return the servers with slots, power and link for replicas of *gpus* GPUs, at a power cap of *cap_w* [W].
 
     A server built for the GPU suits it. A server for any GPU takes PCIe cards: they use the slower of its link and
-    their
-    own, and no more cards are purchased than its power supply feeds in one server.
+    their own, and no more cards are purchased than its power supply feeds in one server.
 
     Raises
     ------
@@ -219,8 +218,7 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
     """Yield the units of the search.
 
     In order: the scenario's fleets, every combination of the section, and, where prompts are computed by replicas of
-    their
-    own, every pair of combinations with the same purchase option.
+    their own, every pair of combinations with the same purchase option.
     """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
@@ -247,8 +245,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
     """Yield every combination of the section.
 
     GPUs that are purchased and have no server in the section are combined with every server of the catalogue that can
-    host
-    them.
+    host them.
     """
     formats = size.quantizations or (None,)
     layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)

@@ -29,7 +29,7 @@ from sim.study.execution.cases import POINTS, CaseJob, Workplace, do_missing, jo
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.service_level import ServiceLevelAttainment, slack, standing
+from sim.study.metrics.service_level import ServiceLevelAttainment, attainment_of, slack
 from sim.study.metrics.statistics import mean
 from sim.study.rebill import Rebilling, usd_per_h_of_year
 from sim.units import NANO_PER_USD
@@ -121,9 +121,9 @@ class Trial:
     """
 
     @property
-    def standing(self) -> ServiceLevelAttainment:
+    def service_level(self) -> ServiceLevelAttainment:
         """Verdict on the service level, as in `gpufleet run`."""
-        return standing(self.slo, [case.metrics for case in self.cases])
+        return attainment_of(self.slo, [case.metrics for case in self.cases])
 
     @property
     def slack(self) -> float:
@@ -143,8 +143,8 @@ class Trial:
         found = {}
         for name, slo in levels.items():
             own = [case.metrics.services[name] for case in self.cases]
-            fared = standing(slo, own)
-            found[name] = ServiceTrial(fared.good and fared.met is True, fared.overloaded, _means(slo, own))
+            attained = attainment_of(slo, own)
+            found[name] = ServiceTrial(attained.good and attained.met is True, attained.overloaded, _means(slo, own))
         return found
 
     @property
@@ -173,7 +173,7 @@ def _means(slo: Slo, cases: Sequence[CaseMetrics]) -> dict[str, float | None]:
     return found
 
 
-def failing(fleet: Fleet, size: Size) -> Fleet:
+def with_failures(fleet: Fleet, size: Size) -> Fleet:
     """Return *fleet* with the failures of *size* in the pools that state neither failures nor spot."""
     if size.failures is None:
         return fleet
@@ -199,10 +199,10 @@ class Trials:
         """Return the trial of each of *fleets*, in order; fleets that clearly miss have one replication."""
         first = self._runner.run([(self._undisturbed(fleet), 1) for fleet in fleets])
         hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
-        whole = dict(zip(hopeful, self.whole([fleets[place] for place in hopeful]), strict=True))
+        whole = dict(zip(hopeful, self.in_full([fleets[place] for place in hopeful]), strict=True))
         return [whole.get(place, Trial(self.slo, tuple(cases), False)) for place, cases in enumerate(first)]
 
-    def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
+    def in_full(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Return the trial of each of *fleets* in all replications, in order."""
         every = self._runner.run([(self._undisturbed(fleet), self._scenario.replications) for fleet in fleets])
         return [self._judged(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
@@ -254,7 +254,7 @@ class Trials:
 
     def _states_of(self, fleet: Fleet) -> ServingStates:
         if fleet.name not in self._states:
-            scenario = self._scenario.model_copy(update={"fleets": (failing(fleet, self._size),)})
+            scenario = self._scenario.model_copy(update={"fleets": (with_failures(fleet, self._size),)})
             plan = resolve(scenario, Case(fleet.name, {}, {}, 0), self._catalog)
             self._states[fleet.name] = serving_states(plan)
         return self._states[fleet.name]
@@ -264,5 +264,5 @@ class Trials:
 
     def meets(self, cases: Sequence[StoredCase]) -> bool:
         """Return whether the service level is met, as in `gpufleet run`; a fleet without requests does not meet it."""
-        found = standing(self.slo, [case.metrics for case in cases])
+        found = attainment_of(self.slo, [case.metrics for case in cases])
         return found.good and found.met is True

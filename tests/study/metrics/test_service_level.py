@@ -21,7 +21,7 @@ from sim.study.comparison import differences
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.service_level import slack, standing
+from sim.study.metrics.service_level import attainment_of, slack
 from sim.study.points import summarize
 from sim.study.size.bounds import PoolBounds
 
@@ -79,20 +79,20 @@ def test_wrong_limits_are_told_with_their_line(tmp_path: Path, slo: str, told: s
 def test_a_percentile_over_replications_is_the_mean_of_theirs() -> None:
     slo = Slo.model_validate({"ttft_s": {"p99": 2.0}})
     runs = [metrics(ttft_s_p99=1.5), metrics(ttft_s_p99=2.4)]
-    assert standing(slo, runs).met is True
-    assert standing(slo, [*runs, metrics(ttft_s_p99=2.2)]).met is False
-    assert standing(slo, [metrics(ttft_s_p99=float("inf"))]).met is False
+    assert attainment_of(slo, runs).met is True
+    assert attainment_of(slo, [*runs, metrics(ttft_s_p99=2.2)]).met is False
+    assert attainment_of(slo, [metrics(ttft_s_p99=float("inf"))]).met is False
     # the share within the limits of each request is not asked for
-    assert standing(slo, [metrics(ttft_s_p99=1.0, slo_attainment=0.2)]).met is True
+    assert attainment_of(slo, [metrics(ttft_s_p99=1.0, slo_attainment=0.2)]).met is True
     both = Slo.model_validate({"ttft_s": {"p99": 2.0}, "tpot_s": 0.1})
-    assert standing(both, [metrics(ttft_s_p99=1.0, slo_attainment=0.2)]).met is False
-    assert standing(both, [metrics(ttft_s_p99=1.0)]).met is True
+    assert attainment_of(both, [metrics(ttft_s_p99=1.0, slo_attainment=0.2)]).met is False
+    assert attainment_of(both, [metrics(ttft_s_p99=1.0)]).met is True
 
 
 def test_rounding_rejects_nobody() -> None:
     runs = [metrics(slo_attainment=0.95)] * 3
     assert sum([0.95] * 3) / 3 < 0.95, "a mean of equal shares is rounded"
-    assert standing(Slo(ttft_s=1.0), runs).met is True
+    assert attainment_of(Slo(ttft_s=1.0), runs).met is True
 
 
 def test_slack_is_that_of_the_goal_that_lacks_most() -> None:

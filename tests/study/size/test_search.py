@@ -88,7 +88,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     )
     costs, latencies, tries = {}, {}, 0
     for unit in units(scenario, scenario.size, catalog):
-        known = candidate_bounds.look(unit)
+        known = candidate_bounds.bounds_of(unit)
         if any(card in unit.name and unit.name.endswith(contract) for card, contract in DEARER):
             continue
         for replicas in (1, 2, 3) if unit.own is None else (1,):

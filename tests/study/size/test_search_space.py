@@ -126,16 +126,16 @@ def test_no_other_host_is_cheaper_whatever_the_budget(tmp_path: Path) -> None:
             assert winner.needs is not None
             assert (winner.needs.capex_usd, winner.needs.kw) == pytest.approx((best.capex, best.kw))
             assert winner.operating_usd_per_month == pytest.approx(best.operating, rel=1e-3)
-            assert found.nearest is None
+            assert found.best_within_budget is None
         elif most is not None:
             ends.add("nearest")
             assert found.winner is None, limits
-            assert found.nearest is not None, limits
-            assert (found.nearest.metrics or {})["slo_attainment"] == most.attained, limits
-            assert found.nearest in found.candidates
+            assert found.best_within_budget is not None, limits
+            assert (found.best_within_budget.metrics or {})["slo_attainment"] == most.attained, limits
+            assert found.best_within_budget in found.candidates
         else:
             ends.add("none")
-            assert found.winner is found.nearest is None, limits
+            assert found.winner is found.best_within_budget is None, limits
     assert ends == {"winner", "nearest", "none"}
 
 

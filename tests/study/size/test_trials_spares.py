@@ -15,7 +15,7 @@ from sim.study.availability import serving_states
 from sim.study.execution.cores import ProcessPool
 from sim.study.size import trials
 from sim.study.size.search import search
-from sim.study.size.trials import failing
+from sim.study.size.trials import with_failures
 
 SCENARIO = """\
 name: s
@@ -70,9 +70,9 @@ def test_the_winner_states_what_fails_whatever_its_spares(tmp_path: Path) -> Non
     size = scenario_of(tmp_path).size
     pool = {"gpu": "rtx-4090", "server": "workstation-4x4090", "cold_start": {"total_s": 5}}
     hot = Fleet.model_validate({"name": "f", "pools": [pool]})
-    (found,) = failing(hot, size).pools
+    (found,) = with_failures(hot, size).pools
     assert (found.failures, found.cold_start) == (size.failures, size.cold_start)
-    (found,) = failing(hot, size.model_copy(update={"cold_start": None})).pools
+    (found,) = with_failures(hot, size.model_copy(update={"cold_start": None})).pools
     assert found.cold_start.total_s == 5
     _write_winner(tmp_path / "winner.yaml", hot, scenario_of(tmp_path), "winner")
     assert load(tmp_path / "winner.yaml", catalog=CATALOG).fleets[0].pools[0].failures == size.failures
