@@ -26,7 +26,7 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import cases
 from sim.study.execution.store import read_case, save_case
 from sim.study.metrics.case_metrics import CaseMetrics, measure
-from sim.study.metrics.service_level import slack, standing, tenants_met
+from sim.study.metrics.service_level import attainment_of, slack, tenants_met
 from sim.study.tenants import tenant_rows
 from sim.workload import TraceError, Workload
 from sim.workload.tenants import RateLimit
@@ -212,7 +212,7 @@ def test_a_tenant_is_judged_by_its_own_limits_and_the_fleet_by_all() -> None:
     for others, own, met in ((strict, loose, True), (strict, {"e2e_s": 1e-3}, False), ({"e2e_s": 1e-3}, loose, False)):
         slo = Slo.model_validate(others | {"tenants": {"noisy": own}})
         result, metrics = judged(slo.model_dump(exclude_none=True))
-        assert standing(slo, [metrics]).met is met
+        assert attainment_of(slo, [metrics]).met is met
         assert tenants_met(slo, [metrics]) == {"noisy": own is loose}
         assert (slack(slo, [metrics]) >= 0) is met
         requests = [request for request in result.log.requests if request.arrived_s >= 1]
