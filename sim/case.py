@@ -132,7 +132,7 @@ def results_by_service(result: CaseResult) -> dict[str, CaseResult]:
 
 
 def _result_of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, ServiceWeights]) -> CaseResult:
-    plan, log, name = result.plan.alone(service), result.log, service.name
+    plan, log, name = result.plan.for_service(service), result.log, service.name
     shared = {pool: part for pool, part in parts.items() if name in part.names}
     plan = replace(plan, pools=tuple(_part_of_pool(pool, name, shared.get(pool.name)) for pool in plan.pools))
     positions = [position for position, pool in enumerate(result.plan.pools) if name in pool.served]

@@ -57,7 +57,7 @@ class RunningFleet:
         ]
         self._held: list[Request] = []
         """Requests that have arrived while no replica served."""
-        self._breaks = plan.breaks
+        self._ends_with_errors = plan.ends_with_errors
         self._scaler: AutoscalerLoops | None = None
         self._outstanding = 0
         self._finished_s = 0.0
@@ -65,7 +65,7 @@ class RunningFleet:
         self._stranded: StrandedRequests | None = None
         """Requests stranded on failed replicas; None where replicas do not fail."""
         arrive = self._send
-        if plan.asks_again:
+        if plan.may_retry:
             callbacks = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
             attempts = Attempts(self._env, plan.client, streams, callbacks)
             arrive, self._refuse = attempts.arrive, attempts.refuse
@@ -295,7 +295,7 @@ class RunningFleet:
             self._stranded.left(request, replica)
 
     def _on_finished(self, replica: Replica, requests: list[Request], end_s: float) -> None:
-        if self._breaks and (broken := replica.broken_off(requests, end_s)):
+        if self._ends_with_errors and (broken := replica.broken_off(requests, end_s)):
             for request in broken:
                 self._left(request, replica.index)
             self._refuse(broken, end_s)
@@ -378,7 +378,7 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     meters: dict[int, Meters] = {}
     requests: list[list[Request]] = []
     for group in plan.groups():
-        log = RunningFleet(plan.together(group) if _needs_one_source(group) else plan.alone(group[0])).run()
+        log = RunningFleet(plan.for_group(group) if _needs_one_source(group) else plan.for_service(group[0])).run()
         names = {service.name for service in group}
         own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
         places = [first[position] + i for position in own for i in range(counts[position])]

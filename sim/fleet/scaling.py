@@ -169,7 +169,7 @@ class PoolScaling:
 
     def replace(self, position: int) -> None:
         """Start replacements for the failed replicas of a pool, where it has other replicas."""
-        if self._plan.pools[position].has_others:
+        if self._plan.pools[position].has_substitutes:
             self.scale_to(position, self._wanted[position])
 
     def repaired(self, position: int, engines: list[int]) -> None:
@@ -178,7 +178,7 @@ class PoolScaling:
         self._lifecycle.move(engines, State.OFF)
         if engines[0] in self.barred:
             return
-        if not pool.has_others:
+        if not pool.has_substitutes:
             self.start(position, engines)
             return
         self.scale_to(position, self._wanted[position])
@@ -308,7 +308,7 @@ def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
     if pool.on_call:
         return 0
     if pool.schedule is None:
-        return pool.replicas - pool.standing_by
+        return pool.replicas - pool.standby_replicas
     return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))
 
 

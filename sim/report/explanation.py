@@ -70,7 +70,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
             s=_s(request.arrived_s),
         )
     )
-    broken = journal.plan.breaks and bool(request.left) and request.left[-1].progress is None
+    broken = journal.plan.ends_with_errors and bool(request.left) and request.left[-1].progress is None
     if request.rejected and not broken:
         yield _why_rejected(journal)
         return

@@ -83,7 +83,7 @@ def serving_states(plan: CasePlan, failures: int = FAILURES) -> ServingStates:
     """Return the states of the fleet of *plan*, from a simulation as long as *failures* failures take."""
     rates = [_strikes_per_s(pool) for pool in plan.pools]
     per_s = sum(_failures_per_s(pool) for pool in plan.pools)
-    whole = tuple(pool.replicas - pool.standing_by for pool in plan.pools)
+    whole = tuple(pool.replicas - pool.standby_replicas for pool in plan.pools)
     if not per_s:
         return ServingStates({whole: (1.0,) * BATCHES}, 0.0, 0.0)
     length_s = failures / per_s
@@ -115,7 +115,7 @@ def _strikes_per_s(pool: PoolPlan) -> float:
     """Return the rate of failures of serving replicas [1/s]; a failure domain is counted once per replica in it."""
     if pool.failures is None:
         return 0.0
-    serving = (pool.replicas - pool.standing_by) / pool.replicas
+    serving = (pool.replicas - pool.standby_replicas) / pool.replicas
     return serving * sum(len(one.replicas) / (one.law.mtbf_s + one.law.repair_s) for one in pool.failures.domains)
 
 

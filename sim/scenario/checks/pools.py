@@ -19,7 +19,13 @@ from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import unknown_ids, value_at
 from sim.scenario.resolving.bind import BoundPool, load_calibration, power_coefficients
-from sim.scenario.resolving.hardware import described_start, joined_gpus, loaded, spread, start_figures
+from sim.scenario.resolving.hardware import (
+    communicating_gpus,
+    described_start,
+    joined_gpus,
+    start_figures,
+    starting_replica,
+)
 from sim.scenario.resolving.scheduler import STATE_OPTIONS
 from sim.scenario.schema import Fleet, Pool, nearest
 from sim.steptime.affine import Affine
@@ -54,7 +60,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Validat
         yield ValidationIssue((*place, "weights_from"), text)
         return
     try:
-        start_of(spec, loaded(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
+        start_of(spec, starting_replica(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
     except StartUnknown as error:
         yield ValidationIssue((*place, error.key) if bound.spec.cold_start else place, str(error))
     except UnknownId:
@@ -284,7 +290,7 @@ def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """GPUs of a replica in several servers of which nobody says what joins them."""
-    server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, spread(pool)
+    server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, communicating_gpus(pool)
     if server is None:
         if pool.spec.network is not None:
             yield ValidationIssue((*place, "network"), "needs a server: how many GPUs share its adapters?")

@@ -17,7 +17,7 @@ from sim.routing.prefix_cache import Exact
 from sim.scenario.checks.hardware import batch_issues
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
-from sim.scenario.resolving.scheduler import AHEAD
+from sim.scenario.resolving.scheduler import AHEAD_SWITCHES
 from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.slo import Slo
 from sim.scenario.sweep import as_data
@@ -243,7 +243,7 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue(
             (*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas"
         )
-    for name in AHEAD:
+    for name in AHEAD_SWITCHES:
         if getattr(bound.batching, name, None):
             yield ValidationIssue((*place, "batching", name), "must be off beside another model")
     if bound.kv_layout is not None:

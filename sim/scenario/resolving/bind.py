@@ -1,7 +1,7 @@
-"""One pool bound to what is known about its ids: catalogue entries, coefficients and calibration files.
+"""Binding of one pool to what its ids name: catalogue entries, coefficients and calibration files.
 
-Calibration files are those that `gpufleet calibrate` has written, read back with line numbers for what is wrong in
-them. Weights that a pool leaves in host memory are bound to the host and to the link that reaches it.
+Calibration files are those that `gpufleet calibrate` has written, read with line numbers for error messages. Weights
+that a pool leaves in host memory are bound to the host and to the link that reaches it.
 """
 
 from dataclasses import dataclass, replace
@@ -34,14 +34,14 @@ from sim.scenario.experiment import Experiment, Fleet, InheritedKeys, Pool, near
 from sim.scenario.reading.errors import InputError, ScenarioErrors, dotted, validation_issues
 from sim.scenario.resolving.resolved import Slicing
 from sim.scenario.resolving.scheduler import (
-    AHEAD,
+    AHEAD_SWITCHES,
     DraftModelPlan,
     bind_drafts,
     slot_tokens,
     state_cache,
-    switched,
     with_defaults,
     with_state_bits,
+    with_switches,
 )
 from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration
@@ -51,7 +51,7 @@ from sim.yamlio import YamlError, read
 
 
 def load_calibration(path: str) -> Calibration:
-    """The calibration in the file *path*, read once as long as it stays the same. Raises ScenarioErrors."""
+    """Read the calibration file *path*, cached while it is unchanged. Raises ScenarioErrors."""
     file = Path(path)
     try:
         changed_ns = status(file).st_mtime_ns
@@ -79,7 +79,7 @@ def _read(path: Path, changed_ns: int) -> Calibration:
 
 
 def offload_of(pool: Pool, engine: Engine, model: Model | None) -> Offload | None:
-    """What *pool* asks for, else what the engine does by itself; None: nothing stays in host memory."""
+    """Return the offloading that *pool* sets, else the engine's default; None if nothing stays in host memory."""
     asked = Offload(pool.cpu_offload_gb or None, pool.n_gpu_layers, pool.n_cpu_moe)
     if not asked.given and engine.offload is not None and engine.offload.experts_in_host:
         return Offload(n_cpu_moe=model.layers) if model is not None and model.moe is not None else None
@@ -87,7 +87,7 @@ def offload_of(pool: Pool, engine: Engine, model: Model | None) -> Offload | Non
 
 
 def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
-    """PCIe as the GPU has it; None where its lanes are not known, or nobody has written down such a link."""
+    """Return the PCIe link of *gpu*; None if its lanes are unknown or the catalogue has no such link."""
     if gpu is None or gpu.pcie_gen is None or gpu.pcie_lanes is None:
         return None
     name = f"pcie{gpu.pcie_gen.value:g}-x{gpu.pcie_lanes.value:g}"
@@ -97,7 +97,7 @@ def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
 def host_of(
     engine: Engine, weights: HostWeights, server: Server | None, link: Link | None, replicas: int
 ) -> HostOffload | None:
-    """The host that keeps *weights* and serves *replicas* replicas; None where the engine keeps none there."""
+    """Return the host that keeps *weights* for *replicas* replicas; None if the engine does not offload."""
     if engine.offload is None:
         return None
     return HostOffload(
@@ -111,15 +111,15 @@ def host_of(
 
 
 USUAL_ENGINE = "vllm-0.14"
-"""What a scenario without `engine` runs on."""
+"""Engine of a scenario without `engine`."""
 UNQUANTIZED = "none"
-BOLDER_TOGETHER = 0.3
-"""Factor on `schedule_conservativeness` with attention in data parallel (SGLang)."""
+LOCKSTEP_CONSERVATIVENESS = 0.3
+"""Factor on `schedule_conservativeness` with data-parallel attention (SGLang)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundPool:
-    """A pool with catalogue entries in place of ids, and with the engine's defaults where the scenario is silent."""
+    """Pool with catalogue entries in place of ids, and with the engine's defaults for options left out."""
 
     spec: Pool
     engine: Engine
@@ -127,37 +127,37 @@ class BoundPool:
     power: Power
     layout: ReplicaLayout
     batching: Scheduler
-    """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
+    """Scheduler options with max_num_seqs and max_num_batched_tokens filled in, and max_model_len if it is given."""
     kv_cache_dtype: KvCacheDtype
     gpu: Gpu | None = None
-    """What a replica runs on; with `slicing`, a slice of the card."""
+    """GPU of a replica; with `slicing`, a slice of the card."""
     slicing: Slicing | None = None
     model: Model | None = None
     service: OtherModel | None = None
-    """A network that answers in one pass; such a pool has no language model."""
+    """Network that answers in one pass; such a pool has no language model."""
     quantization: Quantization | None = None
-    """The format that the weights really have."""
+    """Format in which the weights are really stored."""
     kernel: Kernel | None = None
     speed: Value | None = None
-    """Rate of work under the power cap over that without one; None: there is no cap."""
+    """Ratio of the work rate under the power cap to that without; None without a cap."""
     calibration: Calibration | None = None
-    """Of this GPU; engine and link hold its factors already."""
+    """Calibration of this GPU; its factors are already applied to engine and link."""
     server: Server | None = None
     link: Link | None = None
     drafter: DraftModelPlan | None = None
-    """What drafts for the model; None: no model of its own."""
+    """Separate model that drafts; None if there is none."""
     accepted: Value | None = None
-    """Drafts that hold in a step, where the scenario names a measurement of them."""
+    """Measured number of accepted drafts per step, where the scenario names a measurement."""
     kv_layout: KvLayout | None = None
-    """The model's groups of KV caches, where blocks are counted group by group."""
+    """Groups of layers of the KV cache, where blocks are simulated group by group."""
     kv_note: str = ""
-    """Why they are not, although the engine would; empty where it is followed."""
+    """Reason why groups are not simulated although the engine has them; empty otherwise."""
     state_cache: StateCache | None = None
-    """Where recurrent states have a cache of their own."""
+    """Separate cache of recurrent states; None if there is none."""
     offload: Offload | None = None
-    """What stays in host memory; None: nothing."""
+    """Offloading to host memory; None if nothing is offloaded."""
     host_link: Link | None = None
-    """Between a GPU and its host, where that counts."""
+    """Link between a GPU and its host, where offloading uses it."""
 
     @property
     def replicas_per_host(self) -> int:
@@ -170,7 +170,7 @@ class BoundPool:
 def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, beside_others: bool = False) -> BoundPool:
     """Look up everything that *pool* names, at its own level or above.
 
-    *beside_others*: its GPUs have other models, too.
+    *beside_others* states that its GPUs also have other models.
 
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
     """
@@ -195,7 +195,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
     batching = scheduler(pool.batching, engine.batching)
-    batching, kv_layout, kv_note = _grouped(pool, batching, model, kv_cache_dtype, engine, beside_others)
+    batching, kv_layout, kv_note = _with_groups(pool, batching, model, kv_cache_dtype, engine, beside_others)
     batching, drafter, accepted = bind_drafts(batching, UNQUANTIZED, catalog)
     model = with_state_bits(model, batching, engine)
     computed = isinstance(pool.steptime, Roofline | None)
@@ -237,13 +237,13 @@ def _layout(pool: Pool) -> ReplicaLayout:
 def _filled(
     batching: Scheduler, pool: Pool, engine: Engine, gpu: Gpu | None, model: Model | None, max_model_len: int | None
 ) -> Scheduler:
-    """*batching* with the engine's defaults and switches; of one that answers in one pass as it is."""
+    """Fill in the engine's defaults and switches; dynamic batching is returned unchanged."""
     if isinstance(batching, Dynamic):
         return batching
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = slot_tokens(engine, model)
-    return switched(
-        _shared_out(with_defaults(batching, engine, gpu, max_model_len, model), pool),
+    return with_switches(
+        _per_rank(with_defaults(batching, engine, gpu, max_model_len, model), pool),
         engine if isinstance(pool.steptime, Roofline | None) else None,
         _formed_ahead(pool),
         model is not None and model.linear_attention is not None,
@@ -251,21 +251,21 @@ def _filled(
 
 
 def _kernel(stored: Quantization, gpu: Gpu | None) -> str:
-    """Id of the kernel that *gpu* multiplies weights with which are *stored* so."""
+    """Return the id of the kernel with which *gpu* multiplies weights of the format *stored*."""
     if gpu is None or stored.weight_only_kernel is None or has_rate(gpu, stored.compute):
         return stored.kernel
     return stored.weight_only_kernel
 
 
 def _slicing(card: Gpu | None, profile: str | None) -> Slicing | None:
-    """How *card* is cut; None where it is not, or where it has no such *profile*."""
+    """Return the slicing of *card*; None if it is not sliced or has no such *profile*."""
     if card is None or card.mig is None or profile not in card.mig.profiles:
         return None
     return Slicing(card, profile)
 
 
 def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
-    """What the power cap does to the card; None without one, or without measurements."""
+    """Return the effect of the power cap on the work rate; None without a cap or without measurements."""
     if gpu is None or power.cap_w is None:
         return None
     try:
@@ -275,41 +275,45 @@ def _speed(gpu: Gpu | None, power: Power, catalog: Catalog) -> Value | None:
 
 
 def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
-    """The calibration in the file *path* if it is one of *gpu*."""
+    """Return the calibration in the file *path* if it is for *gpu*, else None."""
     found = load_calibration(path) if path is not None and gpu is not None else None
     return found if found is not None and gpu is not None and found.gpu == gpu.id else None
 
 
-def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
-    """*batching* of one of the ranks that step together: SGLang cuts `chunked_prefill_size`, which is of all of them,
-    into equal parts and admits more boldly (server_args.py, _handle_data_parallelism).
+def _per_rank(batching: Scheduler, pool: Pool) -> Scheduler:
+    """Return *batching* of one of several ranks that step together.
+
+    SGLang divides `chunked_prefill_size`, which holds for all ranks together, into equal parts and admits requests less
+    conservatively (server_args.py, _handle_data_parallelism).
     """
     together = pool.enable_expert_parallel and pool.data_parallel_size > 1
     if not together or not isinstance(batching, PrefillFirst) or batching.schedule_conservativeness is None:
         return batching
-    chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * BOLDER_TOGETHER
+    chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * LOCKSTEP_CONSERVATIVENESS
     part = chunk and max(1, chunk // pool.data_parallel_size)
     return batching.model_copy(update={"chunked_prefill_size": part, "schedule_conservativeness": boldness})
 
 
 def _formed_ahead(pool: Pool) -> tuple[str, ...]:
-    """Switches by which *pool* can form a step while one runs."""
-    return () if pool.pipeline_parallel_size > 1 or pool.kv_tiers else AHEAD
+    """Return the switches with which *pool* can form a step while one runs."""
+    return () if pool.pipeline_parallel_size > 1 or pool.kv_tiers else AHEAD_SWITCHES
 
 
-def _grouped(
+def _with_groups(
     pool: Pool, batching: Scheduler, model: Model | None, dtype: KvCacheDtype, engine: Engine, beside_others: bool
 ) -> tuple[Scheduler, KvLayout | None, str]:
-    """*batching* with the groups of *model* where it asks for them, and blocks as large as they must be; why not, where
-    *engine* has them by default and the pool cannot.
+    """Return *batching* with the KV groups of *model*, their layout, and the reason if they are not simulated.
+
+    Blocks are as large as the groups require. The reason is given where *engine* has groups by default and the pool
+    cannot simulate them.
     """
     if not isinstance(batching, Vllm) or model is None:
         return batching, None, ""
     if batching.kv_groups is None:
         if not _has_groups(pool, model, engine):
             return batching, None, ""
-        if why_not := _without_groups(pool, batching, beside_others):
-            without = f"for kv_groups are not simulated with {why_not}"
+        if conflict := _groups_conflict(pool, batching, beside_others):
+            without = f"for kv_groups are not simulated with {conflict}"
             return batching, None, f"{model.id}: windows take their mean share of a KV block, states nothing, {without}"
     elif batching.kv_groups != "model":
         return batching, None, ""
@@ -322,14 +326,14 @@ def _grouped(
 
 
 def _has_groups(pool: Pool, model: Model, engine: Engine) -> bool:
-    """Whether *engine* deals the layers of *model* to groups where nothing is said, and their memory is computed."""
+    """Return True if *engine* groups the layers of *model* by default, and their memory is computed."""
     hybrid = default_limit(engine, None, "hybrid_kv_cache_manager")
     windows = model.sliding_window_layers > 0 and hybrid is not None and bool(hybrid.value)
     return isinstance(pool.steptime, Roofline | None) and (windows or model.linear_attention is not None)
 
 
-def _without_groups(pool: Pool, batching: Vllm, beside_others: bool) -> str:
-    """What *pool* has that groups are not simulated with; empty if nothing."""
+def _groups_conflict(pool: Pool, batching: Vllm, beside_others: bool) -> str:
+    """Return the options of *pool* with which groups are not simulated; empty if there are none."""
     used = {
         "ranks that step together": pool.enable_expert_parallel and pool.data_parallel_size > 1,
         "a role": pool.role != "both",
@@ -351,9 +355,9 @@ def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
 
 
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
-    """The batch time of *pool*'s service on its GPU.
+    """Build the batch-time model of *pool*'s service on its GPU.
 
-    Raises ValueError where it lacks either, or where the GPU has no rate in the service's precision.
+    Raises ValueError where the pool lacks either, or where the GPU has no rate in the service's precision.
     """
     if pool.gpu is None or pool.service is None or pool.quantization is None or not isinstance(pool.steptime, OnePass):
         raise ValueError("a batch time needs a gpu and a model")
@@ -369,7 +373,7 @@ def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
 
 
 def batch_coefficients(catalog: Catalog) -> BatchCoefficients:
-    """How much of the datasheet services reach: data/batchtime.yaml."""
+    """Return the fitted fractions of the datasheet rates that services reach (data/batchtime.yaml)."""
     return _batch_coefficients(catalog.root)
 
 
@@ -379,7 +383,7 @@ def _batch_coefficients(root: Path) -> BatchCoefficients:
 
 
 def power_coefficients(catalog: Catalog) -> PowerCoefficients:
-    """What GPUs draw at work: data/power.yaml."""
+    """Return the coefficients of GPU power at work (data/power.yaml)."""
     return _power_coefficients(catalog.root)
 
 

@@ -1,4 +1,4 @@
-"""From a case to its plan: its point of the sweep, and its fleet there."""
+"""Resolution of one case to its plan: the fleet of the case at its point of the sweep."""
 
 from math import ceil
 
@@ -65,5 +65,5 @@ def _at(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
 
 
 def _of_services(at: Scenario, pool: Pool) -> list[str | None]:
-    """What the services of *pool* say of their models."""
+    """Return the models that the services of *pool* name; [None] without services."""
     return [service.model for service in at.services if service.name in pool.served] or [None]

@@ -1,4 +1,4 @@
-"""A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
+"""Plans as plain data: for resolved.yaml, `gpufleet check` and the last pages of the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -35,11 +35,11 @@ UNITS = {
     "bytes_per_s_per_replica": "B/s",
     "_s_per_layer": "s",
 }
-"""Suffix of a name -> unit, longest first."""
+"""Units by suffix of a name, longest suffix first."""
 
 
 def unit_of(name: str) -> str:
-    """Unit of the value called *name*, read off its suffix; empty for counts and shares.
+    """Return the unit of the value called *name*, from its suffix; empty for counts and fractions.
 
     >>> unit_of("memory_bytes_per_s"), unit_of("tdp_w"), unit_of("gpu_slots")
     ('B/s', 'W', '')
@@ -48,7 +48,7 @@ def unit_of(name: str) -> str:
 
 
 def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
-    """Everything that the case rests on: settings, memory, every catalogue value with its origin, and the sources."""
+    """Return everything that the case depends on: settings, memory, catalogue values with origin, and sources."""
     values = values_of(plan.fleet, plan.facts, plan.costs, plan.carbon, catalog)
     return {
         "fleet": plan.fleet,
@@ -82,13 +82,13 @@ def describe(plan: CasePlan, catalog: Catalog) -> dict[str, Any]:
 def values_of(
     fleet: str, facts: Sequence[Fact], costs: CostPlan | None, carbon: CarbonPlan | None, catalog: Catalog
 ) -> list[dict[str, Any]]:
-    """Every sourced value and every figure of the scenario that *fleet* rests on: path, value, unit, source, kind."""
+    """Return all sourced values and scenario figures of *fleet*: path, value, unit, source, kind."""
     given = _given(costs, carbon)
     return [_fact(fact, f"fleets.{fleet}.cost.", catalog) for fact in facts] + _quotes(fleet, given)
 
 
 def sources_of(values: Iterable[Mapping[str, Any]], catalog: Catalog) -> dict[str, dict[str, str]]:
-    """The sources that *values* cite, by key."""
+    """Return the sources that *values* cite, keyed by source id."""
     cited = dict.fromkeys(str(value["source"]) for value in values)
     return {key: _source(key, catalog) for key in cited if key in catalog.sources()}
 
@@ -103,7 +103,7 @@ def _warmup(plan: CasePlan) -> float | str:
 
 
 def charges_of(costs: CostPlan | None) -> list[dict[str, Any]]:
-    """Each line of the bill: when it is paid, and what is paid once."""
+    """Return each line of the bill: component, pool, time of payment, and one-off amount."""
     return [
         {"component": one.component, "pool": one.pool, "paid": one.paid.value, "once_usd": one.once_usd}
         for one in (costs.charges if costs is not None else ())
@@ -111,7 +111,7 @@ def charges_of(costs: CostPlan | None) -> list[dict[str, Any]]:
 
 
 def _by_hour(costs: CostPlan | None) -> dict[str, list[float] | None]:
-    """Mean price of electricity at each hour of the day over a year, and of the week where its days differ."""
+    """Return the mean electricity price at each hour of the day, and of the week where its days differ."""
     by_hour = costs.usd_per_kwh_by_hour if costs is not None else None
     of_week = costs.usd_per_kwh_by_hour_of_week if costs is not None else None
     found: dict[str, list[float] | None] = {"usd_per_kwh_by_hour": list(by_hour) if by_hour else None}
@@ -145,22 +145,22 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
 
 
 def _exchanges(pool: PoolPlan) -> dict[str, Any]:
-    """What the GPUs of a replica send one another, in steps of one new token, one for each seat, the whole budget."""
+    """Return the communication of a replica's GPUs in steps of one token, one per sequence, and the whole budget."""
     steptime = pool.steptime
     if not isinstance(steptime, ComputedStepTime):
         return {}
-    seats = getattr(pool.batching, "max_num_seqs", None) or 1
-    budget = max(seats, getattr(pool.batching, "max_num_batched_tokens", None) or seats)
+    max_num_seqs = getattr(pool.batching, "max_num_seqs", None) or 1
+    budget = max(max_num_seqs, getattr(pool.batching, "max_num_batched_tokens", None) or max_num_seqs)
     found = [
         {"tokens": tokens} | asdict(one) | {"over": list(one.over)}
-        for tokens in sorted({1, seats, budget})
+        for tokens in sorted({1, max_num_seqs, budget})
         for one in _alike(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
     ]
     return {"link": steptime.inputs.link.name, "exchanges": found} if found else {}
 
 
 def _alike(exchanges: Iterable[Exchange]) -> list[Exchange]:
-    """*exchanges*, those that differ in their number alone as one."""
+    """Merge *exchanges* that differ only in their number of calls."""
     calls: dict[Exchange, float] = {}
     for one in exchanges:
         kind = replace(one, calls=0)
@@ -169,14 +169,14 @@ def _alike(exchanges: Iterable[Exchange]) -> list[Exchange]:
 
 
 def _model(pool: PoolPlan) -> dict[str, Any]:
-    """One of several models of a pool: what differs."""
+    """Return the values in which a model of a pool with several models differs from the others."""
     found = _pool(pool)
     own = ("batching", "kv_tokens", "memory_gb_per_gpu", "request_overhead_s", "start_s", "wake_s")
     return {"services": list(pool.services)} | {name: found[name] for name in own if name in found}
 
 
 def _switching(pool: PoolPlan) -> dict[str, Any]:
-    """Who switches replicas, and their start stage by stage as it is while nobody else starts."""
+    """Return the autoscaler, and the start stage by stage without competing starts."""
     found: dict[str, Any] = {}
     if pool.autoscaling is not None:
         found["autoscaling"] = pool.autoscaling.model_dump()
@@ -191,7 +191,7 @@ def _plain(gpus: int | Fraction) -> int | float:
 
 
 def _kv_tokens(pool: PoolPlan) -> int:
-    """Tokens that the KV cache of one data-parallel rank holds; the null block holds none."""
+    """Return the tokens in the KV cache of one data-parallel rank; the null block holds none."""
     if isinstance(pool.batching, Vllm) and len(pool.batching.windows) > 1 and pool.memory is not None:
         return pool.memory.kv_tokens
     blocks = pool.batching.num_gpu_blocks or 0
@@ -205,7 +205,7 @@ def _memory(memory: MemoryFit) -> dict[str, float]:
 
 
 def _host_memory(memory: MemoryFit | None) -> dict[str, dict[str, float]]:
-    """What one replica keeps in its host's memory; nothing where it keeps nothing there."""
+    """Return what one replica keeps in host memory; empty if it keeps nothing there."""
     if memory is None or not memory.host_weights_bytes:
         return {}
     held = {"weights": memory.host_weights_bytes, "kv": memory.host_kv_bytes}
@@ -228,7 +228,7 @@ def _fact(fact: Fact, costs: str, catalog: Catalog) -> dict[str, Any]:
 
 
 def _unit(fact: Fact, costs: str, catalog: Catalog) -> str:
-    """Unit of a fact; below the path *costs* stand offers, which say theirs."""
+    """Return the unit of a fact; facts below the path *costs* are offers with their own unit."""
     if fact.path.startswith(costs):
         offer = catalog.offer(fact.path.removeprefix(costs))
         return f"{offer.currency}/{offer.unit}"
@@ -237,7 +237,7 @@ def _unit(fact: Fact, costs: str, catalog: Catalog) -> str:
 
 
 def _quotes(fleet: str, given: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
-    """The planner's own prices, which have no source but the scenario."""
+    """Return the planner's own prices, whose only source is the scenario."""
     return [
         {
             "path": f"fleets.{fleet}.{place}",

@@ -1,10 +1,10 @@
-"""The hardware of a fleet and its replicas: machines, links, starts, adapters, models that share GPUs, failures.
+"""Hardware of a fleet and its replicas: machines, links, starts, adapters, models that share GPUs, failures.
 
 Machines: GPUs and slices of them, servers, power. Links within a replica: lanes of its server's slots, and network
 adapters between servers. Links between pools with roles: the rate and latency of a KV transfer, and which replicas
 share the ports of a server. Replicas: a start loads weights over the links of the server, by the means of the engine;
-adapters take time to load and add to a step; services that share a pool share its replicas' memory; failures come
-from published rates, with the replicas placed in servers and racks.
+adapters take time to load and add to a step; services that share a pool share its replicas' memory; failures come from
+published rates, with the replicas placed in servers and racks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +40,8 @@ from sim.power import PoolPower, pool_power
 from sim.routing.kv_transfer import PoolPorts, TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind, host_link_of, power_coefficients
-from sim.scenario.resolving.resolved import AdapterPlan, FailurePlan, PoolPlan, Slices, placed
-from sim.scenario.resolving.scheduler import AHEAD
+from sim.scenario.resolving.resolved import AdapterPlan, FailurePlan, PoolPlan, Slices, place_slices
+from sim.scenario.resolving.scheduler import AHEAD_SWITCHES
 from sim.spec import Spec
 from sim.steptime.collective import ReplicaNetwork
 from sim.steptime.drafting import AdapterStepTime, AdapterWork, DraftHeadStepTime, DraftModelStepTime
@@ -52,25 +52,25 @@ from sim.yamlio import read
 
 
 def joined_gpus(server: Server) -> int:
-    """GPUs that the link of *server* joins: its own, or those of a domain of several servers."""
+    """Return the GPUs that the link of *server* joins: its own, or those of a domain of several servers."""
     return int((server.linked_gpus or server.gpu_slots).value)
 
 
-def spread(pool: BoundPool) -> int:
-    """GPUs of a replica that exchange with one another, within layers or from stage to stage."""
+def communicating_gpus(pool: BoundPool) -> int:
+    """Return the GPUs of a replica that communicate, within layers or between pipeline stages."""
     layout = pool.layout
     return layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size * layout.pipeline_parallel_size
 
 
 def lanes_of(pool: BoundPool, catalog: Catalog) -> PcieLanes | None:
-    """The lanes of the pool's server; None where nobody knows them."""
+    """Return the PCIe lanes of the pool's server; None if unknown."""
     if pool.server is None or not pool.server.pcie:
         return None
     return PcieLanes.of(pool.server, partial(_x16_bytes_per_s, catalog))
 
 
 def lanes_stretch(pool: BoundPool, catalog: Catalog) -> float:
-    """Rate of the link over what the narrowest lanes leave of it to each ring of a server; at least 1."""
+    """Return the ratio of the link's rate to the share of it that the narrowest lanes leave each ring (1 or more)."""
     lanes = lanes_of(pool, catalog)
     if lanes is None or pool.link is None or not pool.link.over_pcie:
         return 1.0
@@ -79,7 +79,7 @@ def lanes_stretch(pool: BoundPool, catalog: Catalog) -> float:
 
 
 def link_of(pool: BoundPool) -> Link | None:
-    """The link as the GPUs of a replica meet it: where some of them hang on another CPU, what they sum crosses over."""
+    """Return the link between the GPUs of a replica, across sockets if some are attached to different CPUs."""
     if pool.link is None or pool.server is None or not pool.link.over_pcie:
         return pool.link
     cpus = [group.cpu for group in pool.server.pcie for _ in range(group.slots)]
@@ -88,21 +88,21 @@ def link_of(pool: BoundPool) -> Link | None:
 
 
 def host_bytes_per_s(pool: BoundPool, catalog: Catalog) -> float:
-    """What the lanes leave to each GPU of a server, to or from host memory, while all do the same; inf if not known."""
+    """Return the rate between each GPU and host memory while all GPUs of a server transfer; inf if unknown."""
     lanes = lanes_of(pool, catalog)
     return inf if lanes is None else lanes.host_bytes_per_s(frozenset(range(_used_slots(pool))))
 
 
 def host_stretch(pool: BoundPool, catalog: Catalog) -> float:
-    """Rate of a GPU's own lanes over what is left of them while all GPUs of a server load; at least 1."""
+    """Return the ratio of a GPU's lane rate to its share of it while all GPUs of a server load (1 or more)."""
     own = host_link_of(pool.gpu, catalog)
     return 1.0 if own is None else max(1.0, own.theoretical_bytes_per_s.value / host_bytes_per_s(pool, catalog))
 
 
 def network_of(pool: BoundPool, catalog: Catalog) -> ReplicaNetwork | None:
-    """The adapters between the servers of a replica; None where one server, or one link, joins all of its GPUs."""
+    """Return the network between the servers of a replica; None if one server or link joins all of its GPUs."""
     spec, server = pool.spec.network, pool.server
-    if spec is None or server is None or spread(pool) <= joined_gpus(server):
+    if spec is None or server is None or communicating_gpus(pool) <= joined_gpus(server):
         return None
     slots = int(server.gpu_slots.value)
     link = catalog.link(spec.link)
@@ -117,7 +117,7 @@ def network_of(pool: BoundPool, catalog: Catalog) -> ReplicaNetwork | None:
 
 
 def network_facts(pool: BoundPool, catalog: Catalog) -> Iterator[tuple[str, Value]]:
-    """What exchanges between servers rest on: name and value."""
+    """Yield the name and value of each figure behind the exchanges between servers."""
     network = network_of(pool, catalog)
     if network is None:
         return
@@ -132,21 +132,21 @@ def _x16_bytes_per_s(catalog: Catalog, generation: int) -> float:
 
 
 def _used_slots(pool: BoundPool) -> int:
-    """Slots of a server that the pool fills."""
+    """Return the number of GPU slots of a server that the pool fills."""
     slots = int(pool.server.gpu_slots.value) if pool.server is not None else 0
     return min(slots, pool.spec.most_replicas * pool.layout.gpus)
 
 
 def _rings(pool: BoundPool) -> list[Ring]:
-    """Slots of a full server, by who exchanges with whom: within layers, else from stage to stage."""
+    """Return the slots of a full server in groups that communicate, within layers or between pipeline stages."""
     layout, used = pool.layout, _used_slots(pool)
     together = layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size
-    size = min(used, together if together > 1 else spread(pool))
+    size = min(used, together if together > 1 else communicating_gpus(pool))
     return [frozenset(range(first, first + size)) for first in range(0, used - size + 1, size)]
 
 
 def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) -> list[Slices | None]:
-    """The MIG slices of each pool, cut from the same GPUs as those of pools of the same server, GPU and cost."""
+    """Return the MIG slices of each pool, cut together with those of pools with the same server, GPU and cost."""
     groups: list[tuple[tuple[Server | None, Gpu, Cost | None], list[int]]] = []
     for position, (pool, cost) in enumerate(zip(bound, fleet.costs, strict=True)):
         if pool.slicing is not None:
@@ -161,12 +161,12 @@ def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) ->
         for i in members:
             slicing = bound[i].slicing
             assert slicing is not None
-            found[i] = placed(slicing, wanted, ", ".join(names[j] for j in members))
+            found[i] = place_slices(slicing, wanted, ", ".join(names[j] for j in members))
     return found
 
 
 def servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet, slices: Sequence[Slices | None]) -> list[float]:
-    """Each replica's share of the servers that its pool fills, together with pools of the same server, GPU and cost."""
+    """Return each replica's share of the servers that pools of the same server, GPU and cost fill together."""
     shares = []
     each = [gpus_per_replica(*one) for one in zip(bound, slices, strict=True)]
     for pool, cost, own in zip(bound, fleet.costs, each, strict=True):
@@ -185,21 +185,21 @@ def servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet, slices: Sequen
 
 
 def gpus_per_replica(pool: BoundPool, slices: Slices | None) -> int | Fraction:
-    """All ranks' GPUs; of a slice the part of a GPU that it stands for."""
+    """Return the GPUs of all ranks of a replica; for a MIG slice, its fraction of a GPU."""
     return pool.layout.gpus if slices is None else slices.gpus_per_slice
 
 
 def power_of(pool: BoundPool, slices: Slices | None, servers: float, catalog: Catalog) -> PoolPower | None:
-    """Of one replica, with its share of *servers*; None where the power of GPU or server is not known."""
+    """Return the power of one replica with its share of *servers*; None if that of GPU or server is unknown."""
     card = _card(pool)
     if card is None:
         return None
-    gpus, reach = gpus_per_replica(pool, slices), 1.0 if slices is None else slices.reach
+    gpus, reach = gpus_per_replica(pool, slices), 1.0 if slices is None else slices.power_reach
     return pool_power(pool.power, card, power_coefficients(catalog), gpus, pool.server, servers, reach)
 
 
 def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
-    """The hardware of a pool as its bill sees it."""
+    """Return the properties of a pool's hardware that its bill depends on."""
     card = _card(pool)
     tdp_w = card.tdp_w.value if card and card.tdp_w else None
     return PoolFacts(
@@ -217,18 +217,21 @@ def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
 
 
 def _gpu_mtbf_h(plan: PoolPlan) -> float | None:
-    """As its `failures` have it; a slice fails with its GPU."""
+    """Return the mean uptime of a GPU from the pool's `failures` [h]; a slice fails with its GPU."""
     domains = plan.failures.domains if plan.failures is not None else ()
     return next((one.law.mtbf_s / SECONDS_PER_HOUR for one in domains if one.name.startswith("gpu ")), None)
 
 
 def _card(pool: BoundPool) -> Gpu | None:
-    """The whole GPU."""
+    """Return the whole GPU of the pool."""
     return pool.slicing.card if pool.slicing else pool.gpu
 
 
 def _nameplate_w(pool: BoundPool) -> float | None:
-    """One server with all its slots filled, at the wall [W]: as set, as its maker says, or the sum of its parts."""
+    """Return the nameplate power of one full server at the wall [W]; None if unknown.
+
+    It is the scenario's value, else the manufacturer's, else the sum of the parts.
+    """
     if pool.power.nameplate_w is not None:
         return pool.power.nameplate_w
     if pool.server is None:
@@ -245,14 +248,14 @@ def _nameplate_w(pool: BoundPool) -> float | None:
 
 
 def kv_bytes(pool: BoundPool) -> float:
-    """Bytes of KV that a token of *pool*'s model leaves in all layers, once; 0 where nobody says it."""
+    """Return the KV bytes of a token in all layers, stored once; 0 if unknown."""
     if pool.model is not None:
         return kv_bytes_per_token(pool.model, float(kv_element_bytes(pool.kv_cache_dtype)))
     return pool.spec.kv_bytes_per_token or 0.0
 
 
 def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:
-    """How KV moves between the pools of *fleet*; None where none has a role. Raises UnknownId."""
+    """Return the KV transfer between the pools of *fleet*; None if no pool has a role. Raises UnknownId."""
     spec = fleet.kv_transfer
     if spec is None:
         return None
@@ -277,14 +280,16 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
 
 
 def _engines(pool: BoundPool) -> int:
-    """Engines of a replica, which share its port."""
+    """Return the number of engines of a replica, which share its port."""
     layout = pool.layout
     return 1 if layout.enable_expert_parallel and layout.data_parallel_size > 1 else layout.data_parallel_size
 
 
 def _ports(pool: BoundPool, link: Link) -> PoolPorts:
-    """The ports of *pool*: those of its servers are shared out evenly among the GPUs. What joins GPUs inside a server
-    is each GPU's own.
+    """Return the network ports of *pool*.
+
+    The adapters of a server are divided evenly among its GPUs. A link that joins GPUs inside a server is a port of each
+    GPU.
     """
     server, gpus, engines, rate = pool.server, pool.layout.gpus, _engines(pool), link.bulk_bytes_per_s.value
     if link.over_pcie or (server is not None and link.id == server.link):
@@ -297,13 +302,13 @@ def _ports(pool: BoundPool, link: Link) -> PoolPorts:
 
 
 def _within_lanes(ports: PoolPorts, pool: BoundPool, catalog: Catalog) -> PoolPorts:
-    """*ports*, no faster than the lanes to the GPUs that share a port, while all GPUs of their server send."""
+    """Limit the rate of *ports* to that of the lanes of the GPUs on a port, while all GPUs of their server send."""
     most_bytes_per_s = host_bytes_per_s(pool, catalog) * pool.layout.gpus * ports.replicas_per_port
     return replace(ports, bytes_per_s=min(ports.bytes_per_s, most_bytes_per_s))
 
 
 def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]]:
-    """What the transfers rest on: path below the fleet, and value."""
+    """Yield the path below the fleet and the value of each figure behind KV transfers."""
     if fleet.kv_transfer is None or fleet.kv_transfer.link is None:
         return
     link = catalog.link(fleet.kv_transfer.link)
@@ -314,7 +319,7 @@ def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]
 
 
 def start_figures(catalog: Catalog) -> ColdStartFigures:
-    """How fast replicas start: data/coldstart.yaml."""
+    """Return the sourced figures of cold starts (data/coldstart.yaml)."""
     return _read_start_figures(catalog.root)
 
 
@@ -324,24 +329,21 @@ def _read_start_figures(root: Path) -> ColdStartFigures:
 
 
 def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -> ReplicaStart:
-    """What a replica of *pool* goes through.
-
-    Raises StartUnknown for a part that nobody has measured.
-    """
+    """Return the start stages of a replica of *pool*. Raises StartUnknown for a stage without a known duration."""
     spec, schedule = described_start(pool.spec), pool.spec.schedule
     if spec is not None and (memory is None or memory.fits):
         weights_bytes = memory.weights_bytes * memory.gpus if memory is not None else 0.0
-        return start_of(spec, loaded(pool, weights_bytes, catalog), start_figures(catalog))
+        return start_of(spec, starting_replica(pool, weights_bytes, catalog), start_figures(catalog))
     return ReplicaStart(fixed_start(schedule.starting_s or 0.0 if schedule is not None else 0.0))
 
 
 def described_start(pool: Pool) -> ColdStart | None:
-    """What is said of a start; of an autoscaled pool that says nothing, all is computed."""
+    """Return the cold-start keys of *pool*; an autoscaled pool without them gets the defaults."""
     return ColdStart() if pool.cold_start is None and pool.autoscaling is not None else pool.cold_start
 
 
-def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> StartingReplica:
-    """What a replica of *pool* is, as far as its start goes."""
+def starting_replica(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> StartingReplica:
+    """Return the properties of a replica of *pool* that its start time depends on."""
     peer = pool.spec.cold_start.link if pool.spec.cold_start is not None else None
     return StartingReplica(
         engine=pool.engine.id,
@@ -355,18 +357,18 @@ def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> StartingR
 
 
 DRIVE = "local_nvme"
-"""Of data/coldstart.yaml: where adapters are stored."""
+"""Source in data/coldstart.yaml from which adapters are read by default."""
 
 
 class AdapterFigures(Spec):
-    """Sourced figures of LoRA adapters: data/adapters.yaml."""
+    """Sourced figures of LoRA adapters (data/adapters.yaml)."""
 
     projection_s: Value
-    """What one adapted matrix adds to a step, beside reading the adapters and the activations."""
+    """Time that one adapted matrix adds to a step, beside reading the adapters and the activations."""
 
 
 def adapter_figures(catalog: Catalog) -> AdapterFigures:
-    """The figures of the catalogue."""
+    """Return the sourced figures of LoRA adapters (data/adapters.yaml)."""
     return _read_adapter_figures(catalog.root)
 
 
@@ -376,13 +378,13 @@ def _read_adapter_figures(root: Path) -> AdapterFigures:
 
 
 def read_rate(catalog: Catalog) -> Value:
-    """How fast adapters come from where they are stored, where the scenario is silent [B/s]."""
+    """Return the default rate at which adapters are read from storage [B/s]."""
     drive = start_figures(catalog).weights[DRIVE]
     return drive.bytes_per_s_per_gpu or drive.source_bytes_per_s
 
 
 def adapter_facts(pool: BoundPool, catalog: Catalog) -> Iterator[tuple[str, Value]]:
-    """What adapters rest on: name and value."""
+    """Yield the name and value of each figure behind LoRA adapters."""
     if pool.spec.lora is None or (link := host_link_of(pool.gpu, catalog)) is None:
         return
     yield "projection_s", adapter_figures(catalog).projection_s
@@ -392,9 +394,9 @@ def adapter_facts(pool: BoundPool, catalog: Catalog) -> Iterator[tuple[str, Valu
 
 
 def adapters_of(pool: BoundPool, catalog: Catalog) -> AdapterPlan | None:
-    """The slots of an engine of *pool*; None where it has none.
+    """Return the adapter slots of an engine of *pool*; None without adapters.
 
-    An adapter is stored whole, and comes to each GPU of a replica over lanes of its own, all at once.
+    An adapter is stored whole, and is copied to all GPUs of a replica at once, over separate lanes.
     """
     lora, link = pool.spec.lora, host_link_of(pool.gpu, catalog)
     if lora is None or pool.model is None or link is None:
@@ -409,7 +411,7 @@ def adapters_of(pool: BoundPool, catalog: Catalog) -> AdapterPlan | None:
 def adapted(
     built: RooflineStepTime | DraftHeadStepTime | DraftModelStepTime, lora: LoraAdapters, catalog: Catalog
 ) -> AdapterStepTime:
-    """*built* with the adapters of *lora* beside it."""
+    """Return *built* with the work of the adapters of *lora* added."""
     model, ranks = built.inputs.model, built.inputs.tensor_parallel_size
     rank = lora.max_lora_rank
     pairs = [(one.layers, one.inputs, one.outputs) for one in projections(model, lora)]
@@ -423,8 +425,9 @@ def adapted(
 
 
 def models_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> list[BoundPool]:
-    """*pool* as it is with each of the models that it runs, with the services of that model; one where all services
-    run the same.
+    """Return *pool* bound to each of its models, with the services of that model.
+
+    The list has one entry where all services run the same model.
 
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
     """
@@ -450,7 +453,7 @@ def _of_services(pool: Pool, names: tuple[str, ...]) -> Pool:
 
 
 def _with_its_memory(bound: BoundPool, names: tuple[str, ...], pool: Pool, models: int) -> BoundPool:
-    """*bound* with the services *names*, and the share of the memory that its engine has beside the other *models*."""
+    """Return *bound* with the services *names*, and its engine's share of the memory beside other *models*."""
     batching, sharing = bound.batching, pool.sharing
     whole = getattr(batching, "gpu_memory_utilization", None)
     given = {} if sharing is None or isinstance(sharing, Swapped) else sharing.gpu_memory_utilization
@@ -458,21 +461,21 @@ def _with_its_memory(bound: BoundPool, names: tuple[str, ...], pool: Pool, model
     if not share and whole is not None:
         share = whole - _asleep(bound, models - 1) if isinstance(sharing, Swapped) else whole / models
     filled: dict[str, float | bool] = {"gpu_memory_utilization": share} if share else {}
-    for name in AHEAD:
+    for name in AHEAD_SWITCHES:
         if getattr(batching, name, None) and getattr(pool.batching, name, None) is None:
             filled[name] = False
     return replace(bound, spec=_of_services(pool, names), batching=batching.model_copy(update=filled))
 
 
 def _asleep(bound: BoundPool, models: int) -> float:
-    """Share of the memory that *models* asleep keep: their CUDA contexts."""
+    """Return the fraction of the memory that *models* sleeping models keep for their CUDA contexts."""
     if bound.gpu is None or bound.engine.memory is None:
         return 0.0
     return models * bound.engine.memory.context_bytes.value / bound.gpu.memory_bytes.value
 
 
-def why_no_sleep(bound: BoundPool, fits: list[MemoryFit | None]) -> str:
-    """Why the host cannot keep the weights of all models; empty if it can, or where its memory is not known."""
+def sleep_shortfall(bound: BoundPool, fits: list[MemoryFit | None]) -> str:
+    """Compose the reason why the host cannot keep the weights of all models; empty if it can, or if unknown."""
     start, server = bound.spec.cold_start, bound.server
     keeps = isinstance(bound.spec.sharing, Swapped) and start is not None and start.sleep_level == 1
     if not keeps or server is None or server.host_memory_bytes is None:
@@ -487,7 +490,7 @@ def why_no_sleep(bound: BoundPool, fits: list[MemoryFit | None]) -> str:
 
 
 def failures_of(pool: BoundPool, catalog: Catalog) -> FailurePlan | None:
-    """What fails in *pool*; None where nothing does. Raises UnknownId."""
+    """Return the failures of *pool*; None if it has none. Raises UnknownId."""
     spec = pool.spec.failures
     if spec is None:
         return None
@@ -502,7 +505,7 @@ def failures_of(pool: BoundPool, catalog: Catalog) -> FailurePlan | None:
 
 
 def layout_of(pool: BoundPool) -> ServerLayout:
-    """How the replicas of *pool* stand in servers: one in each where no server is named."""
+    """Return the placement of *pool*'s replicas in servers; each has its own where no server is named."""
     gpus = pool.layout.gpus
     slots = int(pool.server.gpu_slots.value) if pool.server is not None else gpus
     return ServerLayout(pool.spec.most_replicas, gpus, max(1, slots // gpus), ceil(gpus / slots))

@@ -61,11 +61,11 @@ from sim.scenario.resolving.hardware import (
     network_of,
     power_of,
     servers_per_replica,
+    sleep_shortfall,
     slices_of,
     start_of_pool,
     transfer_facts,
     transfer_of,
-    why_no_sleep,
 )
 from sim.scenario.resolving.resolved import Fact, PoolPlan, Slices
 from sim.scenario.resolving.scheduler import (
@@ -74,9 +74,9 @@ from sim.scenario.resolving.scheduler import (
     OPTION_OF,
     STATE_LIMITS,
     draft_memory,
-    host_beside,
+    limited_by_states,
+    overlaps_host,
     padded_tokens,
-    seated,
     state_note,
 )
 from sim.scenario.resolving.terms import FleetTerms, Machines
@@ -93,7 +93,7 @@ from sim.workload import Workload
 
 
 def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
-    """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
+    """Return the inputs of the roofline step time of *pool*. Raises ValueError where it lacks a GPU or a model."""
     link = link_of(pool)
     if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
@@ -124,11 +124,11 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
 def _forms_ahead(pool: BoundPool) -> bool:
     if pool.layout.pipeline_parallel_size > 1 or pool.offload:
         return False
-    return host_beside(pool.batching, pool.engine)
+    return overlaps_host(pool.batching, pool.engine)
 
 
 def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:
-    """The host as the step time sees it; None where all weights lie on the GPUs."""
+    """Return the host memory and processors of offloaded weights; None if all weights are on the GPUs."""
     if pool.offload is None or pool.model is None or pool.quantization is None:
         return None
     weights = host_weights(pool.offload, pool.model, pool.quantization, pool.layout)
@@ -139,7 +139,7 @@ def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:
 
 
 def _part(rate: Value, stretch: float) -> Value:
-    """*rate* of lanes that are shared."""
+    """Return *rate* divided by *stretch*, for lanes that several GPUs share."""
     span = (rate.range[0] / stretch, rate.range[1] / stretch) if rate.range else None
     note = f"{rate.value:g} over lanes that GPUs of a server share"
     return rate.model_copy(update={"value": rate.value / stretch, "range": span, "note": note})
@@ -151,7 +151,7 @@ def _steptime_coefficients(root: Path) -> StepTimeCoefficients:
 
 
 def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, catalog: Catalog) -> LoadLaw | None:
-    """How hard steps of *pool* work each GPU."""
+    """Return the law of GPU power by load for the steps of *pool*."""
     ranks = pool.layout.tensor_parallel_size * pool.layout.pipeline_parallel_size
     activations = activations_per_token(model) / ranks
     return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, unpacks(gpu, weights))
@@ -161,9 +161,10 @@ HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
 
 
 def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
-    """What one pool rests on; *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`.
+    """Yield the sourced values of one pool.
 
-    *by_height*: the servers' height is paid for.
+    *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`. With *by_height*, the height of servers is charged
+    for.
     """
     computed = isinstance(pool.steptime, Roofline)
     if pool.gpu is not None:
@@ -196,7 +197,7 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
 
 
 def _host_fields(pool: BoundPool) -> tuple[str, ...]:
-    """What counts of the server's host where weights lie in its memory."""
+    """Return the fields of the server's host that matter where weights are in its memory."""
     use = pool.engine.offload
     if pool.offload is None or use is None:
         return ()
@@ -205,7 +206,7 @@ def _host_fields(pool: BoundPool) -> tuple[str, ...]:
 
 
 def cost_facts(prefix: str, costs: CostPlan | None) -> Iterator[Fact]:
-    """The catalogue's prices; quotes are the planner's own."""
+    """Yield the catalogue's prices of *costs*; quotes are the planner's own."""
     for offer, value in (costs.values if costs else {}).items():
         yield Fact(f"{prefix}.{offer}", value)
 
@@ -277,7 +278,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
 
 
 def _other_comms(pool: BoundPool) -> list[str]:
-    """Communication buffers of another kind of board, or all of them where a replica has one GPU."""
+    """Return the names of unused communication buffers: of other kinds of board, or all with one GPU."""
     names = {False: "comms_bytes", True: "comms_bytes_pcie"}
     card = pool.gpu is not None and pool.gpu.pcie_card
     return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != card]
@@ -288,7 +289,7 @@ def _in_process(pool: BoundPool) -> bool:
 
 
 def _does_not_apply(name: str, pool: BoundPool) -> bool:
-    """Whether an overhead is for another kind of model, GPU or layout."""
+    """Return True if an overhead is for another kind of model, GPU or layout."""
     if pool.model is None or pool.gpu is None:
         return True
     applies = {
@@ -330,7 +331,7 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
 
 
 def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
-    """The link's rate and the collectives that the GPUs of a replica do over it, inside a server."""
+    """Yield the rate of the link and the collectives between a replica's GPUs inside a server."""
     link, network = inputs.link, inputs.network
     yield from _some(prefix, link, ("theoretical_bytes_per_s", "measured_bytes_per_s"))
     here = network.gpus_per_server if network is not None else inputs.expert_ranks
@@ -347,7 +348,10 @@ def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
 
 
 def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterator[Fact]:
-    """The largest message of the table for so many *ranks*; where there is none, or it is assumed, what it rests on."""
+    """Yield the largest message of the measured table for *ranks* ranks.
+
+    Without such a table, or if it is assumed, latency and bus rate are yielded instead.
+    """
     exchange = name == "exchange_tables"
     table = exchange_table(link, ranks) if exchange else table_for(getattr(link, name), ranks)
     if table is not None and table.kind not in WEAK_KINDS:
@@ -367,7 +371,7 @@ def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterato
 
 
 def _service_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
-    """What a batch time rests on: the network's work, the card's rates, the fitted shares of them."""
+    """Yield the values behind a batch time: work of the network, rates of the card, fitted fractions of them."""
     if pool.gpu is None or pool.service is None:
         return
     device = one_pass_step_time(pool, catalog).device
@@ -405,11 +409,11 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
 
 
 SAMPLED_REQUESTS = 1000
-"""Requests that are drawn to estimate the mean context."""
+"""Number of sampled requests from which the mean context is estimated."""
 NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
-"""Keys of a scenario that no fleet's plan depends on. The arrivals of the workload are further ones."""
+"""Keys of a scenario that no fleet's plan depends on, beside the arrivals of the workload."""
 MOST_PLANS = 50
-"""Plans of fleets that are kept for each catalogue."""
+"""Largest number of cached plans per catalogue."""
 _OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
     "workload": {*Workload.model_fields} - {"arrivals"}
 }
@@ -418,7 +422,7 @@ _OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NO
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """The part of a plan that is the same for all replications."""
+    """Part of a plan that is shared by all replications."""
 
     pools: tuple[PoolPlan, ...]
     costs: CostPlan | None
@@ -531,9 +535,11 @@ def _shared(
         _pool_plan(one, plan.name, memory, None, servers, scenario.measured_at, catalog)
         for one, memory in zip(models, fits, strict=True)
     )
-    told = [f"{', '.join(one.spec.services)}: {reason}" for one, reason in zip(models, reasons, strict=True) if reason]
+    refused = [
+        f"{', '.join(one.spec.services)}: {reason}" for one, reason in zip(models, reasons, strict=True) if reason
+    ]
     whole = replace(plan, services=pool.services, service=" + ".join(pool.services), models=plans)
-    return whole, "; ".join(told) or why_no_sleep(models[0], fits)
+    return whole, "; ".join(refused) or sleep_shortfall(models[0], fits)
 
 
 def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
@@ -710,7 +716,7 @@ def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
     blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)
     if isinstance(batching, Slots) and _has_too_many_slots(pool, memory):
         return batching.model_copy(update={"max_num_seqs": 1})
-    return seated(batching.sized(blocks, longest), pool.state_cache, memory)
+    return limited_by_states(batching.sized(blocks, longest), pool.state_cache, memory)
 
 
 def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:

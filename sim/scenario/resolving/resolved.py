@@ -1,7 +1,7 @@
-"""What a case comes to once every id is a sourced value: the input of the fleet, free of YAML.
+"""Plans of cases, in which every id is replaced by sourced values: the input of the fleet, free of YAML.
 
-A case has services, a service has pools, and a pool may run on MIG slices: how many whole GPUs the slices take, and
-what of these lies idle, is part of its plan.
+A case has services, a service has pools, and a pool may run on MIG slices: the number of whole GPUs that the slices
+use, and the idle part of these, are in its plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,38 +36,38 @@ from sim.workload.tenants import RateLimit
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """What the slices of one pool are cut from."""
+    """MIG card and profile that the slices of one pool are cut from."""
 
     card: Gpu
-    """The whole GPU."""
+    """Whole GPU that is cut into slices."""
     profile: str
 
     @property
     def mig(self) -> Mig:
-        """How the card can be cut."""
+        """MIG profiles of the card."""
         assert self.card.mig is not None  # bind has looked the profile up there
         return self.card.mig
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """One pool's slices, with its part of the GPUs that they are cut from."""
+    """MIG slices of one pool, with its part of the GPUs that they are cut from."""
 
     profile: str
     gpus_per_slice: Fraction
-    """Idle remainders included: over all slices of the group they sum to its whole GPUs."""
+    """GPUs per slice, idle remainders included; the sum over all slices of the group is its whole number of GPUs."""
     unused: Fraction
-    """The part of the GPUs that no slice uses."""
-    reach: float
-    """How much of the way from idle power to the limit of its part of the GPUs a busy slice goes."""
+    """Fraction of the GPUs that no slice uses."""
+    power_reach: float
+    """Fraction of the range from idle power to the power limit of its GPU part that a busy slice reaches."""
     note: str
-    """What a reader of the bill must know; empty where nothing lies idle."""
+    """Note on idle slices that are paid for; empty if there are none."""
 
 
-def placed(slicing: Slicing, wanted: Sequence[tuple[str, int]], pools: str) -> Slices:
-    """The slices of one pool, placed with all that are *wanted* of its group of *pools*: (profile, replicas).
+def place_slices(slicing: Slicing, wanted: Sequence[tuple[str, int]], pools: str) -> Slices:
+    """Place the slices of one pool together with all slices *wanted* in its group of *pools*.
 
-    Pools of a group share GPUs; their slices are placed as the driver allows.
+    Pools of a group share GPUs; *wanted* has (profile, replicas) of each pool. Slices are placed as the driver allows.
     """
     counts: dict[str, int] = {}
     for profile, replicas in wanted:
@@ -83,7 +83,7 @@ def placed(slicing: Slicing, wanted: Sequence[tuple[str, int]], pools: str) -> S
 
 
 def _note(slicing: Slicing, counts: dict[str, int], gpus: int, pools: str) -> str:
-    """For example: 3 of 7 slices 1g.10gb are paid for and idle."""
+    """Compose a note such as "3 of 7 slices 1g.10gb are paid for and idle"."""
     cards = f"{gpus}x {slicing.card.name}"
     if len(counts) == 1:
         ((profile, count),) = counts.items()
@@ -96,42 +96,43 @@ def _note(slicing: Slicing, counts: dict[str, int], gpus: int, pools: str) -> st
 
 @dataclass(frozen=True, slots=True)
 class AdapterPlan:
-    """Slots for LoRA adapters of one engine."""
+    """LoRA adapter slots of one engine, with the times to load adapters."""
 
     on_gpu: int
     in_host: int
     swap_s: float
-    """From host memory to the GPU [s]."""
+    """Time to copy an adapter from host memory to the GPU [s]."""
     fetch_s: float
-    """From where adapters are stored to host memory [s]."""
+    """Time to read an adapter from storage into host memory [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One sourced value that the case rests on: where it is used and where it comes from."""
+    """Sourced value that the case depends on, with the path of its use."""
 
     path: str
-    """For example `fleets.4x RTX 4090.pools.0.gpu.memory_bytes_per_s`."""
+    """Path of the value, for example `fleets.4x RTX 4090.pools.0.gpu.memory_bytes_per_s`."""
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePlan:
-    """What fails in a pool."""
+    """Failures of a pool: components, detection, crews, maintenance and spares."""
 
     domains: tuple[FailureDomain, ...]
     servers: tuple[tuple[int, ...], ...] = ()
-    """Places of the replicas in each server."""
+    """Indices of the replicas in each server."""
     detection_s: float = 0.0
     crews: int | None = None
-    """Repairs that can go on at once; None: any number."""
+    """Repairs that can proceed at once; None: any number."""
     maintenance: MaintenanceSpec | None = None
     spares: StandbyReplicas | None = None
 
     @property
     def availability(self) -> float:
-        """Share of time in which nothing that the first replica needs is broken, in the long run; it counts as broken
-        until that is noticed, and waits for no repair crew.
+        """Long-run fraction of time in which all components that the first replica needs work.
+
+        A component counts as failed until the failure is detected; waits for repair crews are not included.
         """
         needed = [one.law for one in self.domains if 0 in one.replicas]
         return prod(law.mtbf_s / (law.mtbf_s / law.availability + self.detection_s) for law in needed)
@@ -139,142 +140,143 @@ class FailurePlan:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """Identical replicas of one model on one kind of GPU."""
+    """Pool of identical replicas of one model on one kind of GPU, with all values resolved."""
 
     name: str
     gpu: str
-    """Catalogue id, or an empty string where the step time is given and there is no GPU."""
+    """Catalogue id of the GPU; empty where the step time is given and there is no GPU."""
     server: str
     replicas: int
     gpus_per_replica: int | Fraction
-    """Parts of a GPU where a replica is a slice of one."""
+    """GPUs per replica; a fraction where a replica is a MIG slice."""
     batching: Scheduler
-    """With num_gpu_blocks and max_model_len filled in."""
+    """Scheduler options, with num_gpu_blocks and max_model_len filled in."""
     steptime: StepTime
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
     lockstep: bool = False
-    """Data-parallel ranks step together (experts are spread over them)."""
+    """True if data-parallel ranks step together (experts are spread over them)."""
     padded_tokens: int | None = 0
-    """Such ranks are padded to the fullest of them in steps of at most so many tokens; None: where all decode."""
+    """Tokens of a step up to which ranks in lockstep are padded to the fullest rank; None: where all ranks only
+    decode."""
     request_overhead_s: float = 0.0
-    """API-server time before a request's first token that does not hold the engine."""
+    """API-server time before a request's first token during which the engine is not blocked [s]."""
     intake_s: float = 0.0
-    """API-server time that each request holds up all others with before the engine gets it."""
+    """API-server time per request that delays all other requests before they reach the engine [s]."""
     turn_s: float = 0.0
-    """API-server time by which requests that come together reach the engine apart."""
+    """API-server time by which requests that arrive together reach the engine one after the other [s]."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
     schedule: ReplicaSchedule | None = None
-    """When the replicas run; None: always."""
+    """Schedule of the replicas; None: they always run."""
     autoscaling: Autoscaling | None = None
-    """Who decides how many replicas run; None: nobody."""
+    """Autoscaler of the pool; None: the number of replicas is fixed."""
     first_replicas: int = 0
-    """Replicas that serve at first where there is an autoscaler."""
+    """Replicas at the start of the run, with an autoscaler."""
     start: ReplicaStart = field(default_factory=lambda: ReplicaStart(()))
-    """What a replica goes through from being switched on to serving."""
+    """Stages from switching a replica on to serving."""
     replicas_per_server: int = 1
     failures: FailurePlan | None = None
-    """What fails, and what stands by; None: nothing."""
+    """Failures and spares of the pool; None if nothing fails."""
     spot: SpotInterruptions | None = None
-    """How the landlord takes replicas back; None: never."""
+    """Spot interruptions; None if replicas are never reclaimed."""
     on_call: bool = False
-    """Its replicas run only while those of a spot pool are interrupted."""
+    """True if the replicas run only while those of a spot pool are interrupted."""
     unit: str = ""
-    """Noun for one unit of a service's work: image, sequence, ...; empty where language is made."""
+    """Noun for one unit of a service's work: image, sequence, ...; empty for language models."""
     slices: Slices | None = None
-    """MIG slices that the replicas are; None: whole GPUs."""
+    """MIG slices of the replicas; None: whole GPUs."""
     service: str = ONLY_SERVICE
-    """The service that it serves."""
+    """Name of the service that the pool serves."""
     role: str = "both"
-    """prefill, decode or both."""
+    """Role of the pool: prefill, decode or both."""
     kv_tiers: tuple[KvTier, ...] = ()
+    """Storage tiers below the KV cache of each rank, the nearest first."""
     adapters: AdapterPlan | None = None
-    """Slots for LoRA adapters."""
-    """Below the KV cache of each rank, the nearest first."""
+    """LoRA adapter slots; None without adapters."""
     kv_note: str = ""
-    """Why its KV blocks are not those of the engine's groups; empty if they are."""
+    """Reason why KV blocks are not simulated by the engine's groups; empty if they are."""
     kv_bytes_per_token: float = 0.0
-    """KV of one token in all layers, on all GPUs together."""
+    """KV bytes of one token in all layers, over all GPUs."""
     services: tuple[str, ...] = ()
-    """Those that share its replicas; none where it serves a single one."""
+    """Names of the services that share the replicas; empty with a single service."""
     models: tuple["PoolPlan", ...] = ()
-    """Where these run several models: the pool as it would be with each of them, and the services that this one has."""
+    """Plans of the pool with each of its models, if there are several, with the services of that model."""
     sharing: Sharing | None = None
-    """How several models share a replica."""
+    """Way in which several models share a replica."""
 
     @property
     def served(self) -> tuple[str, ...]:
-        """Names of the services that it serves."""
+        """Names of all services of the pool."""
         return self.services or (self.service,)
 
     def serving(self, service: str) -> "PoolPlan":
-        """The pool with the model that it runs for *service*."""
+        """Return the plan of the pool with the model that it runs for *service*."""
         return next((one for one in self.models if service in one.served), self)
 
     @property
     def switched(self) -> bool:
-        """Whether its replicas start and stop while the fleet runs."""
+        """True if replicas start and stop during the run."""
         return self.scaled or self.failures is not None
 
     @property
     def scaled(self) -> bool:
-        """Whether somebody decides while the fleet runs how many of its replicas serve."""
+        """True if the number of serving replicas changes during the run: schedule, autoscaler, spot or fallback."""
         return self.schedule is not None or self.autoscaling is not None or self.spot is not None or self.on_call
 
     @property
-    def standing_by(self) -> int:
-        """Spares that do not serve with the others."""
+    def standby_replicas(self) -> int:
+        """Number of spares that do not serve with the others."""
         spares = self.failures.spares if self.failures is not None else None
         return 0 if spares is None or spares.kind == "hot" else spares.count
 
     @property
-    def has_others(self) -> bool:
-        """Whether one replica may take the place of another."""
-        return self.scaled or self.standing_by > 0
+    def has_substitutes(self) -> bool:
+        """True if another replica may replace a failed one."""
+        return self.scaled or self.standby_replicas > 0
 
     @property
     def engines_per_replica(self) -> int:
-        """Engines that one replica consists of."""
+        """Number of engines in one replica."""
         return 1 if self.lockstep else self.data_parallel_size
 
     @property
     def gpus_per_engine(self) -> float | Fraction:
-        """GPUs that one engine keeps busy."""
+        """GPUs that one engine occupies."""
         return self.gpus_per_replica / self.engines_per_replica
 
     @property
     def gpus(self) -> int | Fraction:
-        """Of all replicas; a part of one where pools share a GPU that is cut into slices."""
+        """GPUs of all replicas; a fraction where pools share a GPU that is cut into slices."""
         return self.replicas * self.gpus_per_replica
 
 
 def gpus_of(pools: Iterable[PoolPlan]) -> float:
-    """GPUs that *pools* use together: a whole number for all those of a fleet."""
+    """Return the GPUs that *pools* use together: a whole number for all pools of a fleet."""
     gpus = sum(pool.gpus for pool in pools)
     return int(gpus) if gpus == int(gpus) else float(gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """One of several services of a case."""
+    """Service of a case with several services."""
 
     name: str
     workload: Workload
     slo: Slo
     priority: int | None = None
-    """Of all its requests; None: as they have it themselves."""
+    """Priority of all its requests; None: each request has its own."""
     weight: float = 1.0
     rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CasePlan:
-    """One fleet at one sweep point, one replication."""
+    """Plan of one fleet at one sweep point in one replication."""
 
     fleet: str
     axes: dict[str, Any]
-    """Sweep axis (shortest unique dotted suffix) -> value."""
+    """Values of the sweep axes, keyed by the shortest unique dotted suffix."""
     replication: int
     seed: int
     workload: Workload
@@ -282,47 +284,47 @@ class CasePlan:
     pools: tuple[PoolPlan, ...]
     slo: Slo
     horizon_s: float | None
-    """None: until the last request of the trace has finished."""
+    """End of arrivals [s]; None: the run lasts until the last request of the trace has finished."""
     warmup_s: float
     drain_limit_s: float | None
     meter_interval_s: float
     warmup_auto: bool = False
-    """Whether the warm-up is read off the run itself; `warmup_s` is then 0 until it has been."""
+    """True if the warm-up is estimated from the run itself; `warmup_s` is 0 before."""
     warmup_steady: bool = True
-    """False where no steady part was found behind the warm-up."""
+    """False if no steady part was found after the warm-up."""
     clock: SiteClock | None = None
-    """Local time at the site; None: it is not said when the simulation begins."""
+    """Local time at the site; None without a start time."""
     requests_cost: bool = False
     load_by_hour: tuple[float, ...] | None = None
-    """How the year's load falls on the hours of the day; None: evenly."""
+    """Share of the year's load in each hour of the day; None: even."""
     model: str = ""
     costs: CostPlan | None = None
     carbon: CarbonPlan | None = None
     servers: int = 0
-    """Servers that the fleet fills, whole ones."""
+    """Servers that the fleet fills, rounded up."""
     pue: float = 1.0
-    """Facility power over the servers' power; 1 where no site is given."""
+    """Ratio of facility power to server power; 1 without a site."""
     infeasible: str = ""
-    """Why this fleet cannot run (memory); empty if it can."""
+    """Reason why the fleet cannot run (memory); empty if it can."""
     facts: tuple[Fact, ...] = field(default=())
     services: tuple[ServicePlan, ...] = ()
-    """Each with pools of its own; none where the case has a single service."""
+    """Services of the case; empty for a single service."""
     service: str = ""
-    """The one that this plan is of, where a case has several."""
+    """Name of the service that this plan is for, in a case with several."""
     client: Client | None = None
-    """How long clients wait, and whether they ask again; None: they wait as long as it takes."""
+    """Timeouts and retries of clients; None: clients wait without limit."""
     admission: Admission | None = None
-    """Requests that are turned away, and replicas that are left alone; None: none."""
+    """Admission control and ejection of replicas; None without either."""
     kv_transfer: TransferPlan | None = None
-    """How the KV of prompts moves; None where no pool has a role."""
+    """KV transfer between pools; None if no pool has a role."""
 
     @property
     def shared_pools(self) -> tuple[PoolPlan, ...]:
-        """Those that several services share."""
+        """Pools that several services share."""
         return tuple(pool for pool in self.pools if pool.services)
 
     def groups(self) -> list[tuple[ServicePlan, ...]]:
-        """The services, those together that share pools, if only by way of others."""
+        """Return the services in groups that share pools, directly or through other services."""
         groups = [{service.name} for service in self.services]
         for pool in self.shared_pools:
             met = [group for group in groups if not group.isdisjoint(pool.services)]
@@ -330,8 +332,8 @@ class CasePlan:
         found = [tuple(one for one in self.services if one.name in group) for group in groups]
         return sorted(found, key=lambda group: self.services.index(group[0]))
 
-    def together(self, group: tuple[ServicePlan, ...]) -> "CasePlan":
-        """The part of the plan that serves the services of *group*, which share pools."""
+    def for_group(self, group: tuple[ServicePlan, ...]) -> "CasePlan":
+        """Return the part of the plan that serves the services of *group*, which share pools."""
         names = {service.name for service in group}
         positions = [place for place, pool in enumerate(self.pools) if not names.isdisjoint(pool.served)]
         pools = tuple(self.pools[place] for place in positions)
@@ -339,8 +341,8 @@ class CasePlan:
         own = replace(self, pools=pools, carbon=None, services=group, service=label)
         return replace(own, kv_transfer=self.kv_transfer and self.kv_transfer.within(positions))
 
-    def alone(self, service: ServicePlan) -> "CasePlan":
-        """The part of the plan that serves *service*: its pools, with their charges."""
+    def for_service(self, service: ServicePlan) -> "CasePlan":
+        """Return the part of the plan that serves *service*: its pools, with their charges."""
         positions = [place for place, pool in enumerate(self.pools) if service.name in pool.served]
         pools = tuple(self.pools[place].serving(service.name) for place in positions)
         names = {pool.name for pool in pools}
@@ -352,43 +354,43 @@ class CasePlan:
         return replace(whole, workload=service.workload, slo=service.slo, kv_transfer=transfer)
 
     def window_s(self, end_s: float) -> tuple[float, float]:
-        """[start, end) of what is measured [s]; without a horizon it lasts until *end_s*, the end of the run."""
+        """Return the measured window [start, end) [s]; without a horizon it ends with the run at *end_s*."""
         return self.warmup_s, end_s if self.horizon_s is None else self.horizon_s
 
     @property
     def unit(self) -> str:
-        """Noun for a unit of work where all pools serve one that answers in one pass; empty where language is made."""
+        """Noun for a unit of work if all pools answer in one pass; empty for language models."""
         units = {pool.unit for pool in self.pools}
         return "" if "" in units else units.pop() if len(units) == 1 else "unit"
 
     @property
     def switched(self) -> bool:
-        """Whether replicas are switched on and off, or left alone for a while."""
+        """True if replicas are switched on and off, or ejected for a while."""
         ejects = self.admission is not None and self.admission.ejection is not None
         return ejects or any(pool.switched for pool in self.pools)
 
     @property
-    def asks_again(self) -> bool:
-        """Whether a request may be sent more than once, or end without an answer."""
+    def may_retry(self) -> bool:
+        """True if a request may be sent more than once, or end without an answer."""
         return self.client is not None or self.admission is not None or self.fails or self.refuses
 
     @property
     def refuses(self) -> bool:
-        """Whether servers have queue limits of their own, or end requests with an error."""
-        return self.breaks or any(getattr(pool.batching, "limits_its_queue", False) for pool in self.pools)
+        """True if servers have queue limits, or end requests with an error."""
+        return self.ends_with_errors or any(getattr(pool.batching, "limits_its_queue", False) for pool in self.pools)
 
     @property
-    def breaks(self) -> bool:
-        """Whether servers end requests that they have begun with an error."""
+    def ends_with_errors(self) -> bool:
+        """True if servers may end running requests with an error."""
         return any(getattr(pool.batching, "kv_unified", False) for pool in self.pools)
 
     @property
     def fails(self) -> bool:
-        """Whether replicas break down or are taken away."""
+        """True if replicas fail or are reclaimed."""
         return any(pool.failures is not None or pool.spot is not None for pool in self.pools)
 
     def next_reading_s(self, after_s: float) -> float:
-        """When meters are read next after *after_s*: at a multiple of the interval, or at a full hour of the clock."""
+        """Return the next time [s] after *after_s* to read meters: a multiple of the interval, or a full hour."""
         interval_s = self.meter_interval_s
         by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
         if by_interval_s <= after_s:  # rounded onto it

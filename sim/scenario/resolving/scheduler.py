@@ -1,4 +1,4 @@
-"""The scheduler of a pool, as its engine sets what the scenario leaves open.
+"""Scheduler options of a pool, with the engine's defaults for those that the scenario leaves out.
 
 Limits such as max_num_seqs, switches such as asynchronous scheduling, the cache of recurrent states beside the KV
 cache, and the model that drafts for speculative decoding.
@@ -22,16 +22,16 @@ from sim.spec import Spec
 from sim.steptime.inputs import RooflineInputs
 
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
-"""Limits that the engine sets where the scenario is silent."""
+"""Limits that the engine sets where the scenario leaves them out."""
 
 
 def with_defaults(
     batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
 ) -> Scheduler:
-    """*batching* with the engine's own limits on *gpu* where it leaves them open.
+    """Fill in the limits of *batching* that are left out with the engine's on *gpu*.
 
-    `model_copy` does not validate: whether the token budget covers max_num_seqs is checked where a
-    message can say so.
+    `model_copy` does not validate: the check that the token budget covers max_num_seqs is made where a message can name
+    the scenario's line.
     """
     filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
     if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is None:
@@ -53,7 +53,7 @@ def with_defaults(
 
 
 def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
-    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
+    """Return *budget*, or *longest* where the engine extends it for whole prompts of that length."""
     most = engine.limits.whole_prompts_up_to if engine.limits else None
     if budget is None or longest is None or most is None or longest > most.value:
         return budget
@@ -61,22 +61,22 @@ def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) ->
 
 
 def slot_tokens(engine: Engine, model: Model | None) -> int | None:
-    """The context of a slot where it is not stated: the engine's usual one, at most what the model allows."""
+    """Return the default context of a slot [tokens]: the engine's, limited to that of the model."""
     usual = engine.limits.max_model_len if engine.limits else None
     known = [int(usual.value)] if usual else []
     return min([*known, model.max_context] if model else known, default=None)
 
 
 STATE_LIMITS = ("mamba_full_memory_ratio", "states_per_request", "states_ahead")
-"""What an engine with such a cache says of it."""
+"""Limits of an engine with a separate cache of recurrent states."""
 OPTION_OF = {"state_bits": "mamba_ssm_dtype"}
-"""Option that takes the place of a limit, where it is called otherwise."""
+"""Options that override a limit of another name."""
 STATE_OPTIONS = ("mamba_full_memory_ratio", "max_mamba_cache_size", "mamba_ssm_dtype")
-"""What an operator may set."""
+"""Options for recurrent states that an operator may set."""
 
 
 def with_state_bits(model: Model | None, batching: Scheduler, engine: Engine) -> Model | None:
-    """*model* with states in the precision that *batching* asks for, else in that of *engine*, else its own."""
+    """Return *model* with the state precision of *batching*, else that of *engine*, else its own."""
     usual = default_limit(engine, None, "state_bits")
     if not isinstance(batching, PrefillFirst) or model is None or model.linear_attention is None:
         return model
@@ -89,13 +89,16 @@ def with_state_bits(model: Model | None, batching: Scheduler, engine: Engine) ->
 
 
 def overlaps(engine: Engine) -> bool:
-    """Whether *engine* forms a step while one runs where the prefix cache holds states, if nobody says otherwise."""
+    """Return True if *engine* by default forms a step while one runs, with states in the prefix cache."""
     switches = (default_limit(engine, None, name) for name in ("overlap_schedule", "overlap_with_states"))
     return all(usual is None or bool(usual.value) for usual in switches)
 
 
 def state_cache(batching: Scheduler, engine: Engine, model: Model | None, given: Spec) -> StateCache | None:
-    """That of *model* on *engine*; None where there is none. *given*: `batching` as the operator has it."""
+    """Return the state cache of *model* on *engine*; None if it has none.
+
+    *given* is `batching` as the operator wrote it.
+    """
     ratio, places, ahead = (default_limit(engine, None, name) for name in STATE_LIMITS)
     if not isinstance(batching, PrefillFirst) or model is None or model.linear_attention is None:
         return None
@@ -109,8 +112,8 @@ def state_cache(batching: Scheduler, engine: Engine, model: Model | None, given:
     return StateCache(kv_ratio, per_request, batching.max_mamba_cache_size)
 
 
-def seated(batching: Scheduler, cache: StateCache | None, memory: MemoryFit | None) -> Scheduler:
-    """*batching* with no more sequences than the places of *cache* in *memory* allow."""
+def limited_by_states(batching: Scheduler, cache: StateCache | None, memory: MemoryFit | None) -> Scheduler:
+    """Limit the sequences of *batching* to the places of the state *cache* in *memory*."""
     if cache is None or memory is None or not memory.fits:
         return batching
     most = cache.requests(memory.state_places)
@@ -118,7 +121,7 @@ def seated(batching: Scheduler, cache: StateCache | None, memory: MemoryFit | No
 
 
 def state_note(model: Model | None, cache: StateCache | None, memory: MemoryFit | None, wanted: int | None) -> str:
-    """That states keep requests below the *wanted* number; empty if they do not."""
+    """Compose a note if states limit requests below the *wanted* number; empty if they do not."""
     if cache is None or model is None or memory is None or not memory.fits:
         return ""
     most = cache.requests(memory.state_places)
@@ -130,26 +133,30 @@ def state_note(model: Model | None, cache: StateCache | None, memory: MemoryFit 
     )
 
 
-AHEAD = ("async_scheduling", "overlap_schedule")
+AHEAD_SWITCHES = ("async_scheduling", "overlap_schedule")
 """Switches of engines that form a step while one runs."""
 DRAFTED_AHEAD = ("eagle", "mtp")
-"""Who may draft where `async_drafts` is on: n-grams are looked up on the host, in tokens that it must have."""
-OPEN_SWITCHES = {"enable_prefix_caching": False, **dict.fromkeys(AHEAD, False), "scheduler_reserve_full_isl": True}
-"""What is on or off as the engine has it where the scenario is silent, and what it is where the engine says nothing;
-a pool with a step time of its own has no engine."""
+"""Drafting methods that work with `async_drafts`: n-grams need the tokens on the host, so they do not."""
+OPEN_SWITCHES = {
+    "enable_prefix_caching": False,
+    **dict.fromkeys(AHEAD_SWITCHES, False),
+    "scheduler_reserve_full_isl": True,
+}
+"""Switches that the engine sets where the scenario leaves them out, with the value where the engine has no default (a
+pool with an explicit step time has no engine)."""
 
 
-def switched(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
-    """*batching* with what *engine* has on where it leaves that open.
+def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
+    """Fill in the switches of *batching* that are left out with the engine's defaults.
 
-    Steps are formed ahead by default where the pool is *able* to; with drafts, and with *states* in the prefix cache,
-    where the engine can.
+    Steps are formed ahead by default with the switches in *able*; with drafts, and with *states* in the prefix cache,
+    only where the engine can.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
         if getattr(batching, name, False) is None:
             usual = default_limit(engine, None, name) if engine else None
-            can = name not in AHEAD or (name in able and _with_drafts(batching, engine))
+            can = name not in AHEAD_SWITCHES or (name in able and _with_drafts(batching, engine))
             filled[name] = (otherwise if usual is None else bool(usual.value)) and can
     if states and engine and "overlap_schedule" in filled and not overlaps(engine):
         caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
@@ -158,7 +165,7 @@ def switched(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], 
 
 
 def _with_drafts(batching: Scheduler, engine: Engine | None) -> bool:
-    """Whether *engine* forms steps ahead with the drafts of *batching*, also where it has none."""
+    """Return True if *engine* can form steps ahead with the drafts of *batching*, or there are none."""
     drafts = getattr(batching, "speculative", None)
     if drafts is None:
         return True
@@ -166,33 +173,34 @@ def _with_drafts(batching: Scheduler, engine: Engine | None) -> bool:
     return drafts.method in DRAFTED_AHEAD and usual is not None and bool(usual.value)
 
 
-def host_beside(batching: Scheduler, engine: Engine) -> bool:
-    """Whether *engine* works on the host beside the GPU: where it forms steps ahead, and as TensorRT-LLM does."""
+def overlaps_host(batching: Scheduler, engine: Engine) -> bool:
+    """Return True if *engine* does host work while the GPU runs: by forming steps ahead, or as TensorRT-LLM does."""
     usual = default_limit(engine, None, "overlap_scheduler") if isinstance(batching, Reserve) else None
-    return any(getattr(batching, name, False) for name in AHEAD) or (usual is not None and bool(usual.value))
+    return any(getattr(batching, name, False) for name in AHEAD_SWITCHES) or (usual is not None and bool(usual.value))
 
 
 def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
-    """Tokens of the largest step in which ranks that step together are padded to the fullest one of them; None: they
-    are where all decode.
+    """Return the tokens of the largest step in which ranks in lockstep are padded to the fullest rank.
+
+    None stands for all steps in which every rank only decodes.
     """
     most = default_limit(engine, gpu, "padded_tokens")
     if most is None:
         return None
-    seats = getattr(batching, "max_num_seqs", None) or 0
-    return min(int(most.value), 2 * seats) or maxsize
+    max_num_seqs = getattr(batching, "max_num_seqs", None) or 0
+    return min(int(most.value), 2 * max_num_seqs) or maxsize
 
 
 @dataclass(frozen=True, slots=True)
 class DraftModelPlan:
-    """A model that drafts, in its own dtype."""
+    """Draft model with its native quantization and kernel."""
 
     model: Model
     quantization: Quantization
     kernel: Kernel
 
     def inputs(self, target: RooflineInputs) -> RooflineInputs:
-        """What its step time is built from, beside the *target* on the same GPUs."""
+        """Return the inputs of the drafter's step time, on the GPUs of the *target*."""
         return replace(
             target,
             model=padded(self.quantization, self.model),
@@ -207,7 +215,7 @@ class DraftModelPlan:
 def bind_drafts(
     batching: Scheduler, unquantized: str, catalog: Catalog
 ) -> tuple[Scheduler, DraftModelPlan | None, Value | None]:
-    """*batching* with a number in place of a measured acceptance; the model that drafts; the measurement.
+    """Return *batching* with a numeric acceptance, the draft model, and the measured acceptance.
 
     Raises UnknownId.
     """
@@ -234,7 +242,7 @@ def draft_memory(
     layout: ReplicaLayout,
     dtype: KvCacheDtype,
 ) -> DraftMemory | None:
-    """Weights and KV cache of what drafts for *model*; None where nothing does."""
+    """Return the weights and KV cache of the drafter for *model*; None if there is none."""
     drafts = batching.speculative if isinstance(batching, Vllm) else None
     if drafts is None or drafts.method == "ngram" or model is None or quantization is None:
         return None

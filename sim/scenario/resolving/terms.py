@@ -1,7 +1,6 @@
-"""The money of one fleet: its own sections where it has them, else the scenario's.
+"""Prices and terms of one fleet: its own sections, else the scenario's.
 
-Nothing here needs the catalogue's hardware again: with the same machines, other terms are priced in a tenth of a
-millisecond.
+Hardware is not looked up again here: with the same machines, other terms are priced in a tenth of a millisecond.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +29,20 @@ SECTIONS = ("cost", *TERMS)
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What of a fleet's plan its bill depends on."""
+    """Properties of a fleet's plan that its bill depends on."""
 
     pools: tuple[PoolFacts, ...]
     servers: float
-    """How many are filled; parts of one where they are shared."""
+    """Number of servers that are filled; a fraction where they are shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetTerms:
-    """What is paid for machines, energy and all else."""
+    """Terms of a fleet: prices of machines and energy, finance, operations, API and carbon."""
 
     cost: Cost | None
     own_costs: tuple[Cost | None, ...]
-    """Of the pools; None: as the fleet's."""
+    """Cost section of each pool; None: the fleet's."""
     site: Site | None
     finance: Finance | None
     operations: Operations | None
@@ -53,7 +52,7 @@ class FleetTerms:
 
     @classmethod
     def of(cls, scenario: Experiment, fleet: Fleet) -> "FleetTerms":
-        """Those of *fleet*."""
+        """Return the terms of *fleet*, with the sections of *scenario* where it has none."""
         return cls(
             cost=fleet.cost,
             own_costs=tuple(pool.cost for pool in fleet.pools),
@@ -67,30 +66,33 @@ class FleetTerms:
 
     @property
     def is_priced(self) -> bool:
-        """Whether anything is paid for."""
+        """True if the fleet or a pool has a `cost` section."""
         return self.cost is not None or any(own is not None for own in self.own_costs)
 
     @property
     def clock(self) -> SiteClock | None:
-        """Local time at the site, for all that depends on the hour; None without `starts_at`. Raises ClockError."""
+        """Local time at the site, for terms that depend on the hour; None without `starts_at`. Raises ClockError."""
         return (
             None if self.starts_at is None else SiteClock.of(self.starts_at, self.site.timezone if self.site else None)
         )
 
     @property
     def by_height(self) -> bool:
-        """Whether the bill depends on the height of servers."""
+        """True if the bill depends on the height of servers."""
         hosting = self.site.hosting if self.site is not None else None
         bought = any(isinstance(cost, Buy) for cost in (self.cost, *self.own_costs))
         return bought and isinstance(hosting, PerRack) and hosting.by_height
 
     @property
     def facility_factor(self) -> float:
-        """Energy of the site over that of the servers; 1 where no site is given."""
+        """Ratio of the site's energy to that of the servers; 1 without a site."""
         return self.site.facility_factor if self.site else 1.0
 
     def costs(self, machines: Machines, catalog: Catalog, copies: int = 1) -> CostPlan | None:
-        """Charges for *copies* of *machines*; None without a `cost`. Raises CostError with all missing prices."""
+        """Return the charges for *copies* of *machines*; None without a `cost`.
+
+        Raises CostError with all missing prices.
+        """
         if not self.is_priced:
             return None
 
@@ -107,7 +109,10 @@ class FleetTerms:
         return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies)
 
     def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
-        """Greenhouse gases of *machines*; None without `carbon`. Raises CostError where a GPU has no figure."""
+        """Return the greenhouse gases of *machines*; None without `carbon`.
+
+        Raises CostError where a GPU has no figure.
+        """
         if self.carbon is None:
             return None
         gpus: dict[str, float] = {}
@@ -117,14 +122,14 @@ class FleetTerms:
         return self.carbon.plan(gpus, machines.servers, self.facility_factor, self.clock or MIDNIGHT, grid)
 
     def data(self) -> dict[str, Any]:
-        """Every section as a file would say it."""
+        """Return every section as plain data, as in a scenario file."""
         sections = {name: getattr(self, name) for name in SECTIONS}
         return {name: one.model_dump(exclude_unset=True) for name, one in sections.items() if one}
 
     def with_values(self, data: Mapping[str, Any], values: Mapping[Place, Any]) -> "FleetTerms":
-        """These with *values*, section first: ("site", "pue"); *data* is what `data` gives.
+        """Return these terms with *values* set, keyed by place from the section on: ("site", "pue").
 
-        Raises pydantic.ValidationError where a value is not allowed.
+        *data* is the result of `data`. Raises pydantic.ValidationError where a value is not allowed.
         """
         changed: dict[str, Any] = {}
         for place, value in values.items():
@@ -142,7 +147,7 @@ def _copied(data: Any) -> Any:
 
 
 def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
-    """Where a value at *place* of the scenario stands in the terms of the fleet at *position*; None: nowhere.
+    """Return the place in a fleet's terms of a value at *place* of the scenario; None if it has none.
 
     >>> place_in_terms(("fleets", 1, "cost", "quotes", "l4"), 1, Fleet.model_construct(site=None))
     ('cost', 'quotes', 'l4')
@@ -157,24 +162,24 @@ def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:
 
 
 class Reporting(Protocol):
-    """A scenario, or a fleet: what names a currency."""
+    """Scenario or fleet with a `finance` section, which names a currency."""
 
     @property
     def finance(self) -> Finance | None:
-        """How capital becomes a rate, and the currency of reports."""
+        """Financing terms and currency of reports."""
 
 
 @runtime_checkable
 class ReportingFleets(Reporting, Protocol):
-    """A scenario of any kind."""
+    """Scenario of any kind with fleets."""
 
     @property
     def fleets(self) -> Sequence[Reporting]:
-        """Its candidates."""
+        """Candidate fleets of the scenario."""
 
 
 def reporting_currency(scenario: ReportingFleets) -> tuple[str, float]:
-    """What the report shows money in, and US dollars per unit of it.
+    """Return the currency of the report, and US dollars per unit of it.
 
     It is the `finance.currency` of the scenario, else that of the first fleet that names another than the dollar.
     """
@@ -184,19 +189,19 @@ def reporting_currency(scenario: ReportingFleets) -> tuple[str, float]:
 
 
 def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
-    """(position, message) of fleets whose own `finance` reports in another currency or at another rate."""
+    """Yield (index, message) of fleets whose own `finance` reports in another currency or at another rate."""
     code, usd = reporting_currency(scenario)
     for index, fleet in enumerate(scenario.fleets):
         own = fleet.finance
         if own is None or own.currency == "USD" or own.currency not in own.rates:
             continue
         if (own.currency, own.rates[own.currency]) != (code, usd):
-            told = f"reports in {own.currency} at {own.rates[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
-            yield index, f"{told}: one report has one currency and one rate"
+            text = f"reports in {own.currency} at {own.rates[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
+            yield index, f"{text}: one report has one currency and one rate"
 
 
 def _with_rates(operations: Operations | None, catalog: Catalog) -> Operations | None:
-    """*operations* with a published failure rate looked up. Raises CostError for one that is not of GPUs."""
+    """Return *operations* with its published failure rate looked up. Raises CostError if it is not of GPUs."""
     failures = operations.failures if operations is not None else None
     if operations is None or failures is None or failures.rate is None:
         return operations

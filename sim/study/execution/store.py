@@ -198,7 +198,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
         }
     )
     table = _with_sessions(table, requests)
-    if result and result.plan.asks_again:
+    if result and result.plan.may_retry:
         table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
     if result and result.plan.kv_transfer is not None:
         table = table.append_column("kv_transfer_s", _dates([r.kv_transfer_s for r in requests]))

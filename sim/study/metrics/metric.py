@@ -222,7 +222,7 @@ PARTS = {
         missing={"capex_usd": None, "cost_usd": None, "component_usd_per_h": {}},
     ),
     "carbon": FigureGroup(lambda run: run.plan.carbon is not None, billed=True),
-    "endings": FigureGroup(lambda run: run.plan.asks_again),
+    "endings": FigureGroup(lambda run: run.plan.may_retry),
     "prefixes": FigureGroup(lambda run: run.prefixes is not None),
     "transfers": FigureGroup(lambda run: run.plan.kv_transfer is not None),
 }

@@ -12,7 +12,14 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
-from sim.scenario.resolving.hardware import host_bytes_per_s, lanes_stretch, link_of, network_of, spread, transfer_of
+from sim.scenario.resolving.hardware import (
+    communicating_gpus,
+    host_bytes_per_s,
+    lanes_stretch,
+    link_of,
+    network_of,
+    transfer_of,
+)
 from sim.scenario.sweep import cases
 from sim.steptime.collective import AllReduce
 from sim.yamlio import dump
@@ -64,7 +71,7 @@ def test_what_nobody_joins_is_refused(tmp_path: Path, catalog: Catalog, pool: di
     ],
 )
 def test_what_somebody_joins_is_not(catalog: Catalog, pool: dict[str, Any]) -> None:
-    assert spread(bound(catalog, **pool)) > 4
+    assert communicating_gpus(bound(catalog, **pool)) > 4
 
 
 def bound(catalog: Catalog, **pool: Any) -> BoundPool:
