@@ -158,7 +158,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         for one in working:
             book(meters, one, duration_s / len(working), one.leap.load * duration_s / len(self._ranks), whole_steps)
             if whole_steps == runs.steps:
-                meters.output_tokens -= one.lost
+                meters.output_tokens -= one.dropped_tokens
 
     def meters(self, now: float) -> Meters:
         """See `ReplicaEngine.meters`. `sequence_s` is that of the mean working rank."""

@@ -76,14 +76,14 @@ class Sequence:
 
     def start_running(self, now: float, admission: int) -> int:
         """Start running at *now*, as admission number *admission*. Return the prompt tokens found in the cache."""
-        request, spared = self.request, 0
+        request, cached = self.request, 0
         if isnan(request.started_s):
             request.started_s, request.cached_tokens = now, self.computed
         if self.computed > self.high_water:
-            spared = min(self.computed, request.prompt_tokens) - self.high_water
+            cached = min(self.computed, request.prompt_tokens) - self.high_water
             self.high_water = self.computed
         self.admission = admission
-        return spared
+        return cached
 
     @property
     def key(self) -> tuple[int, float, int]:

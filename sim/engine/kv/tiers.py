@@ -14,7 +14,7 @@ class Tier:
     read_s_per_block: float
     latency_s: float
     """Latency of a request that reads from the tier, however many blocks [s]."""
-    through: bool
+    write_through: bool
     """True if blocks are written as soon as they are computed; otherwise when the tier above evicts them."""
     names: OrderedDict[object, None] = field(default_factory=OrderedDict)
     """Names of the blocks, least recently used first."""
@@ -40,7 +40,7 @@ class Tiers:
 
     def stored(self, names: Sequence[object]) -> None:
         """Write *names*, which the GPU has computed, through to the tiers that store them at once."""
-        through = [place for place, tier in enumerate(self._tiers) if tier.through]
+        through = [place for place, tier in enumerate(self._tiers) if tier.write_through]
         for name in names:
             if isinstance(name, int):  # other blocks are not looked up again
                 for place in through:
@@ -48,7 +48,7 @@ class Tiers:
 
     def evicted(self, names: Sequence[object]) -> None:
         """Store *names*, which the GPU has evicted, in the first tier."""
-        if not self._tiers[0].through:
+        if not self._tiers[0].write_through:
             for name in names:
                 if isinstance(name, int):
                     self._put(0, name)
@@ -56,7 +56,7 @@ class Tiers:
     def _put(self, place: int, name: object) -> None:
         given_up = self._tiers[place].put(name)
         below = place + 1
-        if given_up is not None and below < len(self._tiers) and not self._tiers[below].through:
+        if given_up is not None and below < len(self._tiers) and not self._tiers[below].write_through:
             self._put(below, given_up)
 
     def found(self, names: Sequence[object]) -> int:

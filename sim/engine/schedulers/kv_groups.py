@@ -86,18 +86,18 @@ class GroupScheduler(VllmScheduler):
     `Sequence.held` counts places, one for all groups.
     """
 
-    __slots__ = ("_behind", "_grouped", "_limits", "_room")
+    __slots__ = ("_blocks_to_admit", "_grouped", "_limits", "_tokens_in_flight")
 
     def __init__(self, limits: SchedulerLimits, pool: GroupCache, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._limits = limits
-        self._behind = int(ahead)
+        self._tokens_in_flight = int(ahead)
         """Tokens of a decoding sequence whose step has not ended when the next one is formed: a window keeps what that
         step reads."""
         self._grouped = pool
         self._windowed = bool(pool.sliding)
-        self._phases: GroupPhases = GroupPhases(pool, self._behind)
-        self._room = 0
+        self._phases: GroupPhases = GroupPhases(pool, self._tokens_in_flight)
+        self._blocks_to_admit = 0
         """Number of free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
@@ -114,8 +114,8 @@ class GroupScheduler(VllmScheduler):
         if self._reserves_all:
             places.append({window: limits.reserved_blocks(window, sequence.tokens) for window in first})
         total, fewest = pool.joins(sequence, hits, *places)
-        kept = self._kept_free if self.running else 0
-        self._room = fewest + kept
+        kept = self._watermark_blocks if self.running else 0
+        self._blocks_to_admit = fewest + kept
         return total + kept
 
     def _in_flight(self, sequence: Sequence) -> int:
@@ -135,12 +135,12 @@ class GroupScheduler(VllmScheduler):
     def _slide_one(self, one: Sequence, fresh: dict[Sequence, None]) -> None:
         flying = self._in_flight(one)
         self._grouped.slide(one, one.base + self._step - flying)
-        if flying <= self._behind:
+        if flying <= self._tokens_in_flight:
             fresh.pop(one, None)
 
     def _due(self, step: int) -> list[Sequence]:
         """Return the sequences that may free blocks when the step at counter *step* is formed, in admission order."""
-        if self._behind and step == self._step and self.flight is None:
+        if self._tokens_in_flight and step == self._step and self.flight is None:
             return [one for one in self.running if one.decoding]
         phases, windows = self._phases, self._grouped.sliding
         if not phases.fresh and len(windows) == 1:
@@ -155,19 +155,19 @@ class GroupScheduler(VllmScheduler):
 
     def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
         """Name the blocks that leave a window, so that others can look them up."""
-        if self._behind and self._answers and step == self._step:
+        if self._tokens_in_flight and self._shared_answers and step == self._step:
             self._name_answers(False)
             return
-        behind, pool = self._behind, self._grouped
-        if self._answers and any(pool.unnamed(one, one.base + step - behind) for one in due):
-            self._answers.name(step - behind)
+        behind, pool = self._tokens_in_flight, self._grouped
+        if self._shared_answers and any(pool.unnamed(one, one.base + step - behind) for one in due):
+            self._shared_answers.name(step - behind)
 
     def _take_leap(self, steps: int) -> None:
-        pool, phases, behind = self._grouped, self._phases, self._behind
+        pool, phases, behind = self._grouped, self._phases, self._tokens_in_flight
         if not self._windowed:
             super()._take_leap(steps)
             return
-        end, at_once = self._step + steps, pool.only_sliding >= 0 and not self._answers
+        end, at_once = self._step + steps, pool.only_sliding >= 0 and not self._shared_answers
         for step in range(self._step + 1, end):
             if at_once and not phases.fresh:
                 phases.take_leap(step, end - step)
@@ -183,7 +183,7 @@ class GroupScheduler(VllmScheduler):
     def _steps_until_change(self) -> int:
         steps = super()._steps_until_change()
         if steps > 1 and self.blocked_by == "kv":
-            short = self._room - self.pool.free
+            short = self._blocks_to_admit - self.pool.free
             if self._windowed or short <= 0:  # without freed blocks the head joins only if hits are lost
                 steps = max(1, self._phases.steps_until_free(self._step, steps, short))
         return steps

@@ -50,8 +50,8 @@ class PrefillFirstScheduler(VllmScheduler):
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
-        self._kept_free = int(limits.options.watermark * pool.usable)
-        self._answers = None
+        self._watermark_blocks = int(limits.options.watermark * pool.usable)
+        self._shared_answers = None
         self._sorted = limits.options.schedule_policy == "lpm"
 
     def may_admit(self, sequence: Sequence) -> bool:
@@ -223,11 +223,11 @@ class SglangScheduler(PrefillFirstScheduler):
         whole_blocks = max(pool.block_size, limits.max_num_batched_tokens // pool.block_size * pool.block_size)
         self._chunk_size = whole_blocks if limits.chunked_prefill else inf
         self._mixes = limits.options.enable_mixed_chunk
-        self._full = ""
+        self._full_reason = ""
         """Reason why no request is admitted before the batch has shrunk: seats or kv; empty if it is not full."""
-        self._size = 0
+        self._batch_size = 0
         """Number of requests in the batch, as of the last step that checked which have left."""
-        self._stuck = False
+        self._no_decode = False
         """True if no request can decode before those leave whose last tokens are being made."""
         self._in_prompt_step: list[Sequence] = []
         """Sequences in the last step, if it computed prompts."""
@@ -264,14 +264,14 @@ class SglangScheduler(PrefillFirstScheduler):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`. An unread request may join once it is read."""
-        return self._inbox.interval > 1 or not self._full or self._preempts
+        return self._inbox.interval > 1 or not self._full_reason or self._preempts
 
     def _form(self, now: float) -> int:
         for sequence in self._inbox.read(not self.running):
             super().enqueue(sequence)
         if not self.running and not self.waiting:
             self._ratio.idle()
-        self._stuck = False
+        self._no_decode = False
         self._merge()
         if not self._mixes or not self._decoding or self._phases.blocks_at(self._step) > self.pool.free:
             return super()._form(now)
@@ -282,11 +282,11 @@ class SglangScheduler(PrefillFirstScheduler):
         if self._in_prompt_step:
             merged = [one for one in self._in_prompt_step if one in self.running and one not in self._prefilling]
             if len(merged) < len(self._in_prompt_step):
-                self._full = ""
-            self._size += len(merged)
+                self._full_reason = ""
+            self._batch_size += len(merged)
             self._in_prompt_step = []
         if len(self.running) == len(self._prefilling):
-            self._full, self._size = "", 0
+            self._full_reason, self._batch_size = "", 0
 
     def _mix(self, now: float) -> int:
         """Form a step with tokens for decoding requests, and with prompts in the rest of its budget."""
@@ -294,10 +294,10 @@ class SglangScheduler(PrefillFirstScheduler):
         self._decodes_wait = False
         self.pool.take(self._phases.blocks_at(self._step))
         self._order()
-        self._compute_prompts(now, self._size)
+        self._compute_prompts(now, self._batch_size)
         if not self._chunks:
             return self._end_decode_step()
-        self._in_prompt_step, self._size = list(self.running), 0
+        self._in_prompt_step, self._batch_size = list(self.running), 0
         self._fill_decodes()
         self._fill_chunks()
         return 1
@@ -305,9 +305,9 @@ class SglangScheduler(PrefillFirstScheduler):
     def _compute_prompts(self, now: float, mixed: int = 0) -> None:
         """See `PrefillFirstScheduler._compute_prompts`. *mixed* tokens of the step belong to decoding requests."""
         if self._preempts:
-            self._full = ""
-        if not self._prefilling and (self._full or not self.waiting):
-            self.blocked_by = self._full if self.waiting else ""
+            self._full_reason = ""
+        if not self._prefilling and (self._full_reason or not self.waiting):
+            self.blocked_by = self._full_reason if self.waiting else ""
             return
         size = self.pool.block_size
         chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
@@ -319,11 +319,11 @@ class SglangScheduler(PrefillFirstScheduler):
             input_left -= -(-chunk // size) * size
             if one.computed + chunk == one.tokens:
                 taken += min(one.output_tokens, LONGEST_ANSWER)
-        while self.waiting and (self._preempts or not self._full):
+        while self.waiting and (self._preempts or not self._full_reason):
             one = self.waiting.head()
-            if len(self._chunks) >= self.max_num_seqs - self._size:
-                self._full = "seats"
-            if self._full:
+            if len(self._chunks) >= self.max_num_seqs - self._batch_size:
+                self._full_reason = "seats"
+            if self._full_reason:
                 freed = self._preempt_for(one, taken, mixed) if self._preempts else None
                 if freed is None:
                     break
@@ -335,7 +335,7 @@ class SglangScheduler(PrefillFirstScheduler):
             room = (self.pool.free - idle) * size - taken
             # a request alone may use all blocks
             if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
-                self._full = "kv"
+                self._full_reason = "kv"
                 break
             if chunk_left <= 0 or input_left <= 0 or (padded >= input_left and self._chunks):
                 self.blocked_by = "budget"
@@ -352,13 +352,15 @@ class SglangScheduler(PrefillFirstScheduler):
             if chunk == new:
                 taken += min(one.output_tokens, LONGEST_ANSWER)
             if self.pool.free * size - taken <= 0:
-                self._full = "kv"
-            if self._full == "kv" or (self._preempts and min(chunk_left, input_left) <= 0):
+                self._full_reason = "kv"
+            if self._full_reason == "kv" or (self._preempts and min(chunk_left, input_left) <= 0):
                 break
         if self._preempts:
-            self._tries_again = self._full != "seats" or bool(self.waiting and self._below(self.waiting.head()))
-        if self._full:
-            self.blocked_by = self._full if self.waiting else ""
+            self._tries_again = self._full_reason != "seats" or bool(
+                self.waiting and self._lower_priority(self.waiting.head())
+            )
+        if self._full_reason:
+            self.blocked_by = self._full_reason if self.waiting else ""
         self._in_prompt_step = [one for one, _ in self._chunks]
 
     def _preempt_for(self, waiting: Sequence, taken: float, mixed: int) -> float | None:
@@ -371,7 +373,7 @@ class SglangScheduler(PrefillFirstScheduler):
         short = self._tried_tokens.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
         freed = 0.0
         victims: list[Sequence] = []
-        for one in self._below(waiting):
+        for one in self._lower_priority(waiting):
             victims.append(one)
             freed += self._ratio.value * min(self._tokens_left(one), LONGEST_ANSWER)
             if freed >= short:
@@ -381,10 +383,10 @@ class SglangScheduler(PrefillFirstScheduler):
         for one in victims:
             self._preempt(one, int(mixed > 0))
         self._preempted_in_step = False
-        self._size -= len(victims)
+        self._batch_size -= len(victims)
         return freed
 
-    def _below(self, waiting: Sequence) -> list[Sequence]:
+    def _lower_priority(self, waiting: Sequence) -> list[Sequence]:
         """Return the decoding requests whose priority is lower than that of *waiting* by more than the threshold."""
         least = waiting.request.priority + self._threshold
         below = [one for one in self.running if one.decoding and one.request.priority > least]
@@ -408,25 +410,25 @@ class SglangScheduler(PrefillFirstScheduler):
         """Return the known number of tokens that the sequence *one* of the batch has yet to make."""
         if self.flight is not None and one in self.flight.leaving:
             return 1
-        return one.finish_step - self._step + self._token_coming(one)
+        return one.finish_step - self._step + self._token_in_flight(one)
 
     def _tokens_made(self, one: Sequence) -> int:
         return one.output_tokens - self._tokens_left(one)
 
     def _end_decode_step(self) -> int:
-        if len(self.running) < self._size:
-            self._full = ""
-        self._size = len(self.running)
+        if len(self.running) < self._batch_size:
+            self._full_reason = ""
+        self._batch_size = len(self.running)
         return super()._end_decode_step()
 
     def _fill_decodes(self) -> None:
-        if self._stuck:
+        if self._no_decode:
             self._fill_no_decodes()
         else:
             super()._fill_decodes()
 
     def _steps_until_change(self) -> int:
-        if self.waiting and (self._tries_again or not self._full):
+        if self.waiting and (self._tries_again or not self._full_reason):
             return 1
         steps = super()._steps_until_change()
         return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
@@ -442,8 +444,8 @@ class SglangScheduler(PrefillFirstScheduler):
             made, at_most = sum(map(self._tokens_made, left)), sum(one.output_tokens for one in left)
             self._ratio.retracted(made, at_most, len(left))
         need = self._phases.blocks_at(self._step)
-        self._stuck = need > self.pool.free
-        if not self._stuck:
+        self._no_decode = need > self.pool.free
+        if not self._no_decode:
             self.pool.take(need)
         return []
 
@@ -472,12 +474,12 @@ class SglangScheduler(PrefillFirstScheduler):
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         """Preempt *sequence*; a token being made for it is lost."""
-        lost = self._token_coming(sequence)
+        lost = self._token_in_flight(sequence)
         self._requeue(sequence, withdrawn)
         if lost and self.flight is not None:
             sequence.made -= 1
             sequence.tokens -= 1
-            self.flight.lost += 1
+            self.flight.dropped_tokens += 1
             if sequence in self.flight.first:
                 self.flight.first.remove(sequence)
 

@@ -103,7 +103,7 @@ class MaxUtilizationScheduler(VllmScheduler):
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
-        self._answers = None
+        self._shared_answers = None
 
 
 class UnifiedCacheScheduler(VllmScheduler):

@@ -141,33 +141,10 @@ class Scheduler(ABC):
 
     # slots keep the fields next to each other in memory: hundreds of replicas share the CPU caches
     __slots__ = (
-        "_admissions",
-        "_base_sum",
-        "_chunked_prefill",
-        "_chunks",
-        "_decodes_wait",
-        "_decoding",
-        "_evicted",
-        "_finishing",
-        "_max_num_batched_tokens",
-        "_prefilling",
-        "_step",
-        "_windows",
-        "adapters",
-        "batch",
-        "blocked_by",
-        "cached_in_step",
-        "joining",
-        "max_num_seqs",
-        "overshoot",
-        "pool",
-        "preemptions",
-        "read_s",
-        "recomputed_in_step",
-        "running",
-        "shares",
-        "transit",
-        "waiting",
+        "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
+        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "adapters", "batch", "blocked_by",
+        "cached_in_step", "joining", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s", "recomputed_in_step",
+        "running", "shares", "transit", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:

@@ -26,8 +26,8 @@ from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import ReplicaProgress
 
-PARTS = 1 << 16
-"""Denominator of a pace [parts per token]: multiples of 1/PARTS keep contexts and their sums exact."""
+PACE_DENOMINATOR = 1 << 16
+"""Denominator of a pace [parts per token]: multiples of 1/PACE_DENOMINATOR keep contexts and their sums exact."""
 
 NEVER = 1 << 62
 """Counter of a step that never comes."""
@@ -42,7 +42,7 @@ class DraftScheduler(VllmScheduler):
         self._longest = limits.max_model_len
         self._accepts = limits.accepts
         self._per_decode = 1 + self._drafts
-        self._answers = None
+        self._shared_answers = None
         self._phases = NextBlockSteps(pool.block_size, self._reach, self._first_step)
         self._pace: dict[Sequence, float] = {}
         """Decoding sequence -> tokens per step."""
@@ -51,7 +51,7 @@ class DraftScheduler(VllmScheduler):
         self._pace_sum: float = 0
         self._padded: list[Sequence] = []
         """Sequences whose only token in the step formed last is padded with drafts, none of which is accepted."""
-        self._cut: tuple[Sequence, float] | None = None
+        self._shortened: tuple[Sequence, float] | None = None
         """Sequence with fewer drafts in the step being formed, and the tokens by which it advances less; None if there
         is none."""
 
@@ -74,7 +74,9 @@ class DraftScheduler(VllmScheduler):
         return min(int(sequence.base + self._pace[sequence] * step), most)
 
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
-        self._pace[sequence] = pace = 1 + ceil(self._accepts(sequence.request, left) * PARTS) / PARTS
+        self._pace[sequence] = pace = (
+            1 + ceil(self._accepts(sequence.request, left) * PACE_DENOMINATOR) / PACE_DENOMINATOR
+        )
         sequence.base = sequence.computed - pace * self._step  # type: ignore[assignment]  # no whole number
         sequence.finish_step = self._step + ceil(left / pace)
 
@@ -84,18 +86,18 @@ class DraftScheduler(VllmScheduler):
         return super()._serve_running()
 
     def _form(self, now: float) -> int:
-        self._cut = None
+        self._shortened = None
         self._padded.clear()
         steps = super()._form(now)
-        if self.adapters is not None and self._cut is not None and self._cut[0].request.adapter:
-            self.batch.adapted_tokens -= self._short
+        if self.adapters is not None and self._shortened is not None and self._shortened[0].request.adapter:
+            self.batch.adapted_tokens -= self._tokens_short
         if self.adapters is not None:
             self.batch.adapted_tokens += self._drafts * sum(1 for one in self._padded if one.request.adapter)
-        return min(steps, 1) if self._short or self.batch.decode_seqs < self._decoding else steps
+        return min(steps, 1) if self._tokens_short or self.batch.decode_seqs < self._decoding else steps
 
     def _padding(self, sequence: Sequence, known: int) -> int:
         # as in vLLM, not beside prompts, nor where all other requests join in this step, too
-        if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
+        if sequence.tokens - known > 1 or self._continues_prompts or not (self._running_tokens or known):
             return 0
         room = min(self._max_num_batched_tokens, self._longest - known - 1)
         return self._drafts if self._per_decode <= room else 0
@@ -121,9 +123,9 @@ class DraftScheduler(VllmScheduler):
             sequence.held += blocks
             self._phases.add(sequence)
         if tokens < self._per_decode:
-            self._short = self._per_decode - tokens
+            self._tokens_short = self._per_decode - tokens
             pace = self._pace[sequence]
-            self._cut = sequence, max(0, pace - tokens)
+            self._shortened = sequence, max(0, pace - tokens)
             left = sequence.output_tokens - self._tokens_made(sequence) - min(pace, tokens)
             sequence.finish_step = self._step + 1 + max(0, ceil(left / pace))
             self._finishing.rebuild(self._finishing.sequences())
@@ -133,16 +135,16 @@ class DraftScheduler(VllmScheduler):
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
         """See `Scheduler.commit`. A sequence with fewer drafts advances less."""
-        if self._cut is not None:
-            sequence, lost = self._cut
+        if self._shortened is not None:
+            sequence, lost = self._shortened
             self._leave_decoding(sequence)
             sequence.base -= lost  # type: ignore[assignment]
             self._enter_decoding(sequence)
         return super().commit(steps, end_s)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
-        if self._cut is not None and self._cut[0] is sequence:
-            self._cut, self._short = None, 0
+        if self._shortened is not None and self._shortened[0] is sequence:
+            self._shortened, self._tokens_short = None, 0
         self._end_answer(sequence)
         super()._preempt(sequence, withdrawn)
         self.forget(sequence)
@@ -176,8 +178,8 @@ class DraftScheduler(VllmScheduler):
         super()._fill_decodes()
         batch = self.batch
         batch.kv_tokens = round(self._base_sum + self._pace_sum * self._step)
-        batch.draft_tokens = self._decoding * self._drafts - self._short
-        batch.accepted_tokens = self._pace_sum - self._decoding - (self._cut[1] if self._cut else 0)
+        batch.draft_tokens = self._decoding * self._drafts - self._tokens_short
+        batch.accepted_tokens = self._pace_sum - self._decoding - (self._shortened[1] if self._shortened else 0)
 
     def _drop(self, excluded: list[Sequence]) -> None:
         super()._drop(excluded)
@@ -200,15 +202,15 @@ class AsyncDraftScheduler(DraftScheduler):
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
         super().__init__(limits, pool, waiting, ahead)
-        self._odd: dict[Sequence, tuple[int, int, int]] = {}
+        self._partial_drafts: dict[Sequence, tuple[int, int, int]] = {}
         """Sequences for which the current step does not hold all drafts -> (step, context before the current step,
         tokens after which the step's own come)."""
-        self._again: list[Sequence] = []
+        self._recomputed: list[Sequence] = []
         """Sequences that drafts finish in the current step: the step being formed computes them once more."""
 
     def _start(self, sequence: Sequence, step: int) -> tuple[int, int]:
         """Return the context before the current step, and the tokens after which those of step *step* come."""
-        odd = self._odd.get(sequence)
+        odd = self._partial_drafts.get(sequence)
         if odd is not None and odd[0] == step:
             return odd[1], odd[2]
         context = self._context(sequence, step - 1)
@@ -221,7 +223,7 @@ class AsyncDraftScheduler(DraftScheduler):
         if tokens >= sequence.request.prompt_tokens + sequence.output_tokens - 1 + 2 * self._drafts:
             return NEVER
         step = ceil((tokens - 1 - 2 * self._drafts - sequence.base) / self._pace[sequence]) + 1
-        odd = self._odd.get(sequence)
+        odd = self._partial_drafts.get(sequence)
         if odd is None:
             return step
         if odd[0] >= self._step and odd[2] + self._per_decode > tokens:
@@ -235,79 +237,79 @@ class AsyncDraftScheduler(DraftScheduler):
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
         super()._start_decoding(sequence, left)
         padding = self._drafts if sequence in self._padded else 0
-        self._odd[sequence] = self._step, sequence.computed, sequence.computed + padding
+        self._partial_drafts[sequence] = self._step, sequence.computed, sequence.computed + padding
 
     def _delay(self, sequence: Sequence) -> None:
         super()._delay(sequence)
         context = self._context(sequence, self._step + 1)
-        self._odd[sequence] = self._step + 1, context, context
+        self._partial_drafts[sequence] = self._step + 1, context, context
 
     def form_ahead(self, now: float) -> int:
         """See `VllmScheduler.form_ahead`. Sequences computed in vain make no tokens."""
         steps = super().form_ahead(now)
-        if not self._again:
+        if not self._recomputed:
             return steps
-        for sequence in self._again:
+        for sequence in self._recomputed:
             self.batch.sampled_seqs -= 1
             self.batch.accepted_tokens -= self._pace[sequence] - 1
             self._leave_decoding(sequence)
-        self._again.clear()
+        self._recomputed.clear()
         return min(steps, 1)
 
     def _steps_until_finish(self) -> int:
-        return 1 if self._again else super()._steps_until_finish()
+        return 1 if self._recomputed else super()._steps_until_finish()
 
     def _serve(self, sequence: Sequence, tokens: int) -> None:
-        if sequence not in self._again:
+        if sequence not in self._recomputed:
             super()._serve(sequence, tokens)
             return
         sequence.held += self._need(sequence, tokens)
         self._phases.add(sequence)
-        self._short = self._per_decode - tokens
+        self._tokens_short = self._per_decode - tokens
 
     def _exclude(self, decoding: list[Sequence]) -> list[Sequence]:
-        for sequence in [one for one in decoding if one in self._again]:
-            self._again.remove(sequence)
+        for sequence in [one for one in decoding if one in self._recomputed]:
+            self._recomputed.remove(sequence)
             self._leave_decoding(sequence)
         excluded = super()._exclude([one for one in decoding if one.decoding])
-        if excluded and self._again:
-            going_on = (one for one in self.running if one.decoding and one not in self._again)
+        if excluded and self._recomputed:
+            going_on = (one for one in self.running if one.decoding and one not in self._recomputed)
             self._finishing.rebuild(going_on)
         return excluded
 
     def closing(self, flight: InFlightStep) -> None:
         """See `VllmScheduler.closing`. A sequence with fewer drafts advances less."""
-        if self._cut is not None:
-            sequence, lost = self._cut
+        if self._shortened is not None:
+            sequence, lost = self._shortened
             context = self._context(sequence, self._step)
             self._leave_decoding(sequence)
             sequence.base -= lost  # type: ignore[assignment]
-            self._odd[sequence] = self._step + 1, context, context + self._per_decode - self._short
+            self._partial_drafts[sequence] = self._step + 1, context, context + self._per_decode - self._tokens_short
             self._enter_decoding(sequence)
-            self._cut = None
+            self._shortened = None
 
     def end_decoding(self, sequence: Sequence, flight: InFlightStep) -> None:
         """See `VllmScheduler.end_decoding`."""
         self._end_answer(sequence)
         flight.contexts_before[sequence] = context = self._start(sequence, self._step)[0]
         if context + 2 - sequence.request.prompt_tokens < sequence.output_tokens:
-            self._again.append(sequence)
+            self._recomputed.append(sequence)
         else:
             self._leave_decoding(sequence)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         flight = self.flight
-        if flight and self._token_coming(sequence) and sequence not in (*flight.leaving, *flight.chunks):
+        if flight and self._token_in_flight(sequence) and sequence not in (*flight.leaving, *flight.chunks):
             flight.contexts_before[sequence] = self._start(sequence, self._step)[0]
-        if sequence in self._again:
-            self._again.remove(sequence)
+        if sequence in self._recomputed:
+            self._recomputed.remove(sequence)
             self._leave_decoding(sequence)
-            self._short = 0 if 0 < withdrawn < self._per_decode else self._short
+            self._tokens_short = 0 if 0 < withdrawn < self._per_decode else self._tokens_short
         super()._preempt(sequence, withdrawn)
 
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
         flight = self.flight
-        if flight is None or not self._token_coming(sequence):
+        if flight is None or not self._token_in_flight(sequence):
             return super()._known(sequence, computed, new)
         if sequence in flight.chunks:
             return computed
@@ -334,8 +336,8 @@ class AsyncDraftScheduler(DraftScheduler):
         )
         return ReplicaProgress(context, context + 1 - sequence.request.prompt_tokens)
 
-    def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
-        """See `VllmScheduler.known_when_dropped`."""
+    def known_tokens_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+        """See `VllmScheduler.known_tokens_when_dropped`."""
         self._end_answer(sequence)
         context, behind = self._start(sequence, self._step)
         return context + (in_step and behind > context)
@@ -343,4 +345,4 @@ class AsyncDraftScheduler(DraftScheduler):
     def forget(self, sequence: Sequence) -> None:
         """See `VllmScheduler.forget`."""
         super().forget(sequence)
-        self._odd.pop(sequence, None)
+        self._partial_drafts.pop(sequence, None)

@@ -34,8 +34,8 @@ class VllmScheduler(Scheduler):
     """
 
     __slots__ = (
-        "_answers", "_kept_free", "_pacing", "_per_decode", "_phases", "_preempted_in_step", "_prompts_go_on",
-        "_reserves_all", "_short", "_taken", "_tiered", "_windowed", "flight",
+        "_continues_prompts", "_pacing", "_per_decode", "_phases", "_preempted_in_step", "_reserves_all",
+        "_running_tokens", "_shared_answers", "_tiered", "_tokens_short", "_watermark_blocks", "_windowed", "flight",
     )  # fmt: skip
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
@@ -48,16 +48,16 @@ class VllmScheduler(Scheduler):
         self._phases: BlockPhases | NextBlockSteps = BlockPhases(pool.block_size)
         self._per_decode = 1
         """Tokens that a step computes for a decoding sequence."""
-        self._answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
+        self._shared_answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
         self._preempted_in_step = False
-        self._taken = 0
+        self._running_tokens = 0
         """Tokens of running requests in the step being formed."""
-        self._short = 0
+        self._tokens_short = 0
         """Difference between the usual tokens of decoding sequences and those that the step being formed computes."""
-        self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
+        self._watermark_blocks = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = PromptPacing(limits)
         self._reserves_all = limits.options.reserves_all_tokens
-        self._prompts_go_on = False
+        self._continues_prompts = False
         """True if the step being formed continues a prompt of an earlier step."""
         self._windowed = False
         """True if sequences free blocks that lie before a window."""
@@ -68,7 +68,7 @@ class VllmScheduler(Scheduler):
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.max_num_seqs or budget <= 0:
             return False
-        if self._pacing.spaced or self._answers or sequence.kv_transferred or self._tiered:
+        if self._pacing.spaced or self._shared_answers or sequence.kv_transferred or self._tiered:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
@@ -90,7 +90,7 @@ class VllmScheduler(Scheduler):
         if self._reserves_all and tokens < sequence.tokens:
             tokens = sequence.tokens
         missing = self.pool.missing(sequence, hits, tokens)
-        return missing + self._kept_free if self.running else missing
+        return missing + self._watermark_blocks if self.running else missing
 
     def reserve(self, request: Request, steps: int) -> bool:
         """Reserve blocks for the KV of *request*'s prompt and of its first token.
@@ -101,7 +101,7 @@ class VllmScheduler(Scheduler):
             return False
         blocks = -(-(request.prompt_tokens + 1) // self.pool.block_size)
         free = self.pool.free - self.blocks_ahead(steps)
-        if blocks + (self._kept_free if self.running else 0) > free:
+        if blocks + (self._watermark_blocks if self.running else 0) > free:
             return False
         self.transit.reserve(request, blocks)
         return True
@@ -138,7 +138,7 @@ class VllmScheduler(Scheduler):
 
     def _form(self, now: float) -> int:
         self._preempted_in_step = False
-        self._short = 0
+        self._tokens_short = 0
         if not self.running and not self.waiting and not self.joining:
             return 0
         self._chunks.clear()
@@ -147,9 +147,9 @@ class VllmScheduler(Scheduler):
         pacing = self._pacing
         if pacing.limited:
             pacing.begin_step(self._step, len(self.running) + len(self.waiting), self._any_decoding)
-        self._prompts_go_on = False
+        self._continues_prompts = False
         excluded = self._serve_running()
-        self._prompts_go_on |= bool(self._chunks)
+        self._continues_prompts |= bool(self._chunks)
         self.blocked_by = ""
         if self._preempted_in_step:
             self.blocked_by = "kv"
@@ -157,9 +157,9 @@ class VllmScheduler(Scheduler):
             if self.waiting or self.joining or self.pool.listener is not None:
                 self._name_answers(True)
             if self.waiting or self.joining:
-                decoding = (self._decoding - len(excluded)) * self._per_decode - self._short
-                self._taken = decoding + sum([chunk for _, chunk in self._chunks])
-                self._admit(self._max_num_batched_tokens - self._taken, now)
+                decoding = (self._decoding - len(excluded)) * self._per_decode - self._tokens_short
+                self._running_tokens = decoding + sum([chunk for _, chunk in self._chunks])
+                self._admit(self._max_num_batched_tokens - self._running_tokens, now)
             if pacing.spaced:
                 passed_over = len(self.waiting.passed_over) if isinstance(self.waiting, AdapterQueue) else 0
                 pacing.admitted(left=len(self.waiting) > passed_over)
@@ -169,7 +169,7 @@ class VllmScheduler(Scheduler):
         self._fill_chunks()
         if self.adapters is not None:
             self.adapters.fill(self.batch, self.running, self._chunks, excluded, self._per_decode)
-        if pacing.spaced and (self._prompts_go_on or any(one.tokens - one.computed > 1 for one, _ in self._chunks)):
+        if pacing.spaced and (self._continues_prompts or any(one.tokens - one.computed > 1 for one, _ in self._chunks)):
             pacing.computes(self._step)
         if self._chunks:
             return 1
@@ -202,7 +202,7 @@ class VllmScheduler(Scheduler):
             self.pool.take(need)
             self._phases.taken(self._step)
         if sequence is not None:
-            if self._answers and sequence.request.block_hashes:
+            if self._shared_answers and sequence.request.block_hashes:
                 self._name_answers(True)  # of two blocks with one name, lookups find the older one
             self._schedule_chunk(sequence, chunk)
         return []
@@ -243,7 +243,7 @@ class VllmScheduler(Scheduler):
                     if need:
                         pool.take(need)
                     self._serve(sequence, tokens)
-                    if self._answers:
+                    if self._shared_answers:
                         pool.name(sequence, self._known(sequence, sequence.base + step, 1))
                 else:
                     self._schedule_chunk(sequence, tokens)
@@ -269,8 +269,8 @@ class VllmScheduler(Scheduler):
         """Preempt *sequence*, which has *withdrawn* tokens in this step; a token being made for it still arrives."""
         flight = self.flight
         if flight is not None:
-            if self._token_coming(sequence):
-                flight.coming.add(sequence)
+            if self._token_in_flight(sequence):
+                flight.preempted.add(sequence)
             if sequence in flight.leaving:
                 self._preempt_leaving(sequence, withdrawn, flight)
                 return
@@ -285,7 +285,7 @@ class VllmScheduler(Scheduler):
         self.preemptions += 1
         self._preempted_in_step = True
 
-    def _token_coming(self, sequence: Sequence) -> bool:
+    def _token_in_flight(self, sequence: Sequence) -> bool:
         """Return whether the current steps make a token for *sequence*."""
         flight = self.flight
         if flight is None:
@@ -305,7 +305,7 @@ class VllmScheduler(Scheduler):
             del self._prefilling[sequence]
             if withdrawn:
                 self._chunks.remove((sequence, withdrawn))
-                self._prompts_go_on = True
+                self._continues_prompts = True
         # as in vLLM, a block is named as soon as it is scheduled to be filled
         self.pool.release(sequence, sequence.held, True, known)
         sequence.high_water = max(sequence.high_water, computed)
@@ -321,18 +321,18 @@ class VllmScheduler(Scheduler):
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
         """Return how many *computed* and *new* tokens of *sequence* are known, so that their blocks have names."""
         flight = self.flight
-        if flight is None or not self._token_coming(sequence):
+        if flight is None or not self._token_in_flight(sequence):
             return computed + new
         return computed if new or sequence in flight.chunks else computed - 1
 
     def _name_answers(self, served: bool) -> None:
         """Name the blocks that decoding sequences have filled; *served*: those of the step being formed, too."""
-        if not self._answers:
+        if not self._shared_answers:
             return
         if self.flight is None:
-            self._answers.name(self._step + served)
+            self._shared_answers.name(self._step + served)
         else:
-            self._answers.name(self._step - (not served), self.flight.excluded)
+            self._shared_answers.name(self._step - (not served), self.flight.excluded)
 
     def _any_decoding(self) -> bool:
         return self._decoding > 0 or self._awaits_last_tokens()
@@ -351,7 +351,7 @@ class VllmScheduler(Scheduler):
         steps = self._steps_until_finish()
         if self._pacing.wait and (self.waiting or self._prefilling):
             steps = min(steps, self._pacing.steps_to_wait(self._step))
-        if self._answers and self.waiting and self.blocked_by not in ("seats", "adapters"):
+        if self._shared_answers and self.waiting and self.blocked_by not in ("seats", "adapters"):
             steps = int(min(steps, self._steps_until_found()))
         if steps > 1 and self.pool.listener is not None:
             steps = self._steps_unreported(steps)
@@ -367,16 +367,16 @@ class VllmScheduler(Scheduler):
 
     def _steps_until_named(self) -> float:
         """Return the number of steps until another block of an answer is named."""
-        if not self._answers:
+        if not self._shared_answers:
             return inf
         if self.flight is None:
-            return self._answers.steps_until_named(self._step + 1)
-        return self._answers.steps_until_named(self._step, self.flight.excluded)
+            return self._shared_answers.steps_until_named(self._step + 1)
+        return self._shared_answers.steps_until_named(self._step, self.flight.excluded)
 
     def _steps_until_found(self) -> float:
         """Return the number of steps until the head of the queue may find another block in the prefix cache."""
         named = self._step + (self.flight is None)
-        return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
+        return self._shared_answers.steps_until_found(self.waiting.head(), named) if self._shared_answers else inf
 
     def blocks_ahead(self, steps: int) -> int:
         """See `Scheduler.blocks_ahead`."""
@@ -417,14 +417,14 @@ class VllmScheduler(Scheduler):
     def _enter_decoding(self, sequence: Sequence) -> None:
         super()._enter_decoding(sequence)
         self._phases.add(sequence)
-        if self._answers is not None and sequence.request.block_hashes:
-            self._answers.add(sequence)
+        if self._shared_answers is not None and sequence.request.block_hashes:
+            self._shared_answers.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         super()._leave_decoding(sequence)
         self._phases.remove(sequence)
-        if self._answers:
-            self._answers.remove(sequence)
+        if self._shared_answers:
+            self._shared_answers.remove(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
         self._name_answers(False)
@@ -453,7 +453,7 @@ class VllmScheduler(Scheduler):
             return ReplicaProgress(sequence.computed - tokens, sequence.output_tokens - to_come)
         return ReplicaProgress(sequence.computed - (chunk or 0), sequence.made)
 
-    def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+    def known_tokens_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
         """Return the known tokens of the decoding *sequence*, which leaves, and set the blocks that it holds."""
         computed = sequence.base + self._step - (not in_step)
         sequence.held = -(-(computed + 1) // self.pool.block_size)
@@ -509,22 +509,8 @@ class InFlightStep(EqualSteps):
     """Current steps of one rank, and their changes while the next ones are formed."""
 
     __slots__ = (
-        "_dropped",
-        "_last_admission",
-        "batch",
-        "blocked_by",
-        "chunks",
-        "coming",
-        "contexts_before",
-        "excluded",
-        "finished",
-        "first",
-        "leaving",
-        "lost",
-        "parts",
-        "prompts_only",
-        "rank",
-        "recomputed_in_step",
+        "_dropped", "_last_admission", "batch", "blocked_by", "chunks", "contexts_before", "dropped_tokens", "excluded",
+        "finished", "first", "leaving", "parts", "preempted", "prompts_only", "rank", "recomputed_in_step",
     )  # fmt: skip
 
     def __init__(self, rank: VllmScheduler, steps: int, leap: Leap) -> None:
@@ -549,13 +535,13 @@ class InFlightStep(EqualSteps):
         """Sequences that get their last tokens at the end."""
         self.leaving: dict[Sequence, None] = {}
         """Finished sequences that hold a batch place and KV blocks until the end."""
-        self.coming: set[Sequence] = set()
+        self.preempted: set[Sequence] = set()
         """Requests that were preempted while a token was being made for them."""
         self._dropped: set[Sequence] = set()
         """Requests that were evicted: the tokens being made for them are dropped."""
         self.contexts_before: dict[Sequence, int] = {}
         """Contexts before the last step of requests that leave or were preempted in it, where a step makes drafts."""
-        self.lost = 0
+        self.dropped_tokens = 0
         """Tokens of the last step that no request gets."""
 
     def working(self) -> "tuple[InFlightStep]":
@@ -622,7 +608,7 @@ class InFlightStep(EqualSteps):
             sequence.request.index: chunk for sequence, chunk in self.chunks.items() if not sequence.kv_transferred
         }
         goes_on = (one for one in self.chunks if one.kv_transferred)
-        others = [*(one for one in rank.running if one.decoding), *self.leaving, *self.coming, *goes_on]
+        others = [*(one for one in rank.running if one.decoding), *self.leaving, *self.preempted, *goes_on]
         decoding = frozenset(one.request.index for one in others if one not in self.excluded) - prompts.keys()
         end_s = self.start_s + leap_s(self.leap, self.steps)
         later = any(one.request.index == request_index and one.admission > self._last_admission for one in rank.running)
@@ -643,7 +629,7 @@ class InFlightStep(EqualSteps):
             rank.pool.forget(waiting)
             self._dropped.add(waiting)
             made = waiting.made
-            return ReplicaProgress(0, rank.made_before(waiting, made, self) if waiting in self.coming else made)
+            return ReplicaProgress(0, rank.made_before(waiting, made, self) if waiting in self.preempted else made)
         if (joining := rank.remove_waiting(request)) is not None:
             return joining
         sequence = next((one for one in rank.running if one.request is request), None)
@@ -672,7 +658,7 @@ class InFlightStep(EqualSteps):
                 continue
             computed = sequence.computed + dict(rank._chunks).get(sequence, 0)
             if sequence.decoding:
-                computed = rank.known_when_dropped(sequence, formed and not rank._decodes_wait)
+                computed = rank.known_tokens_when_dropped(sequence, formed and not rank._decodes_wait)
                 rank._leave_decoding(sequence)
             rank._prefilling.pop(sequence, None)
             rank._chunks = [chunk for chunk in rank._chunks if chunk[0] is not sequence]

@@ -65,7 +65,7 @@ class FairQueue:
     request that finds a slot represents it, and a tenant none of whose requests finds one is skipped.
     """
 
-    __slots__ = ("_again", "_counters", "_last", "_new", "_queues", "slots")
+    __slots__ = ("_counters", "_last", "_new", "_preempted", "_queues", "slots")
 
     def __init__(self, new: Callable[[], TenantQueue], slots: AdapterSlots | None = None) -> None:
         """Create the queue; *new* makes the queue of a tenant."""
@@ -75,7 +75,7 @@ class FairQueue:
         self._counters: dict[TenantKey, float] = {}
         self._last: TenantKey = ("", "")
         """Tenant whose queue became empty last."""
-        self._again: set[Sequence] = set()
+        self._preempted: set[Sequence] = set()
         """Preempted sequences, whose tokens have been counted."""
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class FairQueue:
 
     def put_back(self, sequence: Sequence) -> None:
         """Add a preempted *sequence*; its tenant may be new here, if it came with the KV of its prompt."""
-        self._again.add(sequence)
+        self._preempted.add(sequence)
         tenant = _tenant_key(sequence.request)
         self._counters.setdefault(tenant, 0.0)
         self._own(tenant).put_back(sequence)
@@ -120,8 +120,8 @@ class FairQueue:
         tenant = _tenant_key(sequence.request)
         self._queues[tenant].pop()
         self._drop_empty(tenant)
-        if sequence in self._again:
-            self._again.remove(sequence)
+        if sequence in self._preempted:
+            self._preempted.remove(sequence)
         else:
             request = sequence.request
             tokens = PROMPT_WEIGHT * request.prompt_tokens + OUTPUT_WEIGHT * request.output_tokens
@@ -134,7 +134,7 @@ class FairQueue:
         found = self._queues[tenant].remove(request) if tenant in self._queues else None
         if found is not None:
             self._drop_empty(tenant)
-            self._again.discard(found)
+            self._preempted.discard(found)
         return found
 
     def _drop_empty(self, tenant: TenantKey) -> None:
