@@ -64,7 +64,7 @@ def row_of(scenario: Scenario, catalog: Any, seed: int, replications: int) -> di
 
 
 def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterator[tuple[str, float, Covered]]:
-    """Return name, true value and intervals of each metric of `gpufleet run` with the scenario's replications."""
+    """Yield name, true value and intervals of each metric of `gpufleet run` with the scenario's replications."""
     truth = row_of(scenario, catalog, TRUTH_SEED, truths)
     rows = [row_of(scenario, catalog, seed, scenario.replications) for seed in range(seeds)]
     for name in METRICS:
@@ -72,7 +72,7 @@ def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterato
 
 
 def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> Iterator[tuple[str, float, Covered]]:
-    """Return name, true value and intervals of each metric by batch means, for one run and for two runs of 600 s.
+    """Yield name, true value and intervals of each metric by batch means, for one run and for two runs of 600 s.
 
     The true value is the mean of all these runs.
     """
@@ -86,7 +86,7 @@ def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> It
 
 
 def of_queues(seeds: int) -> Iterator[str]:
-    """Return rows of the table of batch means: fraction of runs with an interval, and coverage of the intervals."""
+    """Yield rows of the table of batch means: fraction of runs with an interval, and coverage of the intervals."""
     for name, gaps, services, per_service in QUEUES:
 
         def waits(

@@ -73,7 +73,7 @@ class Judged:
 
 
 def judged(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None, loads: int) -> Iterator[Judged]:
-    """Return each quantity of *rows*, predicted with the calibration *fitted* to *loads* loads."""
+    """Yield each quantity of *rows*, predicted with the calibration *fitted* to *loads* loads."""
     for row in rows:
         with prepared(row, catalog) as ready:
             told = simulate(ready, adjusted(fitted) if fitted else None)

@@ -56,7 +56,7 @@ Rows = list[tuple[BenchRow, Prediction]]
 
 
 def blis_rows(records: list[dict[str, str]]) -> Iterator[tuple[str, BenchRow]]:
-    """Return (experiment, row) of every stage.
+    """Yield (experiment, row) of every stage.
 
     Time per token follows from E2E and TTFT with the answer length of the profile; the file's own value divides by
     tokens counted again from the text.

@@ -1,4 +1,4 @@
-"""What matrix products reach on Instinct cards, from AITER's tables of tuned kernels.
+"""Efficiency of matrix products on Instinct GPUs, from AITER's tables of tuned kernels.
 
     python benchmarks/fit/aiter.py TABLES
 
@@ -26,22 +26,22 @@ from sim.catalogue.catalog import load_catalog
 Floats = NDArray[np.float64]
 
 CARDS = {("gfx942", 304): "mi300x", ("gfx950", 256): "mi355x"}
-"""By chip and compute units. MI325X and MI350X have the same; the tables do not name the card."""
+"""GPUs by chip and compute units. MI325X and MI350X have the same; the tables do not name the GPU."""
 CHIPS = {304: "gfx942", 256: "gfx950"}
-"""By compute units, where a table does not name it."""
+"""Chips by compute units, for tables that do not name the chip."""
 BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8-block": 1.0, "fp4": 0.53125, "int4": 0.53}
 PEAKS = {"bf16": 1.0, "fp8": 2.0, "fp8-block": 2.0, "fp4": 4.0}
-"""Dense peak of the arithmetic against that of 16 bit."""
+"""Dense peak of the format relative to 16 bit."""
 EXPONENT = 2.5
 LARGE = 4
-"""Arithmetic over the rest, at the datasheet's rates, of products whose share of the peak is shown."""
+"""Smallest ratio of arithmetic to other time, at datasheet rates, of products whose efficiency is shown."""
 FEWEST = 15
-"""A table with fewer shapes says nothing."""
+"""Smallest number of shapes of a table that is fitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Shapes of one card and format: microseconds at the datasheet's rates, and measured."""
+    """Shapes of one GPU and format: times at datasheet rates and measured times [us]."""
 
     name: str
     arithmetic: Floats
@@ -54,7 +54,7 @@ Law = Callable[[Floats, Table], Floats]
 
 
 def main(tables: Path) -> None:
-    """Prints one line for each card and format, dense products first."""
+    """Print a line for each GPU and format, dense products first."""
     for table in dense(tables):
         (c, m, t0), miss = fitted(table, (0.5, 0.8, 6.0), dense_us)
         large = table.arithmetic > LARGE * (table.weights + table.activations)
@@ -72,20 +72,20 @@ def main(tables: Path) -> None:
 
 
 def dense_us(x: Floats, table: Table) -> Floats:
-    """Time of an ordinary product, *x* being c, m and t0."""
+    """Return the time of a dense product [us]; *x* holds c, m and t0."""
     c, m, t0 = x
     memory = (table.weights + table.activations) / m
     return np.asarray(t0 + ((table.arithmetic / c) ** EXPONENT + memory**EXPONENT) ** (1 / EXPONENT))
 
 
 def grouped_us(x: Floats, table: Table) -> Floats:
-    """Time of the products over experts, *x* being c, m, a and t0."""
+    """Return the time of the products over experts [us]; *x* holds c, m, a and t0."""
     c, m, a, t0 = x
     return np.asarray(t0 + table.arithmetic / c + table.weights / m + table.activations / a)
 
 
 def fitted(table: Table, start: tuple[float, ...], law: Law) -> tuple[Floats, float]:
-    """(the law's figures, its median miss)."""
+    """Return the fitted parameters and the median relative error."""
     measured = np.log(table.measured)
 
     def off(x: Floats) -> Floats:
@@ -96,7 +96,7 @@ def fitted(table: Table, start: tuple[float, ...], law: Law) -> tuple[Floats, fl
 
 
 def read(tables: Path, pattern: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(file name, rows of known cards) of each table of tuned kernels."""
+    """Yield (file name, rows of known GPUs) of each table of tuned kernels."""
     for path in sorted(tables.rglob(pattern)):
         if "untuned" in path.name or "batched" in path.name:
             continue
@@ -108,7 +108,7 @@ def read(tables: Path, pattern: str) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def dense(tables: Path) -> Iterator[Table]:
-    """Ordinary products, at least 1,024 wide."""
+    """Yield the tables of dense products at least 1,024 wide."""
     found = [rows.assign(format=dense_format(name, rows)) for name, rows in read(tables, "*tuned_gemm*.csv")]
     wide = pd.concat(found).query("N >= 1024 and K >= 1024").dropna(subset="format")
     shapes = wide.drop_duplicates(["card", "format", "M", "N", "K"], keep="last")
@@ -119,7 +119,7 @@ def dense(tables: Path) -> Iterator[Table]:
 
 
 def dense_format(name: str, rows: pd.DataFrame) -> "pd.Series[str] | str":
-    """Format of a file of that name, or of each of its rows; none of what is not shown."""
+    """Return the format of a file of that name, or of each of its rows; none for formats that are not shown."""
     if "a4w4" in name:
         return "fp4"
     if "blockscale" in name:
@@ -131,7 +131,7 @@ def dense_format(name: str, rows: pd.DataFrame) -> "pd.Series[str] | str":
 
 
 def grouped(tables: Path) -> Iterator[Table]:
-    """Products over experts, tokens routed evenly."""
+    """Yield the tables of products over experts with even routing."""
     rows = pd.concat([rows for _, rows in read(tables, "*tuned_fmoe*.csv")])
     names = {"bfloat16": "bf16", "float8": "fp8", "float4": "fp4", "int4": "int4"}
     for what in "aw":
@@ -150,7 +150,10 @@ def grouped(tables: Path) -> Iterator[Table]:
 
 
 def timed(name: str, kind: tuple[str, str, str], work: tuple[Floats, Floats, Floats], rows: pd.DataFrame) -> Table:
-    """*kind*: card, format of the arithmetic and of the weights; *work*: multiplications, weights, activations."""
+    """Return the table of rows of one kind.
+
+    *kind* is GPU, arithmetic format and weight format; *work* holds multiplications, weights and activations.
+    """
     card, arithmetic, stored = kind
     gpu, (products, weights, moved) = load_catalog().gpu(card), work
     memory = gpu.memory_bytes_per_s.value

@@ -1,8 +1,8 @@
-"""Tables of data/links: what NCCL takes, where an engine does not use kernels of its own.
+"""Tables of data/links: times of NCCL, for engines without kernels of their own.
 
-python benchmarks/fit/collectives.py MEASURED prints by link `nccl_tables`: all-reduces; and `exchange_tables`: an
-all-gather and a reduce-scatter one after the other, by the bytes of all ranks together, as data-parallel ranks gather
-their tokens before the experts and scatter the sums. Each is the least of all versions measured.
+python benchmarks/fit/collectives.py MEASURED prints, by link, `nccl_tables` for all-reduces and `exchange_tables` for
+an all-gather followed by a reduce-scatter, by the bytes of all ranks together, as data-parallel ranks gather their
+tokens before the experts and scatter the sums. Each time is the smallest of all measured versions.
 """
 
 import csv
@@ -17,12 +17,12 @@ LINKS = {
     "pcie4-x16": "L40S",
     "pcie5-x16": "RTX-PRO-6000-Server",
 }
-"""Link -> the GPU that it was measured with."""
+"""GPUs with which each link was measured."""
 TABLES = {"nccl_tables": ("all_reduce",), "exchange_tables": ("all_gather", "reduce_scatter")}
 SLOW_HOST = {"L40S": 2}
-"""GPU -> the most of them that NCCL was measured between on a usual host."""
+"""Largest number of GPUs between which NCCL was measured on a typical host."""
 SIZES = tuple(2**power for power in (*range(10, 25, 2), 26, 28, 29))
-"""Bytes."""
+"""Message sizes [bytes]."""
 US = 1e-6
 WIDTH = 126
 

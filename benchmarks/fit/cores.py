@@ -1,4 +1,4 @@
-"""Work on independent items spread over the cores by forked processes."""
+"""Parallel map over independent items with forked processes."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -11,7 +11,10 @@ _tasks: dict[str, Any] = {}
 
 
 def each(work: Callable[[A], B], items: Sequence[A], chunk: int = 1) -> list[B]:
-    """`work(item)` of all *items*, in their order; *work* and items are inherited, results are sent back."""
+    """Return `work(item)` for all *items*, in order.
+
+    The processes inherit *work* and the items; results are sent back.
+    """
     _tasks["work"], _tasks["items"] = work, items
     with multiprocessing.get_context("fork").Pool() as pool:
         return pool.map(_at, range(len(items)), chunksize=chunk)

@@ -1,11 +1,12 @@
-"""How fast decodes read a cache of keys and values: aiconfigurator's tables of measured kernels.
+"""Rate at which decodes read the KV cache, from aiconfigurator's tables of measured kernels.
 
     python benchmarks/fit/decoding.py TABLES
 
-TABLES is its folder `aic-core/src/aiconfigurator_core/systems/data`. Of each card and release, 16-bit and 8-bit caches:
-factor and t0 of t = t0 + factor * bytes / rate, where the card reads weights at that rate (as measured: priors.yaml);
-t0 is part of what a layer takes (per_layer_s). TensorRT-LLM's tables before 1.3.0rc20 beat the memory, as their caches
-lay in L2; so do small ones on cards with much of it (GB20x: the median of large ones over the rate is told, too).
+TABLES is its folder `aic-core/src/aiconfigurator_core/systems/data`. For each GPU, release and 16-bit or 8-bit cache,
+the script fits factor and t0 of t = t0 + factor * bytes / rate, where rate is that of reading weights as measured
+(priors.yaml); t0 is part of the time per layer (per_layer_s). TensorRT-LLM's tables before 1.3.0rc20 exceed the memory
+rate because their caches were in L2; so do small caches on GPUs with a large L2 (GB20x: the median of large caches
+relative to the rate is printed as well).
 """
 
 import sys
@@ -22,14 +23,14 @@ from scipy.optimize import least_squares
 from sim.catalogue.catalog import load_catalog
 
 LARGE_BYTES = 1.5e8
-"""Beyond every card's L2."""
+"""Cache size larger than every GPU's L2 [bytes]."""
 CACHES = {"bfloat16": 2, "fp8": 1}
 HEAD_DIM, MOST_KV_HEADS, FEWEST = 128, 8, 30
 SEQUENCES, CONTEXTS = (8, 512), (255, 8191)
 
 
 def main(tables: Path) -> None:
-    """A line for each card, release and width of the cache."""
+    """Print a line for each GPU, release and width of the cache."""
     catalog, measured = load_catalog(), load_priors().values
     for folder, name in (CARDS | MORE_CARDS).items():
         gpu = catalog.gpu(name)
@@ -47,7 +48,7 @@ def main(tables: Path) -> None:
 
 
 def _many_tokens(table: pd.DataFrame, width: int) -> pd.DataFrame:
-    """Grouped heads over a whole cache, with its bytes."""
+    """Return the rows of grouped heads over a whole cache, with its bytes."""
     if "window_size" in table:
         table = table.query("window_size == 0")
     table = table.query("head_dim == @HEAD_DIM and attn_dtype == 'bfloat16' and latency > 0")
@@ -58,7 +59,7 @@ def _many_tokens(table: pd.DataFrame, width: int) -> pd.DataFrame:
 
 
 def _fitted(ideal_s: NDArray[np.float64], taken_s: NDArray[np.float64]) -> tuple[float, float]:
-    """(factor, t0), by relative errors, cut at a tenth."""
+    """Return factor and t0 by least squares of relative errors, limited to a tenth."""
 
     def off(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         return (np.exp(logs[1]) + np.exp(logs[0]) * ideal_s) / taken_s - 1

@@ -1,12 +1,13 @@
-"""What grouped products over experts reach by engine, format and generation of cards, and where vLLM's tiles are tuned.
+"""Efficiency of grouped products over experts by engine, format and GPU generation, and vLLM's tuned tiles.
 
     python benchmarks/fit/experts.py TABLES
 
-Arithmetic at prompt sizes, with uneven routing, over what the priors of every other parameter say it takes: by engine
-and format on Hopper, the priors of `experts_in`; by generation against Hopper, where the same kernel was timed on both,
-those of `experts`, half way. The level is `moe_compute`'s, which is fitted, so LEVEL is taken out. Then vLLM 0.14
-against 0.19 at 16 bit, where the default tiles changed between them: shapes alike in both were tuned (`default_tiles`
-in data/engines). TABLES and formats are those of kernels.py.
+Arithmetic at prompt sizes with uneven routing is compared with what the priors of all other parameters predict: by
+engine and format on Hopper (priors of `experts_in`), and by generation relative to Hopper, where the same kernel was
+timed on both (priors of `experts`, at half the logarithm). The level is that of `moe_compute`, which is fitted, so
+LEVEL is divided out. The script then compares vLLM 0.14 and 0.19 at 16 bit, between which the default tiles changed:
+shapes with equal times were tuned in both (`default_tiles` in data/engines). TABLES and formats are those of
+kernels.py.
 """
 
 import sys
@@ -24,19 +25,20 @@ from sim.catalogue.gpu import Gpu
 
 LEVEL = 0.65
 FIXED_US = 30.0
-"""Of a launch on Hopper, beside arithmetic and reading."""
+"""Launch time on Hopper besides arithmetic and reading [us]."""
 PRIOR_OF = {
     "bfloat16": "dense-16bit", "fp8": "fp8-w8a8", "fp8_block": "fp8-w8a8", "int4_wo": "marlin", "w4a16_mxfp4": "mxfp4",
 }  # fmt: skip
 ENGINES = {"vllm": "vllm-0.14", "sglang": "sglang-0.5", "trtllm": "tensorrt-llm-1.0"}
 MOST_READING = 2.0
-"""Over the weights' full bandwidth with 64 tokens: slower tables were not measured on the engine's own kernels."""
+"""Largest time with 64 tokens relative to full bandwidth; slower tables do not measure the engine's own kernels."""
 TUNED_ALIKE, UNTUNED = 1.15, 1.3
-"""Time in 0.14 over that in 0.19 with many tokens: tiles tuned in both; default ones in 0.14."""
+"""Ratios of the times in 0.14 and 0.19 with many tokens: at most for tiles tuned in both, at least for default tiles.
+"""
 
 
 def main(tables: Path) -> None:
-    """Prints the arithmetic of each engine, format and generation, then vLLM's tiles."""
+    """Print the arithmetic of each engine, format and generation, then vLLM's tiles."""
     catalog, priors = load_catalog(), load_priors()
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for card, name in CARDS.items():
@@ -69,14 +71,14 @@ def _median(path: Path) -> pd.DataFrame:
 
 
 def _reading(rows: pd.DataFrame, gpu: Gpu, number: str) -> float:
-    """Median time of 64 tokens over reading all experts at full bandwidth."""
+    """Return the median time of 64 tokens relative to reading all experts at full bandwidth."""
     few = rows.query("num_tokens == 64")
     weights = 3.0 * few.num_experts * few.hidden_size * few.inter_size / few.moe_tp_size
     return float((few.latency * 1e-3 / (weights * BYTES[number] / gpu.memory_bytes_per_s.value)).median())
 
 
 def _arithmetic(rows: pd.DataFrame, gpu: Gpu, number: str, name: str, priors: Priors) -> float:
-    """Median arithmetic of a table over that of the priors but its own."""
+    """Return the median arithmetic of a table relative to that of all priors but its own."""
     tokens, hidden, experts = (rows[one].to_numpy(float) for one in ("num_tokens", "hidden_size", "num_experts"))
     each, width = rows["topk"].to_numpy(float), (rows["inter_size"] / rows["moe_tp_size"]).to_numpy(float)
     engine, kernel = name.split("/")
@@ -90,7 +92,7 @@ def _arithmetic(rows: pd.DataFrame, gpu: Gpu, number: str, name: str, priors: Pr
 
 
 def tiles(folder: Path, card: str) -> None:
-    """Shapes (experts, inner width) that vLLM 0.14 had tuned tiles for at 16 bit, and what the others took longer."""
+    """Print the shapes (experts, inner width) with tuned 16-bit tiles in vLLM 0.14, and the slowdown of the others."""
     shape = ["num_experts", "inter_size", "moe_tp_size", "num_tokens"]
     old, new = (
         _median(folder / version / "moe_perf.parquet")

@@ -1,4 +1,4 @@
-"""Table and picture of docs/fidelity.md from the errors that steptime.py leaves.
+"""Table and picture of docs/fidelity.md from the errors that steptime.py writes.
 
 python benchmarks/fit/fidelity.py MEASURED outputs/fit/left_out.csv docs/images/fidelity.png
 """
@@ -28,12 +28,12 @@ LABELS = {"tput": "throughput [token/s]", "tpot": "TPOT [ms]", "ttft": "TTFT [ms
 
 
 def over_pcie(line: Line) -> bool:
-    """Several GPUs whose source says that they talk over PCIe."""
+    """Return whether a row has several GPUs that communicate over PCIe according to its source."""
     return int(line["n_gpus"]) > 1 and line["interconnect"].startswith("PCIe")
 
 
 def loaded(line: Line) -> bool:
-    """More than one request at a time."""
+    """Return whether a row has more than one request at a time."""
     return line["load"] not in ("single", "burst", "static_batch")
 
 
@@ -61,7 +61,7 @@ CLASSES: tuple[tuple[str, str, str, Chosen], ...] = (
 
 
 def plain_roofline(measured: Path) -> list[Line]:
-    """Every row without host times and serving factors: kernels at their measured efficiency, and nothing else."""
+    """Predict every row with the measured kernel efficiencies only, without host times and serving factors."""
     priors = load_priors()
     free = {"prompt_token", *(f"{what}:" for what in OVERHEADS if what.startswith("per_"))}
     ones = {
@@ -81,7 +81,7 @@ def plain_roofline(measured: Path) -> list[Line]:
 
 
 def pair_medians(lines: list[Line], scheme: str, metric: str, chosen: Chosen) -> list[float]:
-    """Median |predicted / measured - 1| of every pair of GPU and model family."""
+    """Return the median absolute relative error of every pair of GPU and model family."""
     errors: dict[str, list[float]] = defaultdict(list)
     for line in lines:
         if line["scheme"] == scheme and line["metric"] == metric and chosen(line):
@@ -91,7 +91,7 @@ def pair_medians(lines: list[Line], scheme: str, metric: str, chosen: Chosen) ->
 
 
 def table(lines: list[Line]) -> str:
-    """Markdown: pairs of MEASURED and those of public sources beside each other."""
+    """Return the Markdown table of pairs in MEASURED next to those of public sources."""
     head = "| class | MEASURED: pairs, median, mean, 90th percentile | public sources |"
     rows = [head, "| --- | --- | --- |"]
     for label, scheme, metric, chosen in CLASSES:
@@ -106,15 +106,15 @@ def table(lines: list[Line]) -> str:
 
 
 def _summary(medians: list[float]) -> str:
-    """Errors above 100 % count as 100 in the mean."""
+    """Return the summary of errors; errors above 100 % count as 100 % in the mean."""
     mean = np.mean(np.minimum(medians, 1.0))
     return f"{len(medians)}: {np.median(medians):.1%}, {mean:.1%}, {np.percentile(medians, 90):.0%}"
 
 
 def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: bool = False) -> str:
-    """How often the faster of two servers is named, each predicted with its group left out.
+    """Return how often the faster of two servers is named, each predicted with its group left out.
 
-    *trusted*: of rows that the fit may learn from.
+    *trusted* restricts the rows to those that the fit may use.
     """
     rows = {row.id: row for row in read_rows(measured)}
     entrants = []
@@ -136,7 +136,7 @@ def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: 
 
 
 def by_group(lines: list[Line], column: str, metric: str) -> str:
-    """Median error of left-out pairs for each value of *column*."""
+    """Return the median error of left-out pairs for each value of *column*."""
     found = []
     for value in sorted({line[column] for line in lines}):
         medians = pair_medians(lines, "pairs", metric, lambda line, value=value: line[column] == value)  # type: ignore[misc]
@@ -146,7 +146,7 @@ def by_group(lines: list[Line], column: str, metric: str) -> str:
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """Predicted against measured with the pair left out, a panel for each metric."""
+    """Draw predicted against measured values with the pair left out, a panel for each metric."""
     names = ("one GPU", "several GPUs")
     marks = style(names)
     figures = []
@@ -163,7 +163,7 @@ def draw(lines: list[Line], path: Path) -> None:
 
 
 def main(measured: Path, errors: Path, image: Path) -> None:
-    """Prints the table and draws the picture."""
+    """Print the table and draw the picture."""
     with errors.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     lines += plain_roofline(measured)

@@ -1,10 +1,11 @@
-"""What matrix products reach on each GPU: the priors of `compute` and `memory`, and how they depend on tokens.
+"""Efficiency of matrix products on each GPU, from which the priors of `compute` and `memory` follow.
 
     python benchmarks/fit/gemm.py MEASURED
 
-Per GPU and format of kernels_summary.csv: the share of the dense peak at many tokens, the share of the bandwidth at
-few, and how well (C^p + M^p)^(1/p) with these two joins them. "all linear layers" rows give the same for a block of a
-real model, where a fixed time per product shows: it is what `per_layer_s` of an engine pays for.
+For each GPU and format of kernels_summary.csv the script prints the fraction of the dense peak at many tokens, the
+fraction of the bandwidth at few, and the error of (C^p + M^p)^(1/p) with these two in between. "all linear layers"
+rows show the same for a block of a real model, where a fixed time per product appears, which an engine's `per_layer_s`
+covers.
 """
 
 import csv
@@ -15,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 MANY, FEW = 2048, 8
-"""Tokens from which arithmetic decides, and up to which reading decides."""
+"""Numbers of tokens above which arithmetic dominates, and up to which reading does."""
 EXPONENTS = (1.0, 2.0, 2.5, 3.0, 6.0)
 PERCENT = 100
 
 
 def main(measured: Path) -> None:
-    """Prints one line for each GPU, kind and format."""
+    """Print a line for each GPU, kind and format."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = defaultdict(list)
     with (measured / "kernels_summary.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -39,7 +40,7 @@ def main(measured: Path) -> None:
 
 
 def miss(points: list[tuple[float, float, float]], compute: float, memory: float, exponent: float) -> float:
-    """Median |predicted / measured - 1| of the time of all points."""
+    """Return the median relative error of the time over all points."""
     # in units of the measured time: arithmetic at the peak takes `flops`, the bytes at full bandwidth `read`
     times = [
         ((flops / compute) ** exponent + (read / memory) ** exponent) ** (1 / exponent) for _, flops, read in points

@@ -1,14 +1,14 @@
-"""What quantised and grouped matrix products reach, from aiconfigurator's tables of measured kernels.
+"""Efficiency of quantised and grouped matrix products, from aiconfigurator's tables of measured kernels.
 
     python benchmarks/fit/kernels.py TABLES
 
 TABLES is the folder aic-core/src/aiconfigurator_core/systems/data of github.com/ai-dynamo/aiconfigurator:
-<card>/{gemm,moe}/<engine>/<version>/*.parquet. Of each engine the newest version that timed a format counts.
+<card>/{gemm,moe}/<engine>/<version>/*.parquet. For each engine the newest version that timed a format is used.
 
     t = t0 + ((c C)^p + (w W + a A)^p)^(1/p)       C arithmetic at the peak, W weights, A activations at full bandwidth
 
-Dense: c, w and t0 of a format against those of 16 bit in the same table, by generation of cards. Grouped: how well
-p = 2.5 and p = 1 describe each table. docs/fidelity.md says what serving rows make of both.
+Dense products: c, w and t0 of a format relative to 16 bit in the same table, by GPU generation. Grouped products: the
+error of p = 2.5 and p = 1 for each table.
 """
 
 import re
@@ -27,7 +27,7 @@ from sim.catalogue.gpu import Gpu
 
 Floats = NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]
-"""Microseconds of arithmetic, weights and activations at the datasheet's rates."""
+"""Times of arithmetic, weights and activations at datasheet rates [us]."""
 CARDS = {
     "a100_sxm": "a100-80gb-sxm", "l40s": "l40s", "h100_sxm": "h100-80gb-sxm", "h200_sxm": "h200-141gb-sxm",
     "b200_sxm": "b200-180gb-sxm", "rtx_pro_6000_server": "rtx-pro-6000-server",
@@ -36,19 +36,19 @@ BYTES = {
     "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "sq": 1.0, "int8_wo": 1.0, "int4_wo": 0.52, "nvfp4": 0.5625,
     "w4a16_mxfp4": 0.53, "w4a16_mxfp4_cutlass": 0.53,
 }  # fmt: skip
-"""Of a stored weight; sq: int8 weights and activations."""
+"""Bytes per stored weight; sq: int8 weights and activations."""
 PEAKS = {"fp8": 2.0, "fp8_block": 2.0, "sq": 2.0, "nvfp4": 4.0}
-"""Dense peak of the format against that of 16 bit."""
+"""Dense peak of the format relative to 16 bit."""
 KERNEL = {"fp8_block": "fp8"}
-"""Formats of one entry in data/kernels."""
+"""Formats that share an entry of data/kernels."""
 EXPONENT, SUM = 2.5, 1.0
 SAMPLE = 3000
 MOST_US = 50.0
-"""A table whose products take that much longer each was not measured on the engine's kernels but on a way around."""
+"""Largest extra time per product [us]; slower tables do not measure the engine's own kernels."""
 
 
 def main(tables: Path) -> None:
-    """Prints dense factors by format and generation, then the misfit of grouped products under both laws."""
+    """Print dense factors by format and generation, then the errors of both laws for grouped products."""
     catalog = load_catalog()
     gpus = {card: catalog.gpu(gpu) for card, gpu in CARDS.items()}
     rng = np.random.default_rng(0)
@@ -57,7 +57,7 @@ def main(tables: Path) -> None:
 
 
 def newest(tables: Path, kind: str) -> Iterator[tuple[str, dict[str, pd.DataFrame], list[str]]]:
-    """(card, format -> rows, the formats that no newer version of this engine timed) of each table."""
+    """Yield (GPU, format -> rows, formats that no newer version of this engine timed) of each table."""
     for card in CARDS:
         for engine in sorted((tables / card / kind).iterdir()):
             seen: set[str] = set()
@@ -74,7 +74,10 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def fitted(y: Floats, parts: Parts, start: Floats, free: list[int], a: float, p: float) -> Floats:
-    """Logarithms of c, w and t0 [us], those in *free* moved; *a* 0: activations move as fast as weights."""
+    """Return the logarithms of c, w and t0 [us], of which those in *free* are fitted.
+
+    With *a* 0, activations are read as fast as weights.
+    """
 
     def full(moved: Floats) -> Floats:
         x = start.copy()
@@ -86,19 +89,19 @@ def fitted(y: Floats, parts: Parts, start: Floats, free: list[int], a: float, p:
 
 
 def law(x: Floats, parts: Parts, a: float, p: float) -> Floats:
-    """Logarithm of the time [us]."""
+    """Return the logarithm of the time [us]."""
     (compute, weights, moved), (c, w, t0) = parts, np.exp(x)
     memory = weights * w + moved * (a or w)
     return np.asarray(np.log(t0 + ((compute * c) ** p + memory**p) ** (1 / p)))
 
 
 def miss(x: Floats, y: Floats, parts: Parts, a: float, p: float) -> float:
-    """Median |law / measured - 1| [%]."""
+    """Return the median relative error of the law [%]."""
     return float(np.median(np.abs(np.expm1(law(x, parts, a, p) - y)))) * 100
 
 
 def dense(tables: Path, gpus: dict[str, Gpu], rng: np.random.Generator) -> None:
-    """Formats against 16 bit, by generation."""
+    """Compare dense formats with 16 bit, by generation."""
     found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     for card, formats, fresh in newest(tables, "gemm"):
         gpu, reference = gpus[card], np.zeros(3)
@@ -136,7 +139,7 @@ def dense(tables: Path, gpus: dict[str, Gpu], rng: np.random.Generator) -> None:
 
 
 def grouped(tables: Path, gpus: dict[str, Gpu], rng: np.random.Generator) -> None:
-    """Experts under both laws, by format and generation."""
+    """Compare both laws for products over experts, by format and generation."""
     found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     for card, formats, fresh in newest(tables, "moe"):
         for name in fresh:

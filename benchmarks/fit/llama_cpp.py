@@ -1,12 +1,12 @@
-"""Host time and kernels of llama.cpp from published single-stream decode rates, in data/engines and data/kernels.
+"""Fit of llama.cpp's host time and kernels to published single-stream decode rates, for data/engines and data/kernels.
 
     python benchmarks/fit/llama_cpp.py MEASURED/single_stream.csv
 
-One token at a time on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache + host. Three
-numbers are fitted over all cards with GDDR memory at once: host time per layer, the time factor of the dequantising
-kernels, and how slowly the cache is read against weights. A rate over n generated tokens has n/2 tokens of context on
-average. The error is that of cards left out in turn. The kernels keep too few bytes in flight for HBM: how much
-more slowly weights are read there is a fourth number, fitted to the cards with it alone.
+A decode step of one request on one GPU reads all weights once, so that t = weights / bandwidth * factor + cache +
+host. Three numbers are fitted over all GPUs with GDDR memory: host time per layer, time factor of the dequantising
+kernels, and read time of the cache relative to weights. A rate over n generated tokens has a mean context of n/2
+tokens. The reported error is that of GPUs left out in turn. The kernels keep too few bytes in flight for HBM: the read
+time of weights there is a fourth number, fitted to the GPUs with HBM alone.
 """
 
 import csv
@@ -38,7 +38,7 @@ FORMATS = {"F16": "fp16", "Q4_K_M": "gguf-q4_k_m", "Q4_0": "gguf-q4_0", "Q8_0": 
 
 
 def rows(path: Path, catalog: Catalog) -> Iterator[tuple[str, RooflineInputs, int, float]]:
-    """(GPU, inputs, mean context [tokens], measured seconds per token) of each usable row."""
+    """Yield (GPU, inputs, mean context [tokens], measured seconds per token) of each usable row."""
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["engine"] != "llama.cpp" or row["phase"] != "decode" or row["n_gpus"] != "1":
@@ -53,7 +53,7 @@ def rows(path: Path, catalog: Catalog) -> Iterator[tuple[str, RooflineInputs, in
 
 
 def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog) -> RooflineInputs:
-    """What a step time of llama.cpp on one card is built from."""
+    """Return the step-time inputs of llama.cpp on one GPU."""
     scenario = Scenario.model_validate(
         {
             "name": "row", "model": model, "quantization": quantization, "engine": "llama.cpp", "horizon_s": 1,
@@ -69,7 +69,7 @@ def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog) -> Roof
 
 
 def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray, slow: float = 1.0) -> float:
-    """Seconds of a decode step under trial parameters, weights read *slow* times as slowly."""
+    """Return the time of a decode step under trial parameters [s]; *slow* is the read time factor of weights."""
     per_layer_s, weight_factor, cache_factor = np.exp(theta)
     engine, kernel = inputs.engine, inputs.kernel
     assert engine.overheads is not None
@@ -88,12 +88,12 @@ def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray, slow: float 
 
 
 def fitted(value: float) -> Value:
-    """*value* as a catalogue entry."""
+    """Return *value* as a catalogue entry."""
     return Value(value=value, source="gpufleet-study", where="trial", kind="fitted")
 
 
 def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
-    """The three parameters' logarithms; each card weighs the same."""
+    """Return the logarithms of the three parameters; each GPU has the same weight."""
     cards = [gpu for gpu, *_ in data]
     weight = np.array([1 / np.sqrt(cards.count(gpu)) for gpu in cards])
 
@@ -105,7 +105,7 @@ def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
 
 
 def slowness(data: list[tuple[str, RooflineInputs, int, float]], theta: np.ndarray) -> float:
-    """How many times as slowly cards with HBM read weights; each card weighs the same."""
+    """Return the read time factor of weights on GPUs with HBM; each GPU has the same weight."""
     cards = [gpu for gpu, *_ in data]
 
     def residuals(slow: np.ndarray) -> list[float]:
@@ -118,7 +118,7 @@ def slowness(data: list[tuple[str, RooflineInputs, int, float]], theta: np.ndarr
 
 
 def main() -> None:
-    """Prints the fit and the error of every card when it is left out."""
+    """Print the fit and the error of every GPU when it is left out."""
     data = list(rows(Path(sys.argv[1]), load_catalog()))
     gddr = [row for row in data if not row[0].startswith(HBM)]
     theta = fit(gddr)

@@ -1,12 +1,11 @@
-"""KV cache that engines reported at start-up against what sim/memory computes; fits the communication buffers.
+"""KV cache that engines reported at start-up compared with sim/memory, and the fit of the communication buffers.
 
     python -m benchmarks.fit.memory
 
-kv_capacity.csv holds starts that their authors published, each with its source. A fixed hash of a row's id puts it into
-the fit or into the check. One constant is fitted, `comms_bytes`: from 0.4 to 1.4 GiB and more on like boards, it is the
-median over sources of what the rows of the fit's half leave for it, each source weighing the same. All other constants
-are read off single lines of start-up logs (data/engines). Rows of FlashInfer sampling and of vLLM's V0 engine take no
-part in the fit.
+kv_capacity.csv holds published starts, each with its source. A fixed hash of a row's id assigns it to the fit or to
+the check. The only fitted constant is `comms_bytes` (0.4 to more than 1.4 GiB on similar servers): the median over
+sources of what the rows of the fit half leave for it, with equal weight per source. All other constants are values of
+single lines in start-up logs (data/engines). Rows of FlashInfer sampling and of vLLM's V0 engine are not fitted.
 """
 
 import csv
@@ -26,22 +25,22 @@ FITTED_GROUP = "vLLM V1"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One published start-up of an engine."""
+    """Published start-up of an engine."""
 
     cells: dict[str, str]
 
     @property
     def checked(self) -> bool:
-        """Whether the row belongs to the half that the fit does not see."""
+        """True if the row belongs to the half that is not fitted."""
         return crc32(self.cells["id"].encode()) % 2 == 1
 
     @property
     def gpus(self) -> int:
-        """Of the replica: all rows are tensor-parallel."""
+        """GPUs of the replica; all rows are tensor-parallel."""
         return int(self.cells["tensor_parallel_size"])
 
     def computed(self, catalog: Catalog) -> MemoryFit:
-        """The fit for the row's settings."""
+        """Computed memory for the row's settings."""
         cells = self.cells
         model = catalog.model(cells["model"])
         weights = native_quantization(catalog.quantization(cells["quantization"]), model, catalog.quantization)
@@ -58,25 +57,25 @@ class Start:
         )
 
     def reported_bytes(self, computed: MemoryFit) -> float:
-        """KV cache of one GPU, from the row's tokens where it has no bytes."""
+        """KV cache of one GPU, from the row's tokens if it has no bytes [bytes]."""
         if self.cells["kv_gib"]:
             return float(self.cells["kv_gib"]) * GIB
         return computed.block_bytes / computed.block_size * int(self.cells["kv_tokens"])
 
     def error(self, catalog: Catalog) -> float:
-        """Computed KV bytes over reported ones, less one."""
+        """Relative error of the computed KV bytes."""
         computed = self.computed(catalog)
         return computed.kv_bytes / self.reported_bytes(computed) - 1
 
 
 def read_starts() -> list[Start]:
-    """All rows of kv_capacity.csv."""
+    """Return all rows of kv_capacity.csv."""
     with TABLE.open(newline="", encoding="utf-8") as file:
         return [Start(cells) for cells in csv.DictReader(file)]
 
 
 def fitted_comms_bytes(starts: list[Start], catalog: Catalog) -> float:
-    """Median over sources of the median over each one's multi-GPU rows on boards, in the fit's half."""
+    """Return the median over sources of each source's median over multi-GPU rows in the fit half."""
     left: dict[str, list[float]] = {}
     for start in starts:
         board = start.gpus > 1 and not catalog.gpu(start.cells["gpu"]).pcie_card

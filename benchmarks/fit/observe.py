@@ -1,4 +1,4 @@
-"""From measured rows to observations: each row simulated once by gpufleet's own engine, its steps recorded."""
+"""Observations from measured rows: each row is simulated once by gpufleet's own engine, and its steps are recorded."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -24,18 +24,18 @@ Floats = NDArray[np.float64]
 MS_PER_S = 1000.0
 THROUGHPUT = ("output_tok_s", "total_tok_s", "req_s")
 LOADED = 16
-"""A closed loop with more clients than this has a TTFT that the schedule makes, not the step."""
+"""Number of clients of a closed loop above which TTFT depends on the schedule rather than the step time."""
 CALM_WAIT_S = 0.02
 MIDDLE = (0.4, 0.6)
 NEARLY = 0.9
-"""A client that is answered this share of the requests per second that it offers is held back by nothing else."""
+"""Fraction of the offered rate above which a client's throughput is limited by its rate only."""
 OF_HOST = ("per_step:", "per_sequence_", "launch_layer")
-"""Stages that are the host's: what their names begin with."""
+"""Prefixes of the names of stages on the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A row with the plan of its simulation."""
+    """Row with the plan of its simulation."""
 
     row: BenchRow
     prepared: PreparedRow
@@ -43,7 +43,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A row, simulated."""
+    """Row with the steps of its simulation."""
 
     row: BenchRow
     metrics: dict[str, float]
@@ -56,7 +56,7 @@ class Simulated:
 
 
 def prepare(rows: list[BenchRow], catalog: Catalog) -> tuple[list[Ready], Counter[str]]:
-    """The rows that can be simulated, and how many cannot for which reason."""
+    """Return the rows that can be simulated, and the number of the others by reason."""
     ready, refused = [], Counter[str]()
     for row in rows:
         try:
@@ -72,7 +72,7 @@ def prepare(rows: list[BenchRow], catalog: Catalog) -> tuple[list[Ready], Counte
 
 
 def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Simulated | None:
-    """The row's simulation under *theta*; None if nothing was answered."""
+    """Simulate the row under *theta*; None if no request was answered."""
     plan = with_client_pause(with_parameters(ready.prepared.plan, priors, theta))
     pool = plan.pools[0]
     case = ready.prepared.case
@@ -96,15 +96,15 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
 
 
 def _with_host(names: Names, host: str) -> Names:
-    """*names* of a stage, with the row's host where the stage is the host's."""
+    """Return *names* of a stage with the row's host parameter if the stage is on the host."""
     return (*names, f"host:{host}") if names[0].startswith(OF_HOST) else names
 
 
 def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
-    """(class of metric, column) that a row is judged by: one of each class.
+    """Return the (metric class, column) pairs in which a row is compared, one per class.
 
-    The throughput of an open loop, or of a closed one whose client sends more slowly than it might, is its offered
-    rate; TTFT of a saturated row is the length of a queue; TPOT of a burst is its throughput once more.
+    The throughput of an open loop, or of a closed loop limited by its client's rate, is the offered rate; TTFT of a
+    saturated row is the length of a queue; TPOT of a burst repeats its throughput.
     """
     measured, offered = row.measured, row.rate_req_s or inf
     paced = row.load in ("poisson", "constant") or measured.get("req_s", 0.0) > NEARLY * offered
@@ -117,7 +117,7 @@ def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
 
 
 def observations(simulated: list[Simulated]) -> list[Observation]:
-    """All that the rows are compared in."""
+    """Return all observations of the rows."""
     found = []
     for index, one in enumerate(simulated):
         times, _ = one.stages.seconds({})
@@ -144,9 +144,9 @@ def observations(simulated: list[Simulated]) -> list[Observation]:
 
 
 def about_median(times: Floats, weight: Floats) -> Floats:
-    """*weight* of the steps in which the gaps between tokens lie that are next to the median of all: the middle fifth.
+    """Return *weight* restricted to the steps of the middle fifth of all gaps between tokens.
 
-    A campaign that gives the median gap has left out most steps with prompts, however long these are.
+    A campaign that reports the median gap excludes most steps with prompts, however long these are.
     """
     order = np.argsort(times)
     below = np.cumsum(weight[order]) / max(weight.sum(), 1e-12)
@@ -163,7 +163,7 @@ def _campaigns() -> Campaigns:
 
 
 def fittable(observation: Observation, simulated: list[Simulated]) -> bool:
-    """Whether a parameter may learn from *observation*: trusted rows, and TTFT only where no queue makes it."""
+    """Return whether *observation* may be fitted: trusted rows, and TTFT only without a queue."""
     one = simulated[observation.row]
     if left_out(one.row):
         return False

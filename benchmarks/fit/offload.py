@@ -1,12 +1,13 @@
-"""How fast engines work with weights in host memory: published runs against predictions, and the fit to them.
+"""Speed of engines with weights in host memory: comparison of published runs with predictions, and the fit to them.
 
     python benchmarks/fit/offload.py            # the table of docs/offload.md
     python benchmarks/fit/offload.py --fit      # efficiencies for data/engines
 
-Each row of offload.csv is a published rate of one request alone, with the machine it came from; `host_bytes_per_s` is
-what the memory modules are rated at, `gpu_bytes_per_s` stands in for a card that data/ lacks. A decode row has half of
-its tokens as context, a prefill row computes them as one prompt. Fitted are the shares of the host memory's rate at
-which weights are read, by engine, and of the link's rate: each makes the median of predicted over measured 1.
+Each row of offload.csv is a published rate of a single request with its machine; `host_bytes_per_s` is the rated
+bandwidth of the memory modules, `gpu_bytes_per_s` replaces a GPU that data/ lacks. A decode row has half of its tokens
+as context, a prefill row computes them as one prompt. The fit determines the fraction of the host memory's bandwidth
+at which weights are read, by engine, and the fraction of the link's rate, so that the median of predicted / measured
+is 1.
 """
 
 import csv
@@ -37,21 +38,21 @@ FITTED = (("llama.cpp", "memory_efficiency"), ("llama.cpp", "expert_memory_effic
 
 @dataclass(frozen=True)
 class Run:
-    """One published rate."""
+    """Published rate of a single request."""
 
     row: dict[str, str]
     inputs: RooflineInputs
     measured: float
-    """Tokens per second."""
+    """Measured rate [tokens/s]."""
 
     @property
     def use(self) -> EngineOffload:
-        """The engine's figures."""
+        """Figures of the engine for weights in host memory."""
         assert self.inputs.host is not None
         return self.inputs.host.use
 
     def predicted(self, use: EngineOffload | None = None) -> float:
-        """Tokens per second, with other figures of the engine if given."""
+        """Return the predicted rate [tokens/s], with other figures of the engine if given."""
         assert self.inputs.host is not None
         host = replace(self.inputs.host, use=use or self.use)
         steptime = RooflineStepTime(Roofline(in_process=True), replace(self.inputs, host=host))
@@ -64,14 +65,14 @@ class Run:
 
 
 def runs(catalog: Catalog) -> Iterator[Run]:
-    """Every row with the step time's inputs."""
+    """Yield every row with its step-time inputs."""
     with ROWS.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield Run(row, inputs_of(row, catalog), float(row["tok_s"]))
 
 
 def inputs_of(row: dict[str, str], catalog: Catalog) -> RooflineInputs:
-    """The row's engine and model on its GPU and host."""
+    """Return the row's engine and model on its GPU and host."""
     pool = {"gpu": row["gpu"], row["option"]: float(row["value"])}
     length = {"distribution": "fixed", "value": 1}
     scenario = Scenario.model_validate(
@@ -101,12 +102,12 @@ def inputs_of(row: dict[str, str], catalog: Catalog) -> RooflineInputs:
 
 
 def stated(text: str) -> Any:
-    """A row's own figure; None where it has none."""
+    """Return a value that the row states itself; None if it states none."""
     return Value(value=float(text), source="offload_runs", kind="quoted") if text else None
 
 
 def fitted(found: list[Run], engine: str, name: str) -> float:
-    """The share at which the median of predicted over measured is 1, over the engine's fitted rows that it changes."""
+    """Return the fraction at which the median of predicted / measured is 1, over the engine's rows that it affects."""
 
     def ratio(run: Run, share: float) -> float:
         return run.predicted(run.use.model_copy(update={name: stated(str(share))})) / run.measured
@@ -117,7 +118,7 @@ def fitted(found: list[Run], engine: str, name: str) -> float:
 
 
 def table(found: list[Run]) -> str:
-    """The rows of docs/offload.md."""
+    """Return the rows of docs/offload.md."""
     lines = ["| run | option | measured tok/s | predicted | error |", "| --- | --- | --- | --- | --- |"]
     for run in found:
         row, predicted = run.row, run.predicted()

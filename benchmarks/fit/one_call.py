@@ -1,9 +1,10 @@
-"""Decodes in one call with prompts: how near the law comes to measured kernels, and what idle thread blocks take.
+"""Attention of decodes in one call with prompts: error of the law against measured kernels, and time of idle blocks.
 
     python benchmarks/fit/one_call.py TABLES
 
-TABLES is LLMServingSim's folder profiler/perf: attention.csv by card, model, format and tensor parallelism, each line
-one step's attention in a layer of vLLM 0.19: a prompt chunk after so many tokens, so many decodes of so many tokens.
+TABLES is LLMServingSim's folder profiler/perf: attention.csv by GPU, model, format and tensor parallelism. Each line
+is one step's attention in a layer of vLLM 0.19: a prompt chunk after a number of tokens, and a number of decodes with
+a number of tokens each.
 """
 
 import sys
@@ -23,15 +24,15 @@ CARDS = {"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000"}
 MODELS = {"Llama-3.1-8B": "llama3.1-8b", "Qwen3-32B": "qwen3-32b", "Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
 ENGINE, KERNEL, FORMAT = "vllm-0.14", "dense-16bit", "none"
 LEAST_SEQUENCES, LEAST_CONTEXT = 4, 256
-"""Below these a kernel's launch is most of its time, which the law does not hold."""
+"""Sequences and context below which a kernel's launch dominates, which the law does not describe."""
 MANY_SEQUENCES, LONG_CHUNK, SHORT_CHUNK = 128, 1024, 64
-"""Steps that tell what idle blocks take."""
+"""Steps from which the time of idle blocks is derived: sequences, long and short chunks."""
 FEW = 4000
-"""Lines of each table that are judged, drawn at random."""
+"""Number of lines of each table that are compared, drawn at random."""
 
 
 def main() -> None:
-    """Prints both."""
+    """Print both results."""
     catalog, frames, idle = load_catalog(), [], []
     for path in sorted(Path(sys.argv[1]).glob("*/*/*/bf16/tp*/attention.csv")):
         card, _, model, _, ranks = path.parts[-6:-1]
@@ -65,8 +66,9 @@ def _steptime(catalog: Catalog, gpu: str, model: str, ranks: int) -> RooflineSte
 
 
 def _judged(table: pd.DataFrame, steptime: RooflineStepTime) -> pd.DataFrame:
-    """Steps with prompts and decodes: measured, by the law, and as if decodes had a call of their own, both of the
-    latter beside the measured time of the prompts [us].
+    """Return measured times, times of the law, and times with decodes in a separate call, for mixed steps [us].
+
+    The last two include the measured time of the prompts.
     """
     both, call = _both(table), steptime._one_call
     assert call is not None
@@ -83,14 +85,14 @@ def _judged(table: pd.DataFrame, steptime: RooflineStepTime) -> pd.DataFrame:
 
 
 def _both(table: pd.DataFrame) -> pd.DataFrame:
-    """Steps with prompts and decodes, beside the time of the same prompts alone."""
+    """Return the steps with prompts and decodes, with the time of the same prompts alone."""
     prompts = table[table.n_decode == 0].set_index(["prefill_chunk", "kv_prefill"]).time_us
     both = table[(table.prefill_chunk > 0) & (table.n_decode > 0)]
     return both.join(prompts.rename("prompt_us"), on=["prefill_chunk", "kv_prefill"]).dropna()
 
 
 def _idle_us(table: pd.DataFrame, steptime: RooflineStepTime) -> pd.Series:
-    """What a block without queries takes on one multiprocessor: long chunks against short ones [us]."""
+    """Return the time of a block without queries on one multiprocessor, from long and short chunks [us]."""
     both, call = _both(table), steptime._one_call
     assert call is not None
     many = both[(both.n_decode == MANY_SEQUENCES) & (both.kv_prefill == 0)]

@@ -1,8 +1,8 @@
-"""The parameters of the step time: where each stands in the data, its prior, and how to set it in a plan.
+"""Parameters of the step time: their places in the data, their priors, and their use in a plan.
 
-A parameter's name is `<what>` where all share it, `<what>:<id>` where it belongs to a GPU, a kernel, an engine or a
-rule of all-reduce factors. Its value is prior * exp(theta); eras of one engine that are pooled have a common theta, and
-small ones of their own on top.
+A parameter is called `<what>` if it is global, `<what>:<id>` if it belongs to a GPU, a kernel, an engine or a rule of
+all-reduce factors. Its value is prior * exp(theta); pooled eras of an engine have a common theta plus small ones of
+their own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ OVERHEADS = {
     "moe": "moe_gemm_time_factor",
     "moe_request": "moe_request_factor",
 }
-"""Parameter of an engine -> its field."""
+"""Fields of engine parameters."""
 SHARED_OVERHEADS = {
     "moe_layer": "moe_layer_factor",
     "mla_layer": "mla_layer_factor",
@@ -44,13 +44,13 @@ SHARED_OVERHEADS = {
     "hopper_request": "hopper_request_factor",
     "prompt_token": "per_prompt_token_s",
 }
-"""Parameter that all engines share -> its field."""
+"""Fields of parameters that all engines share."""
 LAUNCHES = {"launch_layer": "launch_layer_s"}
-"""Parameter of an engine that launches prompts' kernels one by one -> its field."""
+"""Fields of parameters of engines that launch the kernels of prompts one by one."""
 SHARED_LAUNCHES = {"launch_linear": "launch_linear_factor"}
-"""Parameter that all of these share -> its field."""
+"""Fields of parameters that all engines with such launches share."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
-"""Parameter that all eras of an engine share -> its field."""
+"""Fields of parameters that all eras of an engine share."""
 KERNELS = {
     "kernel_compute": "compute_time_factor",
     "kernel_graphics": "graphics_compute_time_factor",
@@ -71,56 +71,58 @@ EXPERTS = {
     "experts_of": "models_experts_time_factors",
     "diversity": "models_routing_diversity",
 }
-"""Parameter of a generation of cards, or of a family of models -> its table."""
+"""Tables of parameters of a GPU generation or a model family."""
 EXPERTS_IN = "experts_in"
-"""Parameter of an engine's kernels for a format, `<engine>/<kernel>` -> an entry of its `experts_by_kernel`."""
+"""Parameter `<engine>/<kernel>` of an engine's kernels for a format; an entry of its `experts_by_kernel`."""
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
-"""Rates, not times: the factor divides them."""
+"""Parameters that are rates: the factor divides times."""
 AT_MOST_ONE = ("diversity",)
-"""Shares: 1 where theta asks for more."""
+"""Parameters that are fractions, limited to 1."""
 HOSTS = ("host", "host_request")
-"""Random effects of one campaign's host: on its time per step and sequence, and on its time per request. They keep a
-slow or a fast host from bending what all hosts share; predictions take 0 for them."""
+"""Random effects of a campaign's host on its time per step and sequence, and on its time per request.
+
+They keep a slow or fast host from affecting the parameters that all hosts share; predictions use 0 for them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Values before the fit, and how far the fit may move them."""
+    """Prior values of the parameters and their standard deviations."""
 
     values: dict[str, float]
     sd: dict[str, float]
     pooled: dict[str, str] = field(default_factory=dict)
-    """Era of an engine -> what it has in common with other eras."""
+    """Common parameters of pooled eras, keyed by the parameter of the era."""
     own_share: float = 1.0
-    """Width of a pooled era's own parameter over that of the common one."""
+    """Standard deviation of a pooled era's own parameter relative to that of the common one."""
 
     def width(self, name: str) -> float:
-        """Standard deviation of the parameter's logarithm; 0: it is held."""
+        """Return the standard deviation of the parameter's logarithm; 0 if it is fixed."""
         if name in self.sd:
             return self.sd[name]
         return self.sd[name.split(":")[0]] * (self.own_share if self.common(name) else 1.0)
 
     def common(self, name: str) -> str:
-        """The parameter that *name* shares with other eras; empty if none."""
+        """Return the parameter that *name* shares with other eras; empty if none."""
         what, _, owner = name.partition(":")
         return f"{what}:{self.pooled[owner]}" if what in (*OVERHEADS, *LAUNCHES) and owner in self.pooled else ""
 
     def with_common(self, names: Iterable[str]) -> tuple[str, ...]:
-        """*names* and what they share with other eras."""
+        """Return *names* with the parameters that they share with other eras."""
         return tuple(one for name in names for one in (name, self.common(name)) if one)
 
     def total(self, name: str, theta: Mapping[str, float]) -> float:
-        """Logarithm of the parameter's factor on its prior value."""
+        """Return the logarithm of the parameter's factor on its prior value."""
         return sum(theta.get(one, 0.0) for one in self.with_common([name]))
 
     def value(self, name: str, theta: Mapping[str, float]) -> float:
-        """The parameter's value under *theta*."""
+        """Return the parameter's value under *theta*."""
         factor, what = exp(self.total(name, theta)), name.split(":")[0]
         value = self.values[name] / factor if what in EFFICIENCIES else self.values[name] * factor
         return min(value, 1.0) if what in AT_MOST_ONE else value
 
     def known(self, name: str) -> bool:
-        """Whether the fit may move it; the others keep what the data says."""
+        """Return whether the parameter is fitted; the others keep the values of the data."""
         what, _, owner = name.partition(":")
         return (
             name in self.values or what in HOSTS or (what in (*OVERHEADS, *LAUNCHES) and owner in self.pooled.values())
@@ -128,14 +130,14 @@ class Priors:
 
 
 def load_priors(path: Path = PRIORS) -> Priors:
-    """Read priors.yaml."""
+    """Return the priors in priors.yaml."""
     data = read(path).data
     values, sd = ({k: float(v) for k, v in data[name].items()} for name in ("values", "sd"))
     return Priors(values, sd, dict(data["pooled"]), float(data["own_share"]))
 
 
 def with_parameters(plan: CasePlan, priors: Priors, theta: Mapping[str, float]) -> CasePlan:
-    """*plan* with the step time and the time per request that *theta* gives."""
+    """Return *plan* with the step time and the time per request under *theta*."""
     pool = plan.pools[0]
     inputs = _inputs(pool.steptime.inputs, priors, theta)  # type: ignore[attr-defined]
     steptime = RooflineStepTime(pool.steptime.spec, inputs)  # type: ignore[attr-defined]
@@ -178,7 +180,7 @@ def _inputs(inputs: RooflineInputs, priors: Priors, theta: Mapping[str, float]) 
 
 
 def experts_by_kernel(engine: str, priors: Priors, theta: Mapping[str, float]) -> dict[str, Value]:
-    """Table of *engine*, by kernel."""
+    """Return the table of *engine*, keyed by kernel."""
     start = f"{EXPERTS_IN}:{engine}/"
     names = [name for name in priors.values if name.startswith(start)]
     return {name.removeprefix(start): _value(None, priors.value(name, theta)) for name in names}

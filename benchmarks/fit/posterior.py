@@ -1,10 +1,9 @@
-"""Maximum a posteriori of log multipliers, by scipy's least squares with robust weights.
+"""Maximum a posteriori estimate of log factors, by scipy's least squares with robust weights.
 
 Every parameter is the logarithm of a factor on its prior value, with a prior standard deviation: theta = 0 is the
-prior.
-Time is a sum of stages, each proportional to its parameters, so the derivative of log t by log p is the stage's share:
-one pass over the recorded steps gives value and gradient. An observation is the logarithm of a metric; its weight is
-cut where it is off by more than HUBER.
+prior. Time is a sum of stages, each proportional to its parameters, so the derivative of log t by log p is the stage's
+share: one pass over the recorded steps gives value and gradient. An observation is the logarithm of a metric; the
+Huber loss limits its influence beyond HUBER.
 """
 
 from collections import defaultdict
@@ -21,17 +20,17 @@ Floats = NDArray[np.float64]
 
 HUBER = 0.20
 NOISE = 0.30
-"""What one observation may be off for reasons no parameter knows: host, version, client."""
+"""Standard deviation of an observation from causes without a parameter: host, version, client."""
 TTFT_WEIGHT = 0.4
 FULL_ROWS = 5
-"""A pair and metric with more rows than this weighs no more than one with as many."""
+"""Number of rows at which a pair and metric has its full weight."""
 TOLERANCE = 1e-3
-"""Change of theta, relative to it, at which the fit ends; ranges over bootstraps are some hundredths."""
+"""Relative change of theta that ends the fit; ranges over bootstraps are some hundredths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One metric of one row: what was measured, what the simulation at the prior gave, and how it follows theta."""
+    """Metric of a row: measured value, value simulated at the prior, and dependence on theta."""
 
     row: int
     pair: str
@@ -39,20 +38,20 @@ class Observation:
     metric: str
     log_measured: float
     log_simulated: float
-    """At `theta0`, the parameters that the row was simulated with."""
+    """Logarithm of the simulated value at `theta0`, the parameters of the simulation."""
     stages: Stages
     weights: Floats
-    """Of each group of steps."""
+    """Weights of the step groups."""
     base_s: float
-    """Mean step at theta0 with those weights."""
+    """Weighted mean step time at theta0 [s]."""
     request_names: Names = ()
     request_s: float = 0.0
-    """Part of a TTFT that is the API server's, at theta0."""
+    """API server's part of a TTFT at theta0 [s]."""
     simulated_s: float = 0.0
 
 
 class Model:
-    """The logarithms of all metrics as functions of theta."""
+    """Logarithms of all metrics as functions of theta."""
 
     def __init__(self, observations: list[Observation], names: Sequence[str]) -> None:
         self.timings = Timings(observations, names)
@@ -64,7 +63,7 @@ class Model:
         self._simulated_s = np.array([one.simulated_s for one in observations])
 
     def predicted(self, theta: Floats) -> tuple[Floats, Floats]:
-        """(logarithm of each metric, its derivatives: a row each)."""
+        """Return the logarithm of each metric and its derivatives, a row each."""
         mean_s, by = self.timings.means(theta)
         ratio = mean_s / self._base_s
         slopes = by.multiply((self._sign / mean_s)[:, None]).toarray()
@@ -83,7 +82,7 @@ class Model:
 
 
 def row_weights(observations: list[Observation]) -> Floats:
-    """Each pair and metric weighs the same once it has FULL_ROWS rows; TTFT less."""
+    """Return the weights of the rows: equal per pair and metric with FULL_ROWS rows or more; TTFT less."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for one in observations:
         counts[one.pair, one.metric] += 1
@@ -94,7 +93,7 @@ def row_weights(observations: list[Observation]) -> Floats:
 
 
 class Posterior:
-    """Residuals of the observations, in units of their noise, and of the parameters *names* against their prior."""
+    """Residuals of the observations relative to their noise, and of the parameters *names* relative to their prior."""
 
     def __init__(self, observations: list[Observation], sd: Mapping[str, float], centre: Mapping[str, float]) -> None:
         self.names = [name for name, width in sd.items() if width > 0]
@@ -108,15 +107,15 @@ class Posterior:
         self._seen: tuple[bytes, Floats, Floats] = b"", np.zeros(0), np.zeros(0)
 
     def residuals(self, theta: Floats) -> Floats:
-        """One of each observation, then one of each parameter."""
+        """Return the residuals of the observations, then of the parameters."""
         return self._at(theta)[0]
 
     def slopes(self, theta: Floats) -> Floats:
-        """Derivatives of the residuals by each parameter."""
+        """Return the derivatives of the residuals by each parameter."""
         return self._at(theta)[1]
 
     def loss(self, squares: Floats) -> Floats:
-        """Huber's loss of squared residuals, with its two derivatives: linear beyond the row's own cut."""
+        """Return the Huber loss of squared residuals with its two derivatives; each row has its own cut."""
         sizes = np.maximum(np.sqrt(squares), 1e-9)
         cut = np.minimum(self._cut, sizes)
         outside = sizes > self._cut
@@ -125,7 +124,7 @@ class Posterior:
         ])  # fmt: skip
 
     def named(self, theta: Floats) -> dict[str, float]:
-        """All parameters, those that are held, too."""
+        """Return all parameters, including fixed ones."""
         return {**self._centre, **dict(zip(self.names, map(float, theta), strict=True))}
 
     def _at(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -148,11 +147,10 @@ def fit(
     centre: Mapping[str, float] | None = None,
     start: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Theta of every parameter in *sd*, the prior standard deviations of the logarithms (0 holds one).
+    """Return theta of every parameter in *sd*, the prior standard deviations of the logarithms (0 fixes a parameter).
 
-    The search begins at *start*, or at the prior: near its end it is several times as fast.
-
-    Parameters that no observation touches stay at *centre*, where 0 is the value that the rows were simulated with.
+    The search begins at *start*, or at the prior; near the optimum it is several times faster. Parameters that affect
+    no observation stay at *centre*, where 0 is the value of the simulation.
     """
     prior = Posterior(observations, sd, centre or {})
     begin = np.array([(start or {}).get(name, at) for name, at in zip(prior.names, prior.centres, strict=True)])
@@ -161,7 +159,7 @@ def fit(
 
 
 def errors(observations: list[Observation], theta: Mapping[str, float]) -> Floats:
-    """Predicted / measured - 1 of each observation under *theta*."""
+    """Return predicted / measured - 1 of each observation under *theta*."""
     logs, _ = Model(observations, list(theta)).predicted(np.array(list(theta.values())))
     measured = np.array([one.log_measured for one in observations])
     return np.expm1(logs - measured)

@@ -1,15 +1,15 @@
-"""Watts of GPUs that serve against the law of sim/power; fits its shares and what a card draws that runs.
+"""Fit of the power law of sim/power to measured power of serving GPUs, and of the running power of GPUs.
 
     python -m benchmarks.fit.power MEASURED [outputs/fit/left_out_power.csv]
 
-Rows of serving.csv with power on A100, H100 and B200 whose models the catalogue has. A row's batch is taken as even:
-so many decodes at the middle of their answers, with the prompt tokens that an even flow brings. The simulator says how
-long such a step keeps the tensor cores at their peak and the memory reading; divided by the measured step that gives
-the shares that the law asks for. ML.ENERGY publishes no prompt lengths: 100 tokens are assumed for lm-arena-chat, 230
-for gpqa, 150 (code 130) in version 2. Models in CHECKED are in no fit. power_cards.csv holds graphics cards.
+Uses rows of serving.csv with power on A100, H100 and B200 whose models are in the catalogue. A row's batch is assumed
+even: decodes at the middle of their answers, with the prompt tokens of an even flow. The simulator gives the times at
+the tensor cores' peak and at full memory bandwidth in such a step; divided by the measured step they are the fractions
+that the law needs. ML.ENERGY publishes no prompt lengths: 100 tokens are assumed for lm-arena-chat, 230 for gpqa, 150
+(code 130) in version 2. Models in CHECKED are not fitted. power_cards.csv holds graphics cards.
 
-Errors are medians and means over pairs of GPU and model family of the median in each, at the measured step and at the
-simulator's own. power_fit.py has the laws, power_runs.py reads the rows.
+Errors are medians and means over pairs of GPU and model family of the pair's median, at the measured and at the
+simulated step time. power_fit.py has the laws, power_runs.py reads the rows.
 """
 
 import csv
@@ -23,6 +23,7 @@ from benchmarks.fit.power_fit import (
     START,
     Errors,
     Table,
+    adopted_law,
     by_gpu,
     by_pair,
     by_source,
@@ -32,7 +33,6 @@ from benchmarks.fit.power_fit import (
     fitted,
     left_out,
     summary,
-    the_law,
 )
 from benchmarks.fit.power_runs import Run, read_cards, read_runs
 from sim.catalogue.catalog import load_catalog
@@ -42,7 +42,7 @@ NAMES = ("computing", "per_byte_j / 100 pJ", "narrow_weights", "per_activation_j
 
 
 def main() -> None:
-    """Print the parameters and the errors of all laws, the families of cards, then errors by source and GPU."""
+    """Print the parameters and errors of all laws, the families of graphics cards, and errors by source and GPU."""
     catalog = load_catalog()
     coefficients = load_power_coefficients(catalog.root / "power.yaml")
     table = Table(tuple(read_runs(Path(sys.argv[1]), catalog)), coefficients)
@@ -57,16 +57,16 @@ def main() -> None:
         print(f"{name:16s} all {summary(errors(law, parameters, table))}", end="")
         for what, key in keys.items():
             measured, simulated = left_out(law, start, table, key)
-            if law is the_law:
+            if law is adopted_law:
                 own_steps[what] = simulated
             print(f" | without its {what} {summary(measured)}; {summary(simulated)}", end="")
         checks = table.of(lambda run: run.checked)
         seen = [summary(errors(law, parameters, replace(checks, simulated=simulated))) for simulated in (False, True)]
         print(f" | checks {'; '.join(seen)}")
         print(" " * 16, " ".join(f"{p:.3g}" for p in parameters))
-    parameters = fitted(the_law, START, learnt)
+    parameters = fitted(adopted_law, START, learnt)
     others = [
-        fitted(the_law, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
+        fitted(adopted_law, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
         for key in (by_gpu, by_source)
         for out in sorted({key(run) for run in learnt.runs})
     ]
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
-    """Errors of the law as the simulator has it."""
+    """Print the errors of the law with the simulator's figures."""
     print("\ndata/power.yaml, with measured steps; with simulated ones")
     by_class: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -101,12 +101,12 @@ def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
 
 
 def write_left_out(path: Path, table: Table, cards: Table, without: dict[str, Errors]) -> None:
-    """Errors at the simulator's own step *without* pair, GPU or campaign, as steptime.py writes those of times."""
+    """Write the errors at the simulated step time without pair, GPU or campaign, in the form of steptime.py."""
     cards, learnt = cards.of(lambda run: not run.checked), table.of(lambda run: not run.checked)
-    parameters = fitted(the_law, START, learnt)
+    parameters = fitted(adopted_law, START, learnt)
     own = Table(learnt.runs, table.coefficients, simulated=True)
     schemes: dict[str, Errors] = {
-        "in-sample": errors(the_law, parameters, own) | card_errors(parameters[:4], cards, None)[1],
+        "in-sample": errors(adopted_law, parameters, own) | card_errors(parameters[:4], cards, None)[1],
         "pairs": without["pair"] | card_errors(parameters[:4], cards, by_pair)[1],
         "gpus": without["GPU"] | card_errors(parameters[:4], cards, by_gpu)[1],
         "campaigns": without["source"] | card_errors(parameters[:4], cards, by_source)[1],
@@ -120,7 +120,7 @@ def write_left_out(path: Path, table: Table, cards: Table, without: dict[str, Er
 
 
 def in_watts(run: Run, faster: float, coefficients: PowerCoefficients) -> float:
-    """Power of the run by the simulator's own classes, its step so much *faster* than measured."""
+    """Return the power of the run by the simulator's own classes, with a step shorter by the factor *faster* [W]."""
     law = LoadLaw.of(run.gpu, coefficients, None, run.activations, run.narrow)
     power = GpuPower.of(run.gpu, coefficients)
     assert law is not None

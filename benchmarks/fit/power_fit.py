@@ -1,8 +1,8 @@
-"""Laws of power and their fits to runs with measured watts: the method of power.py.
+"""Power laws and their fits to runs with measured power: the method of power.py.
 
-Runs are fitted at their measured steps, so that errors of the step time stay out. Groups (source, GPU, model, GPUs,
-workload) weigh the same. Families of graphics cards are fitted last, with the other figures as they are; they differ
-from one another by WIDTH.
+Runs are fitted at their measured step time, so that errors of the step-time model have no effect. Groups (source, GPU,
+model, GPUs, workload) have the same weight. Families of graphics cards are fitted last, with all other figures fixed;
+the prior standard deviation between families is WIDTH.
 """
 
 from collections import defaultdict
@@ -19,20 +19,23 @@ from sim.power import SHARPNESS, GpuPower, PowerCoefficients
 
 Floats = NDArray[np.float64]
 COMPUTING, COMPUTING_WIDTH = 0.8, 0.2
-"""Few rows are held up by arithmetic: large products reach some 0.75 of the peak and take a card to its limit."""
+"""Prior and width of the computing share.
+
+Arithmetic limits few rows: large products reach about 0.75 of the peak and bring a GPU to its power limit.
+"""
 NARROW, NARROW_WIDTH = 1.0, 1.0
-"""Two models, each on cards of one kind, tell what unpacking takes."""
+"""Prior and width of the cost of unpacking narrow weights, which two models on one kind of GPU each determine."""
 PRIOR_WEIGHT = 0.3
-"""Residual of a prior that is missed by its width; a run's is its logarithm."""
+"""Residual of a prior that is missed by its width; a run's residual is its log error."""
 GRAPHICS, GRAPHICS_WIDTH, WIDTH = 0.5, 0.5, 0.2
-"""Prior share of graphics cards that run, its width, and that of a family's departure from the others."""
+"""Prior share of graphics cards that run, its width, and the width of a family's deviation."""
 WAITING, WAITING_WIDTH = 0.5, 0.5
-"""Prior part of it that a card draws which waits for others; clusters with NVLink hardly tell."""
+"""Prior part of the running power of a GPU that waits for others, and its width."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Runs as columns; `faster` is how many times faster than measured their steps are taken to be."""
+    """Runs as columns, at the measured or at the simulated step time."""
 
     runs: tuple[Run, ...]
     coefficients: PowerCoefficients
@@ -42,87 +45,87 @@ class Table:
         return len(self.runs)
 
     def of(self, kept: Callable[[Run], bool]) -> "Table":
-        """Those of the runs that are *kept*."""
+        """Return the runs for which *kept* holds."""
         return replace(self, runs=tuple(filter(kept, self.runs)))
 
     def column(self, read: Callable[[Run], float]) -> Floats:
-        """A figure of every run."""
+        """Return a value of every run."""
         return np.array([read(run) for run in self.runs])
 
     def power(self, run: Run) -> GpuPower:
-        """Idle power and limit of the run's GPU."""
+        """Return the idle power and the power limit of the run's GPU."""
         power = GpuPower.of(run.gpu, self.coefficients)
         assert power is not None
         return power
 
     @cached_property
     def faster(self) -> Floats:
-        """Measured step over the one that is asked about."""
+        """Measured step time relative to the one in use."""
         return self.column(lambda run: run.slower if self.simulated else 1.0)
 
     @cached_property
     def watts(self) -> Floats:
-        """Measured, of one GPU."""
+        """Measured power per GPU [W]."""
         return self.column(lambda run: run.watts)
 
     @cached_property
     def idle_w(self) -> Floats:
-        """With weights loaded and no work."""
+        """Power with loaded weights and no work [W]."""
         return self.column(lambda run: self.power(run).idle_w)
 
     @cached_property
     def span_w(self) -> Floats:
-        """What lies between idle power and the limit."""
+        """Difference between power limit and idle power [W]."""
         return self.column(lambda run: self.power(run).limit_w) - self.idle_w
 
     @cached_property
     def busy(self) -> Floats:
-        """Share of the simulator's step in which the GPU waits neither for the host nor, but for a part, for others."""
-        return self.waits_not + self.coefficients.waiting.value * self.linked
+        """Fraction of the simulated step in which the GPU does not wait for the host, nor fully for other GPUs."""
+        return self.not_waiting + self.coefficients.waiting.value * self.linked
 
     @cached_property
-    def waits_not(self) -> Floats:
-        """Share of it in which the GPU waits for nobody."""
+    def not_waiting(self) -> Floats:
+        """Fraction of the simulated step in which the GPU does not wait at all."""
         return self.column(lambda run: min(1.0, run.busy * run.slower)) - self.linked
 
     @cached_property
     def linked(self) -> Floats:
-        """Share of it in which the GPU waits for other GPUs."""
+        """Fraction of the simulated step in which the GPU waits for other GPUs."""
         return self.column(lambda run: run.linked * run.slower)
 
     @cached_property
     def turns(self) -> Floats:
-        """Stages that work one after the other."""
+        """Number of stages that work one after the other."""
         return self.column(lambda run: run.turns)
 
     @cached_property
     def shares(self) -> tuple[Floats, Floats]:
-        """Of time at the dense peak and of reading memory."""
+        """Fractions of time at the dense peak and at full memory bandwidth."""
         return self.column(lambda run: run.compute) * self.faster, self.column(lambda run: run.memory) * self.faster
 
     @cached_property
     def flops(self) -> Floats:
-        """Operations a second, at the 16-bit rate."""
+        """Operations per second, counted at the 16-bit rate."""
         return self.shares[0] * self.column(lambda run: run.gpu.fp16_flops.value)
 
     @cached_property
     def bytes(self) -> Floats:
-        """Read a second."""
+        """Bytes read per second."""
         return self.shares[1] * self.column(lambda run: run.gpu.memory_bytes_per_s.value)
 
     @cached_property
     def narrow(self) -> Floats:
-        """1 where weights have fewer than 16 bits."""
+        """1 for weights with fewer than 16 bits, else 0."""
         return self.column(lambda run: float(run.narrow))
 
     @cached_property
     def activations(self) -> Floats:
-        """Computed a second."""
+        """Activations computed per second."""
         return self.column(lambda run: run.activations * run.tokens_per_s) * self.faster
 
     @cached_property
     def weights(self) -> Floats:
-        """Groups weigh the same."""
+        """Weights of the runs; groups have the same weight."""
         sizes: dict[str, int] = defaultdict(int)
         for run in self.runs:
             sizes[run.group] += 1
@@ -130,84 +133,84 @@ class Table:
 
 
 Law = Callable[[Sequence[float], Table], Floats]
-"""(parameters, runs) -> watts of a GPU in each."""
+"""Function (parameters, runs) -> power per GPU [W]."""
 
 
 def capped(z: Floats, table: Table, sharpness: float = SHARPNESS) -> Floats:
-    """Watts of work that would take *z* of what lies between idle power and the limit."""
+    """Return the power of work that needs the fraction *z* of the span between idle power and limit [W]."""
     z = np.maximum(z, 0.0)
     return np.asarray(table.idle_w + table.span_w * z / (1 + z**sharpness) ** (1 / sharpness))
 
 
 def work(parameters: Sequence[float], table: Table) -> Floats:
-    """The same share from computing, 100 pJ per byte, more of it for narrow weights, and 10 nJ per activation."""
+    """Return the fraction from computing, 100 pJ per byte (more for narrow weights), and 10 nJ per activation."""
     return np.asarray(parameters[0] * table.shares[0] + joules(parameters[1:], table) / table.span_w)
 
 
 def joules(parameters: Sequence[float], table: Table) -> Floats:
-    """Watts of bytes and activations."""
+    """Return the power of bytes and activations [W]."""
     per_byte, narrow, per_activation = parameters
     byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
     return np.asarray((byte + 1e4 * per_activation * table.activations) * 1e-12)
 
 
-def the_law(parameters: Sequence[float], table: Table) -> Floats:
-    """The law: what a card draws that runs, computing as a share of its peak, bytes and activations in joules."""
+def adopted_law(parameters: Sequence[float], table: Table) -> Floats:
+    """Return the power of the adopted law: running power, computing share, and energy of bytes and activations."""
     return capped(parameters[4] * table.busy + work(parameters[:4], table), table)
 
 
 def by_share(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with shares of what the memory can do in place of joules per byte."""
+    """Return the power of the law with memory bandwidth shares instead of energy per byte."""
     computing, reading, narrow, per_activation, running = parameters
     compute, memory = table.shares
     z = computing * compute + reading * memory * (1 + narrow * table.narrow)
     return capped(z + running * table.busy + 1e-8 * per_activation * table.activations / table.span_w, table)
 
 
-def rounder(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with a rounder bend at the limit."""
+def smoother(parameters: Sequence[float], table: Table) -> Floats:
+    """Return the power of the law with a smoother bend at the limit."""
     return capped(parameters[4] * table.busy + work(parameters[:4], table), table, 3)
 
 
 def sharper(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with a sharper bend at the limit."""
+    """Return the power of the law with a sharper bend at the limit."""
     return capped(parameters[4] * table.busy + work(parameters[:4], table), table, 6)
 
 
 def without_running(parameters: Sequence[float], table: Table) -> Floats:
-    """The law without what a card draws that runs."""
+    """Return the power of the law without running power."""
     return capped(work(parameters, table), table)
 
 
 def without_activations(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with computing and reading alone."""
-    return the_law([*parameters[:3], 0.0, parameters[3]], table)
+    """Return the power of the law with computing and reading alone."""
+    return adopted_law([*parameters[:3], 0.0, parameters[3]], table)
 
 
 def without_narrow(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with every byte alike."""
-    return the_law([*parameters[:2], 0.0, *parameters[2:]], table)
+    """Return the power of the law with the same energy for every byte."""
+    return adopted_law([*parameters[:2], 0.0, *parameters[2:]], table)
 
 
 def energies(parameters: Sequence[float], table: Table) -> Floats:
-    """The same share from pJ per operation, 100 pJ per byte, more for narrow weights, and 10 nJ per activation."""
+    """Return the fraction from pJ per operation, 100 pJ per byte (more for narrow weights), 10 nJ per activation."""
     return (1e-12 * parameters[0] * table.flops + joules(parameters[1:], table)) / table.span_w
 
 
 def by_energy(parameters: Sequence[float], table: Table) -> Floats:
-    """The law with the energy of an operation, too, the same for every generation."""
+    """Return the power of the law with an energy per operation, equal for all generations."""
     return capped(parameters[4] * table.busy + energies(parameters[:4], table), table)
 
 
 def before(parameters: Sequence[float], table: Table) -> Floats:
-    """An earlier law: energies alone, a rounder bend."""
+    """Return the power of a law with energies alone and a smoother bend."""
     return capped(energies(parameters, table), table, 3)
 
 
 START = [COMPUTING, 0.8, 0.5, 1.5, 0.2]
 LAWS: dict[str, tuple[Law, list[float]]] = {
-    "the law": (the_law, START),
-    "rounder": (rounder, START),
+    "the law": (adopted_law, START),
+    "smoother": (smoother, START),
     "sharper": (sharper, START),
     "none for running": (without_running, START[:4]),
     "no activations": (without_activations, [*START[:3], START[4]]),
@@ -219,7 +222,7 @@ LAWS: dict[str, tuple[Law, list[float]]] = {
 
 
 def fitted(law: Law, start: list[float], table: Table) -> list[float]:
-    """Least squares of log power, robust."""
+    """Return the robust least-squares fit of log power."""
 
     def residuals(theta: Floats, /) -> Floats:
         apart = np.log(np.maximum(1.0, law(list(theta), table)) / table.watts) * table.weights
@@ -233,12 +236,12 @@ Errors = dict[Run, float]
 
 
 def errors(law: Law, parameters: Sequence[float], table: Table) -> Errors:
-    """Relative error of each run."""
+    """Return the relative error of each run."""
     return dict(zip(table.runs, (law(parameters, table) / table.watts - 1).tolist(), strict=True))
 
 
 def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], str]) -> list[Errors]:
-    """Errors at the measured step and at the simulator's own, of fits without each run's *key*."""
+    """Return the errors at the measured and the simulated step time of fits without each run's *key*."""
     found: list[Errors] = [{}, {}]
     for out in sorted({key(run) for run in table.runs}):
         parameters = fitted(law, start, table.of(lambda run, out=out: key(run) != out and not run.checked))  # type: ignore[misc]
@@ -249,7 +252,7 @@ def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], st
 
 
 def families(parameters: Sequence[float], cards: Table) -> dict[str, float]:
-    """What graphics cards draw that run, by family, shrunk towards what all of them do; and the part of `waiting`."""
+    """Return the running power of graphics cards by family, shrunk towards their common value, and the waiting part."""
     names = sorted({_family(run, cards) for run in cards.runs})
     place = np.array([names.index(_family(run, cards)) for run in cards.runs])
 
@@ -264,11 +267,11 @@ def families(parameters: Sequence[float], cards: Table) -> dict[str, float]:
 
 
 def watts_of(parameters: Sequence[float], running: Floats, waiting: float, table: Table) -> Floats:
-    """Watts where each run has its own share for running, and *waiting* is its part for waits for other GPUs.
+    """Return the power with a running share per run and the part *waiting* for waits for other GPUs [W].
 
-    Of stages that take turns all wait while one works.
+    With stages that take turns, all but the working one wait.
     """
-    own = capped(running * (table.waits_not + waiting * table.linked) + work(parameters, table), table)
+    own = capped(running * (table.not_waiting + waiting * table.linked) + work(parameters, table), table)
     others = capped(running * waiting, table)
     return np.asarray((own + (table.turns - 1) * others) / table.turns)
 
@@ -278,7 +281,7 @@ def _family(run: Run, table: Table) -> str:
 
 
 def card_errors(parameters: Sequence[float], cards: Table, key: Callable[[Run], str] | None) -> list[Errors]:
-    """Errors of graphics cards at both steps, each predicted without those of its *key*; None: all in the fit."""
+    """Return the errors of graphics cards at both step times, each without those of its *key*; None: all are fitted."""
     found: list[Errors] = [{}, {}]
     for out in sorted({key(run) for run in cards.runs}) if key else [""]:
         learnt = families(parameters, cards.of(lambda run, out=out: not run.checked and (not key or key(run) != out)))  # type: ignore[misc]
@@ -292,7 +295,7 @@ def card_errors(parameters: Sequence[float], cards: Table, key: Callable[[Run], 
 
 
 def summary(found: Errors) -> str:
-    """Median, mean and 90th percentile over pairs of their median absolute error, and the median signed one."""
+    """Return median, mean and 90th percentile over pairs of median absolute errors, and the median signed error."""
     pairs: dict[str, list[float]] = defaultdict(list)
     for run, error in found.items():
         pairs[run.pair].append(error)
@@ -302,15 +305,15 @@ def summary(found: Errors) -> str:
 
 
 def by_pair(run: Run) -> str:
-    """Key of the folds that leave a pair out."""
+    """Return the fold key that leaves a pair out."""
     return run.pair
 
 
 def by_gpu(run: Run) -> str:
-    """Key of the folds that leave a GPU out."""
+    """Return the fold key that leaves a GPU out."""
     return run.gpu.id
 
 
 def by_source(run: Run) -> str:
-    """Key of the folds that leave a source out."""
+    """Return the fold key that leaves a source out."""
     return run.source

@@ -1,4 +1,4 @@
-"""Measured watts of serving GPUs with what the simulator makes of their steps: the rows that power.py fits."""
+"""Measured power of serving GPUs with the simulated composition of their steps: the rows that power.py fits."""
 
 import csv
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ from sim.steptime.roofline import RooflineStepTime
 
 SOURCES = ("argonne_power", "mlenergy_v2", "mlenergy_v3")
 CHECKED = ("gemma3-12b", "gemma3-27b", "llama4-scout", "starcoder2-15b")
-"""Models that are in no fit."""
+"""Models that are not fitted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A measured row and what the simulator makes of its step."""
+    """Measured row with the simulated composition of its step."""
 
     group: str
     source: str
@@ -40,32 +40,32 @@ class Run:
     checked: bool
     gpu: Gpu
     tokens: int
-    """In a step."""
+    """Tokens per step."""
     tokens_per_s: float
-    """At the measured step."""
+    """Token rate at the measured step time [1/s]."""
     activations: float
-    """Of a token, on each GPU."""
+    """Activations per token and GPU."""
     narrow: bool
-    """Weights are unpacked to 16 bits."""
+    """True if weights are unpacked to 16 bits."""
     watts: float
-    """Of one GPU."""
+    """Measured power per GPU [W]."""
     compute: float
-    """Measured step's share at the dense peak."""
+    """Fraction of the measured step at the dense peak."""
     memory: float
-    """Its share of reading memory."""
+    """Fraction of the measured step at full memory bandwidth."""
     busy: float
-    """Its share in which the GPU does not wait for the host."""
+    """Fraction of the measured step in which the GPU does not wait for the host."""
     linked: float
-    """Its share in all-reduces."""
+    """Fraction of the measured step in all-reduces."""
     turns: int
-    """Stages that take turns."""
+    """Number of stages that take turns."""
     slower: float
-    """Measured step over the simulated one."""
+    """Measured step time relative to the simulated one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a row was measured on."""
+    """Hardware, model and engine of a measured row."""
 
     gpu: Gpu
     model: Model
@@ -74,13 +74,13 @@ class Server:
     link: str
     tp: int = 1
     stages: int = 1
-    """That work one after the other."""
+    """Number of stages that work one after the other."""
     experts: bool = False
-    """Whole experts are spread over the GPUs."""
+    """True if whole experts are spread over the GPUs."""
     spec: Roofline = field(default_factory=Roofline)
 
     def run(self, catalog: Catalog, step: Batch, step_s: float, **row: Any) -> Run:
-        """The run whose measured *step* took *step_s*, with *row*'s other figures."""
+        """Return the run whose *step* took *step_s*, with the other values of *row*."""
         shares: list[tuple[float, float, float, float]] = []
 
         def note(compute: float, memory: float, tokens_per_s: float, busy: float, linked: float) -> float:
@@ -124,7 +124,7 @@ class Server:
 
 
 def read_runs(measured: Path, catalog: Catalog) -> Iterator[Run]:
-    """The usable rows of *measured*/serving.csv, with what the campaigns' facts say of their servers and lengths."""
+    """Yield the usable rows of *measured*/serving.csv, with the campaigns' facts about servers and lengths."""
     campaigns = campaigns_of(catalog)
     for plain in read_rows(measured):
         if plain.source_key not in SOURCES or "power_w" not in plain.measured or not plain.avg_batch:
@@ -166,7 +166,7 @@ CARDS = Path(__file__).parent / "power_cards.csv"
 
 
 def read_cards(catalog: Catalog) -> Iterator[Run]:
-    """Runs of graphics cards that their users published; no power cap binds in them."""
+    """Yield published runs of graphics cards; no power cap limits them."""
     with CARDS.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -200,7 +200,7 @@ CHUNK = 512
 
 
 def prompt_chunk(prompt: float) -> Batch:
-    """A step in the middle of one *prompt*."""
+    """Return a step in the middle of *prompt*."""
     earlier = round(prompt / 2)
     return Batch(
         prefill_seqs=1,
@@ -211,7 +211,7 @@ def prompt_chunk(prompt: float) -> Batch:
 
 
 def even_batch(sequences: float, prompt: float, answer: float, window: int | None) -> Batch:
-    """A step of *sequences* decodes, and of the prompt tokens that come in while one token of each goes out."""
+    """Return a step of *sequences* decodes and the prompt tokens that arrive per decoded token of each."""
     context = prompt + answer / 2
     prompts = sequences / answer
     return Batch(

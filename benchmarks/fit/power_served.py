@@ -1,9 +1,9 @@
-"""Watts of whole simulated runs against measured ones: the table of docs/fidelity-power.md, "In the simulator".
+"""Power of whole simulated runs compared with measurements: table of docs/fidelity-power.md, "In the simulator".
 
     PYTHONPATH=. python -m benchmarks.fit.power_served MEASURED
 
-Of each source, model and number of GPUs two rows of those that power.py reads: at a quarter and at three quarters of
-the batches. Each is predicted as `gpufleet validate` does, so that errors of the step time are in the watts.
+For each source, model and number of GPUs, two rows of power.py are used: at a quarter and at three quarters of the
+batches. Each is predicted as in `gpufleet validate`, so the power includes errors of the step time.
 """
 
 import sys
@@ -23,7 +23,7 @@ QUARTERS = (0.25, 0.75)
 
 
 def chosen(measured: Path, catalog: Catalog) -> Iterator[BenchRow]:
-    """Two rows of each source, model and number of GPUs, by their batches."""
+    """Yield two rows of each source, model and number of GPUs, by batch."""
     usable = {run.id for run in read_runs(measured, catalog)}
     groups: dict[tuple[str, str, str, int], list[BenchRow]] = defaultdict(list)
     for row in read_rows(measured):
@@ -35,8 +35,8 @@ def chosen(measured: Path, catalog: Catalog) -> Iterator[BenchRow]:
         yield from (rows[place] for place in places)
 
 
-def told(name: str, errors: Sequence[float]) -> str:
-    """Median, mean and 90th percentile of |error|, and the mean error."""
+def error_summary(name: str, errors: Sequence[float]) -> str:
+    """Return median, mean and 90th percentile of the absolute errors, and the mean error."""
     sizes = np.abs(errors)
     parts = [np.median(sizes), np.mean(sizes), np.percentile(sizes, 90)]
     shown = ", ".join(f"{100 * part:.1f} %" for part in parts)
@@ -55,8 +55,8 @@ def main() -> None:
         errors[f"{row.source_key} {row.gpu}"].append(error)
         print(f"{row.id} {row.gpu} x{row.n_gpus} {row.model} batch {row.avg_batch:g}: {100 * error:+.0f} %")
     for name, found in sorted(errors.items()):
-        print(told(name, found))
-    print(told("all", [error for found in errors.values() for error in found]))
+        print(error_summary(name, found))
+    print(error_summary("all", [error for found in errors.values() for error in found]))
 
 
 if __name__ == "__main__":

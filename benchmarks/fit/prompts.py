@@ -1,10 +1,10 @@
-"""What attention of prompts reaches with small heads and with sliding windows, from aiconfigurator's tables.
+"""Efficiency of prompt attention with small heads and with sliding windows, from aiconfigurator's tables.
 
     python benchmarks/fit/prompts.py TABLES
 
-Small heads: time of a query-key pair with heads of 64 numbers, over half of that with 128 (`small_heads` in
-data/attention.yaml). Windows: tokens that a query costs beyond its window, as if the kernel were as fast as without one
-(`window_margin_tokens`). TABLES is the folder of kernels.py; 10 s.
+Small heads: time of a query-key pair with heads of 64 numbers, relative to half of that with 128 (`small_heads` in
+data/attention.yaml). Windows: number of tokens beyond its window that a query costs, at the kernel's rate without a
+window (`window_margin_tokens`). TABLES is the folder of kernels.py; takes 10 s.
 """
 
 import sys
@@ -14,15 +14,15 @@ import pandas as pd
 
 SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "kernel_source"]
 LONG, LONGEST = 4096, 32768
-"""Prompts: shorter ones are launches, longer ones rare."""
+"""Range of prompt lengths: shorter prompts are dominated by launches, longer ones are rare."""
 LEAST_WINDOWS = 4
-"""Of a prompt: in a shorter one many queries see less than a window."""
+"""Smallest prompt length in windows; in shorter prompts many queries see less than a window."""
 LEAST_HEADS = 32
-"""Heads times prompts: fewer leave multiprocessors idle."""
+"""Smallest number of heads times prompts; fewer leave multiprocessors idle."""
 
 
 def main(tables: Path) -> None:
-    """Prints a line for each table that has heads of 64 numbers or windows."""
+    """Print a line for each table with heads of 64 numbers or windows."""
     for path in sorted(tables.glob("*/attention/*/*/context_attention_perf.parquet")):
         rows = pd.read_parquet(path)
         if "window_size" in rows and not rows.empty:
@@ -31,7 +31,7 @@ def main(tables: Path) -> None:
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """Whole prompts in 16 bit."""
+    """Return the rows of whole prompts in 16 bit."""
     rows = rows.query("latency > 0 and attn_dtype == 'bfloat16' and kv_cache_dtype == 'bfloat16'")
     rows = rows[(rows.isl >= LONG) & (rows.isl <= LONGEST) & (rows.batch_size * rows.num_heads >= LEAST_HEADS)]
     for earlier in ("step", "prefix"):

@@ -1,11 +1,11 @@
-"""How fast experts are read, against dense weights, and what the fullest of several ranks takes, from measured kernels.
+"""Read time of experts relative to dense weights, and the load of the fullest rank, from measured kernels.
 
     python benchmarks/fit/reading.py TABLES
 
-TABLES is the folder of aiconfigurator that kernels.py reads. Time at few tokens is a fixed part and one that grows with
-the bytes touched; the second over that of dense 16-bit products of the same card is the prior of `moe_weight` in
-priors.yaml. Tables of several ranks time the one with most tokens: under a power law of routing against even routing,
-for each doubling of the ranks, that is the prior of `expert_parallel`.
+TABLES is the folder of aiconfigurator that kernels.py reads. Time at few tokens consists of a fixed part and one
+proportional to the bytes read; the latter relative to dense 16-bit products of the same GPU is the prior of
+`moe_weight` in priors.yaml. Tables of several ranks time the rank with most tokens: its time under power-law routing
+relative to even routing, per doubling of the ranks, is the prior of `expert_parallel`.
 """
 
 import sys
@@ -22,19 +22,19 @@ from sim.catalogue.catalog import load_catalog
 from sim.catalogue.gpu import Gpu
 
 FEW, MANY = 64, 2048
-"""Tokens up to which reading decides, and from which arithmetic does."""
+"""Numbers of tokens up to which reading dominates, and above which arithmetic does."""
 DENSE_FEW, LEAST = 16, 20
 LEAST_US = 40.0
-"""Less is hidden in a launch."""
+"""Smallest time that a launch does not hide [us]."""
 AROUND = 2.0
-"""A table that reads so much more slowly was not measured on the engine's kernels but on a way around."""
+"""Largest read time factor; slower tables do not measure the engine's own kernels."""
 LAWS = ("power_law_1.01", "power_law_1.2")
 RANKS = (2, 4, 8)
 SHAPE = ["moe_dtype", "kernel_source", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size"]
 
 
 def main(tables: Path) -> None:
-    """Prints reading by card and format, then the fullest rank by law and ranks."""
+    """Print read times by GPU and format, then the fullest rank by routing and ranks."""
     catalog = load_catalog()
     gpus = {card: catalog.gpu(gpu) for card, gpu in CARDS.items()}
     dense = dense_rates(tables, gpus)
@@ -57,7 +57,7 @@ def main(tables: Path) -> None:
 
 
 def dense_rates(tables: Path, gpus: dict[str, Gpu]) -> dict[str, float]:
-    """Time of dense 16-bit weights over that of their bytes at full bandwidth, by card: the median of its engines."""
+    """Return the time of dense 16-bit weights relative to full bandwidth by GPU: the median of its engines."""
     found = defaultdict(list)
     for card, formats, _ in newest(tables, "gemm"):
         if "bfloat16" in formats:
@@ -70,7 +70,7 @@ def dense_rates(tables: Path, gpus: dict[str, Gpu]) -> dict[str, float]:
 
 
 def reading(rows: pd.DataFrame, gpu: Gpu, name: str) -> tuple[float, float] | None:
-    """(fixed time [us], time over that of the bytes at full bandwidth) of even routing to few tokens; None: too few."""
+    """Return (fixed time [us], time relative to full bandwidth) with even routing and few tokens; None if too few."""
     rows = rows.query(f"moe_ep_size == 1 and num_tokens <= {FEW} and inter_size / moe_tp_size >= 256")
     touched = np.minimum(rows.num_experts, rows.num_tokens * rows.topk)
     weights = 3.0 * touched * rows.hidden_size * rows.inter_size / rows.moe_tp_size
@@ -80,7 +80,7 @@ def reading(rows: pd.DataFrame, gpu: Gpu, name: str) -> tuple[float, float] | No
 
 
 def slope(read_us: Floats, time_us: Floats) -> tuple[float, float]:
-    """(fixed time [us], factor on *read_us*) that describe *time_us* best."""
+    """Return (fixed time [us], factor on *read_us*) of the best fit to *time_us*."""
 
     def off(x: Floats, /) -> Floats:
         return np.asarray(np.log(np.exp(x[0]) + np.exp(x[1]) * read_us) - np.log(time_us))
@@ -90,7 +90,7 @@ def slope(read_us: Floats, time_us: Floats) -> tuple[float, float]:
 
 
 def rank_ratios(rows: pd.DataFrame) -> list[tuple[tuple[str, int], float]]:
-    """((law, ranks), time of the fullest rank over that of even routing), medians over shapes."""
+    """Return ((routing, ranks), time of the fullest rank relative to even routing), medians over shapes."""
     many = rows.query(f"num_tokens >= {MANY}")
     even = many.query("distribution == 'balanced'").groupby([*SHAPE, "moe_ep_size"]).latency.median()
     found = []

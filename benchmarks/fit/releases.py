@@ -1,10 +1,10 @@
-"""What an engine's kernels reach by release, from aiconfigurator's tables of measured kernels.
+"""Efficiency of an engine's kernels by release, from aiconfigurator's tables of measured kernels.
 
     python benchmarks/fit/releases.py TABLES
 
 Grouped products over experts: c of t = t0 + c C + w W, by kernel (`fast_experts` in data/engines and the factor of
-Marlin on B200). Dense products: what fp8 takes against 16 bit in the same table to read (`slow_weights`) and to compute
-(`slow_products`). TABLES and the laws are those of kernels.py.
+Marlin on B200). Dense products: read time (`slow_weights`) and compute time (`slow_products`) of fp8 relative to 16
+bit in the same table. TABLES and the laws are those of kernels.py.
 """
 
 import sys
@@ -24,7 +24,7 @@ ROUTING = "power_law_1.01"
 
 
 def main(tables: Path) -> None:
-    """Prints a line for each table: grouped products, then fp8 against 16 bit."""
+    """Print a line for each table: grouped products, then fp8 relative to 16 bit."""
     catalog, rng = load_catalog(), np.random.default_rng(0)
     for card, name in (CARDS | MORE_CARDS).items():
         gpu = catalog.gpu(name)
@@ -41,7 +41,7 @@ def _tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def grouped(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) -> None:
-    """c, w and t0 of each kernel and format, experts on one rank and routing uneven."""
+    """Print c, w and t0 of each kernel and format, with experts on one rank and uneven routing."""
     rows = rows[(rows.moe_ep_size == 1) & (rows.num_tokens <= 16384) & (rows.distribution == ROUTING)]
     rows = rows[(rows.inter_size / rows.moe_tp_size >= 256) & ~rows.kernel_source.str.contains("nongate")]
     for (kernel, name), some in rows.groupby(["kernel_source", "moe_dtype"]):
@@ -52,7 +52,7 @@ def grouped(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) 
 
 
 def dense(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) -> None:
-    """fp8, by tensor and by blocks, against 16 bit: arithmetic, reading, and the fixed time of each product."""
+    """Print arithmetic, reading and fixed time of fp8 (per tensor and per block) relative to 16 bit."""
     rows = rows.query("1024 <= n <= 32768 and 1024 <= k <= 32768 and 0 < m <= 16384")
     law: dict[str, Floats] = {}
     for name in ("bfloat16", "fp8", "fp8_block"):
