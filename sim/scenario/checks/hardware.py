@@ -1,7 +1,7 @@
-"""Whether the hardware of a pool can do what the scenario asks of it, with what would fit.
+"""Checks of a pool's hardware against what the scenario asks of it, with alternatives that would fit.
 
-GPUs without the server they need, MIG slices that the driver would refuse, batches larger than the memory, and
-weights, KV blocks or adapters in host memory that the engine, the model or the host does not support.
+GPUs without the server they need, MIG slices that the driver would refuse, batches larger than the memory, and weights,
+KV blocks or adapters in host memory that the engine, the model or the host does not support.
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ from sim.units import GB
 
 
 def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
-    """Sentences for every fleet of *scenario*, at any point of its sweep, whose bill or power leaves hosts out.
+    """Return a note for every fleet of *scenario* whose bill or power excludes hosts, at any sweep point.
 
-    Rented GPUs come with their hosts' power in the rent.
+    Rented GPUs include the power of their hosts in the rent.
     """
     touched = (
         {path: value for path, value in at.items() if path.startswith("fleets.")} for at in points(scenario.sweep)
@@ -71,7 +71,7 @@ def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
 
 
 def _hostless(fleet: Fleet, also: tuple[Cost, ...], catalog: Catalog) -> tuple[list[str], list[str]]:
-    """(GPUs that are bought, GPUs that nobody pays for) without a server."""
+    """Return (GPUs that are bought, GPUs without costs) that have no server."""
     bought, unpaid = [], []
     for pool, cost in zip(fleet.pools, fleet.costs, strict=True):
         if not _needs_host(pool, catalog):
@@ -89,7 +89,7 @@ def _needs_host(pool: Pool, catalog: Catalog) -> bool:
 
 
 def _watts(gpu: Gpu, catalog: Catalog) -> Iterator[str]:
-    """What the smallest server of the catalogue for such cards takes without them."""
+    """Yield a note on the power of the smallest server for cards such as *gpu*, without the cards."""
     hosts = [server for server in map(catalog.server, catalog.ids("servers")) if _carries(server, gpu)]
     if not hosts:
         return
@@ -116,7 +116,7 @@ def _carries(server: Server, gpu: Gpu) -> bool:
 
 
 def _other_ways(scenario: Scenario, fleet: Fleet) -> tuple[Cost, ...]:
-    """To pay for the fleet, which `breakeven` compares."""
+    """Return the other acquisitions of the fleet that `breakeven` compares."""
     return tuple(scenario.breakeven.also.get(fleet.name, {}).values()) if scenario.breakeven is not None else ()
 
 
@@ -124,7 +124,7 @@ RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
 def slice_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """A profile that the GPU lacks; ranks, schedules and power caps on slices."""
+    """Yield issues of MIG slices: unknown profiles, and ranks, schedules or power caps on slices."""
     profile = pool.spec.mig
     if profile is None:
         return
@@ -172,7 +172,7 @@ def _larger(mig: Mig, profile: str) -> str:
 
 
 def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """A model or a batch beyond the memory of the pool's GPU; only for services whose batch time is computed."""
+    """Yield an issue for a model or batch larger than the GPU memory, for services with computed batch times."""
     memory = memory_of(pool)
     batch = getattr(pool.batching, "max_batch_size", None)
     if memory is None or pool.gpu is None or pool.service is None or batch is None:
@@ -206,7 +206,7 @@ def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def memory_of(pool: BoundPool) -> BatchMemory | None:
-    """What a batch of *pool* needs; None where its batch time is not computed."""
+    """Return the memory that batches of *pool* need; None where the batch time is not computed."""
     steptime, dynamic = pool.steptime, pool.batching
     if not isinstance(steptime, OnePass) or pool.service is None or pool.quantization is None:
         return None
@@ -219,7 +219,7 @@ def memory_of(pool: BoundPool) -> BatchMemory | None:
 
 
 def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
-    """Slices of the card, or the whole, that hold the batch."""
+    """Compose a hint on slices of the card, or the whole card, that hold the batch."""
     if pool.slicing is None:
         return ""
     batch, card = getattr(pool.batching, "max_batch_size", 1), pool.slicing.card
@@ -231,7 +231,7 @@ def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
 
 
 def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """All that is wrong with what stays in host memory; nothing where nothing does."""
+    """Yield issues of offloading to host memory; none where nothing is offloaded."""
     asked, use = pool.offload, pool.engine.offload
     if asked is None:
         return
@@ -262,7 +262,7 @@ def _foreign(name: OffloadOption, engine: Engine) -> str:
 
 
 def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
-    """More layers than the model has, or experts of one that has none."""
+    """Yield (key, message) where the layers or experts to offload exceed those of the model."""
     layers = model.layers
     if asked.n_gpu_layers is not None and asked.n_gpu_layers > layers + 1:
         text = Message(
@@ -283,7 +283,7 @@ def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
 
 
 def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue]:
-    """Layouts that are not computed here."""
+    """Yield issues of layouts that are not modelled with offloading."""
     if pool.slicing is not None:
         yield ValidationIssue(
             (*place, "mig"), Message("takes no weights in host memory ({key}): slices would share the link", key)
@@ -297,7 +297,7 @@ def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue
 
 
 def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[ValidationIssue]:
-    """What the step time and the memory fit need to know of the host."""
+    """Yield issues of host properties that offloading needs and that are unknown."""
     if pool.gpu is not None and pool.gpu.is_host:
         yield ValidationIssue(
             (*place, key),
@@ -325,7 +325,7 @@ def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterat
 
 
 def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """Tiers below a KV cache that names no blocks, or of an engine whose rules for them are not known."""
+    """Yield issues of KV tiers without a prefix cache, or on an engine whose tiers are not modelled."""
     tiers, batching, layout = pool.spec.kv_tiers, pool.batching, pool.layout
     if not tiers:
         return
@@ -353,7 +353,7 @@ def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def adapter_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """Slots for LoRA adapters in engines whose rules for them are not modelled, or of a model without such matrices."""
+    """Yield issues of LoRA slots on engines where they are not modelled, or on models without such matrices."""
     lora, batching, layout = pool.spec.lora, pool.batching, pool.layout
     if lora is None:
         return

@@ -1,4 +1,4 @@
-"""Whether a scenario asks for more than its `limits` allow, counted without building what it asks for."""
+"""Checks of a scenario against its `limits`: the size of a run is estimated without building it."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, inf, prod
@@ -20,13 +20,13 @@ from sim.workload import ClosedLoop, Workload
 
 USUAL_INTERVAL_S = 300.0
 LEAST_S = 60.0
-"""How long a case lasts at least if nothing but the fleet ends it."""
+"""Shortest duration of a case that only the fleet ends [s]."""
 QUANTILES = (np.arange(20) + 0.5) / 20
-"""Of the lengths, for their means."""
+"""Probabilities at which lengths are evaluated to estimate their means."""
 
 
 def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
-    """More sweep points or cases than the limits of raw scenario *data* allow."""
+    """Yield an issue for more sweep points or cases than the limits of raw scenario *data* allow."""
     limits = _limits(data)
     points, fleets = _points(data.get("sweep")), data.get("fleets")
     if points > limits.points:
@@ -50,7 +50,7 @@ def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
 
 
 def _limits(data: dict[str, Any]) -> ScenarioLimits:
-    """Those of raw *data*; the usual ones where they are wrong, which the schema says."""
+    """Return the limits of raw *data*; the defaults if they are invalid, which the schema reports."""
     try:
         return ScenarioLimits.model_validate(data.get("limits") or {})
     except ValidationError:
@@ -68,7 +68,7 @@ def _number(value: Any) -> float:
 
 
 def _count(number: float) -> str:
-    """Digit by digit as far as anyone reads them."""
+    """Return *number* with all digits, or in scientific notation from 10^12 on."""
     return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
 
 
@@ -79,7 +79,7 @@ def _over(place: Place, told: str, limit: str, limits: ScenarioLimits) -> Valida
 
 
 def load_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """More requests, replicas, rows of usage or months than one case may have."""
+    """Yield an issue for more requests, replicas, rows of usage or months than one case may have."""
     yield from _requests(scenario)
     yield from _replicas(scenario)
     yield from _usage_rows(scenario)
@@ -89,7 +89,7 @@ def load_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _requests(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """What arrives whatever the fleet does, and the clients of a closed loop."""
+    """Yield issues of too many requests that arrive regardless of the fleet, and of too many closed-loop clients."""
     if scenario.services:
         for i, service in enumerate(scenario.services):
             for one in _requests_of(service.workload, scenario):
@@ -137,7 +137,7 @@ def _most_replicas(pool: Pool) -> int:
 
 
 def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Rows of usage.csv: one per replica and meter interval of the time simulated at least."""
+    """Yield an issue for too many rows of usage.csv: at least one per replica and meter interval."""
     span_s = _span_s(scenario)
     for fleet in scenario.fleets:
         replicas = sum(_most_replicas(pool) for pool in fleet.pools)
@@ -155,7 +155,7 @@ def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Rows of usage.csv that failures and interruptions add: two for each outage of a replica."""
+    """Yield an issue for too many rows of usage.csv from failures and interruptions: two per outage of a replica."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
@@ -174,7 +174,7 @@ def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Scrapes and decisions of autoscalers over the time simulated at least."""
+    """Yield an issue for too many scrapes and decisions of autoscalers over the simulated time."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
@@ -188,7 +188,7 @@ def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _span_s(scenario: Scenario) -> float:
-    """Simulated time that arrivals take; a minute where only the fleet knows."""
+    """Return the simulated time of arrivals [s]; LEAST_S where it depends on the fleet."""
     if scenario.horizon_s is not None:
         return scenario.horizon_s
     if scenario.workload.trace is not None:
@@ -207,7 +207,7 @@ def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """More rows of usage than a case may have, where nothing but the last byte of KV ends it."""
+    """Yield an issue for more rows of usage than allowed, where a case ends only with its last KV transfer."""
     if scenario.horizon_s is not None or scenario.client is not None:
         return  # the horizon ends the readings; clients give up
     for i, fleet in enumerate(scenario.fleets):
@@ -235,7 +235,10 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
 
 
 def _moved_tokens(scenario: Scenario, least: int) -> float:
-    """Tokens of the prompts whose KV crosses: of at least *least* tokens, with an answer of more than one."""
+    """Return the prompt tokens whose KV is transferred.
+
+    These are prompts of at least *least* tokens, with an answer of more than one token.
+    """
     if scenario.workload.trace is not None:
         rows = scenario.workload.trace.requests(None)
         return float(rows.prompt_tokens[(rows.prompt_tokens >= least) & (rows.output_tokens > 1)].sum())
@@ -247,7 +250,7 @@ def _moved_tokens(scenario: Scenario, least: int) -> float:
 
 
 def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """More requests than a case may have, where clients wait for their answers and only the horizon ends it."""
+    """Yield an issue for more requests than allowed, in a closed loop that only the horizon ends."""
     clients = scenario.workload.closed_loop()
     if clients is None or clients.num_requests is not None or scenario.horizon_s is None:
         return
@@ -264,7 +267,10 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
 
 
 def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan], horizon_s: float) -> float:
-    """Requests by the interactive response-time law, with the means of the lengths and all clients at work at once."""
+    """Return the requests of a closed loop by the interactive response-time law.
+
+    The estimate uses mean lengths, and all clients at work at once.
+    """
     lengths = scenario.workload.lengths
     prompt, output = 0.0, 1.0  # a unit of work
     if lengths is not None:
@@ -285,7 +291,7 @@ def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan]
 
 
 def _answer_s(pool: PoolPlan, at_once: int, prompt: float, output: float) -> float:
-    """How long *at_once* requests of mean length take together: steps full of their prompts, then decode steps."""
+    """Return the time to serve *at_once* requests of mean length together: full prompt steps, then decode steps [s]."""
     if not prompt:
         return pool.steptime.leap(Batch(decode_seqs=at_once, sampled_seqs=at_once)).first_s
     prompts = ceil(at_once * prompt)

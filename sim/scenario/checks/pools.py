@@ -1,6 +1,6 @@
-"""Settings of a pool that contradict each other, the hardware or the engine.
+"""Checks of one pool: settings that contradict each other, the hardware or the engine.
 
-Among them are those of pools whose replicas are switched on and off, or fail, while the fleet runs.
+Included are pools whose replicas are switched on and off, or fail, during the run.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,7 +33,7 @@ from sim.steptime.options import Roofline
 
 
 def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Who switches replicas, between which numbers, how long a start takes, and what fails."""
+    """Yield issues of schedules, autoscalers, start times and failures of a pool."""
     pool = bound.spec
     yield from _failure_issues(pool, place, catalog)
     yield from _start(bound, (*place, "cold_start"), catalog)
@@ -46,7 +46,7 @@ def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterat
 
 
 def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Parts of a start that are not known."""
+    """Yield an issue for a start stage without a known duration."""
     spec, figures = described_start(bound.spec), start_figures(catalog)
     if spec is None:
         return
@@ -100,7 +100,7 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Components that the pool lacks, rates of others, and spares that cannot be."""
+    """Yield issues of failing components that the pool lacks, of their rates, and of impossible spares."""
     failures, place = pool.failures, (*place, "failures")
     if failures is None:
         return
@@ -133,9 +133,10 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
         yield ValidationIssue((*place, "spares"), text)
 
 
-def switched_together(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
-    """Spot pools that are interrupted before their notice is over, or fall back on what is not there; starts that
-    nobody asks for.
+def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
+    """Yield issues of spot pools, fallbacks and cold starts of a fleet's pools.
+
+    Refused are interruptions more frequent than their notice, unknown fallbacks, and cold starts that never occur.
     """
     names = [pool.name for pool in fleet.pools]
     for j, pool in enumerate(fleet.pools):
@@ -186,7 +187,7 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
 
 
 def ejection_issues(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
-    """Circuit breaking where no client ever times out."""
+    """Yield an issue for ejection of replicas where clients never time out."""
     client, rules = scenario.client, fleet.admission
     waits = client is None or (client.timeout_s is None and client.patience_s is None)
     if rules is not None and rules.ejection is not None and waits:
@@ -202,7 +203,7 @@ def _counted(rate: str, catalog: Catalog) -> str | None:
 
 
 def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Failure rates of a raw *pool* at *place* that the catalogue does not know."""
+    """Yield issues of failure rates of a raw *pool* at *place* that are not in the catalogue."""
     for kind in COMPONENTS:
         held = ("failures", kind)
         yield from unknown_ids(value_at(pool, held), (*place, *held), {"rate": catalog.failure_rate})
@@ -212,7 +213,7 @@ WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infin
 
 
 def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """All that is wrong with one pool itself."""
+    """Yield all issues of one pool by itself."""
     yield from slice_issues(pool, place, catalog)
     misplaced = list(service_issues(pool, place, catalog))
     yield from misplaced
@@ -228,7 +229,7 @@ def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Val
 
 
 def cap_issues(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """A power cap that nobody has measured the GPU under."""
+    """Yield an issue for a power cap at which the GPU was never measured."""
     if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
         return
     if pool.spec.power is not None:
@@ -241,7 +242,7 @@ def cap_issues(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) ->
 
 
 def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """What a step time and a KV cache follow from, and what follows from it."""
+    """Yield issues of missing inputs for step time and KV cache, and of keys that the model determines."""
     given, model = not isinstance(pool.steptime, Roofline), pool.model
     if model is not None and model.native_quantization and pool.quantization is not None and pool.quantization.native:
         weights = Message(
@@ -289,7 +290,7 @@ def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """GPUs of a replica in several servers of which nobody says what joins them."""
+    """Yield an issue for a replica over several servers whose connection is not given."""
     server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, communicating_gpus(pool)
     if server is None:
         if pool.spec.network is not None:
@@ -326,7 +327,7 @@ def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """Drafts and steps that are formed ahead where they cannot be."""
+    """Yield issues of drafts, and of steps formed ahead, in layouts that do not support them."""
     limits, layout = pool.batching, pool.layout
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
@@ -360,9 +361,10 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def _sglang_issues(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[ValidationIssue]:
-    """SGLang's options where they cannot be; *staged*: the pool has pipeline stages; *together*: ranks that step so.
+    """Yield issues of SGLang's options in layouts that do not support them.
 
-    With these overlap hides the host; what a step holds is settled when it begins.
+    *staged*: the pool has pipeline stages; *together*: its ranks step together. In both cases overlap only hides host
+    work; the contents of a step are fixed when it begins.
     """
     several = staged or together
     used = {
@@ -400,7 +402,7 @@ def _sglang_issues(limits: PrefillFirst, staged: bool, together: bool, place: Pl
 
 
 def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """Limits that the engine does not know or refuses to start with, its defaults included."""
+    """Yield issues of limits that the engine does not know or with which it does not start, defaults included."""
     limits, given = pool.batching, pool.spec.batching
     for key in foreign(given, pool.engine.batching):
         message = Message(
@@ -415,7 +417,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
                 (*place, "batching", key), Message("is missing: {id} has no known default", pool.engine.id)
             )
     yield from _ahead_issues(pool, (*place, "batching"))
-    seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+    max_num_seqs, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)
         filled = None in (given.max_num_batched_tokens, given.max_model_len)
@@ -427,19 +429,19 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             )
             yield ValidationIssue((*place, "batching", "max_num_batched_tokens"), message)
     if (
-        seats is not None
+        max_num_seqs is not None
         and tokens is not None
-        and tokens < seats
+        and tokens < max_num_seqs
         and None in (given.max_num_seqs, given.max_num_batched_tokens)
     ):
         key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
         yield ValidationIssue(
             (*place, "batching", key),
             Message(
-                "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); the one left out "
+                "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({max_num_seqs}); the one left out "
                 "is {id}'s default",
                 tokens,
-                seats,
+                max_num_seqs,
                 pool.engine.id,
             ),
         )
@@ -457,7 +459,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 def unused_calibration(
     path: str | None, pools: Sequence[BoundPool], place: Place, tried: Collection[str] = ()
 ) -> Iterator[ValidationIssue]:
-    """A calibration of a GPU that none of *pools* has, and that is none of the ids *tried* beside them."""
+    """Yield an issue for a calibration of a GPU that neither *pools* nor the candidate ids *tried* have."""
     if path is None or any(pool.calibration for pool in pools):
         return
     try:

@@ -1,4 +1,4 @@
-"""Whether a router and the pools behind it know each other, and who shares them."""
+"""Checks of routers, queues, adapters and roles against the pools behind them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ DIFFERS = "differs from that of pool 0: the KV of one cannot be read by the othe
 def routing_issues(
     fleet: Fleet, bound: Sequence[BoundPool], pools: Sequence[str], place: Place
 ) -> Iterator[ValidationIssue]:
-    """Names that are none of the fleet's *pools*, pools that no request would go to, caches that report nothing."""
+    """Yield issues of a router: unknown pools, pools that get no requests, caches that report nothing."""
     routing = fleet.routing
     if isinstance(routing, CacheAware | PrefixScore) and isinstance(routing.index, Exact):
         for pool, name in zip(bound, pools, strict=True):
@@ -49,7 +49,7 @@ def routing_issues(
 
 
 def _reports_nothing(pool: BoundPool) -> str:
-    """Why the cache of *pool* has no one list of blocks to report; empty if it has."""
+    """Return the reason why the cache of *pool* has no single list of blocks to report; empty if it has."""
     batching = pool.batching
     if not getattr(batching, "enable_prefix_caching", False):
         return "has no prefix cache: say enable_prefix_caching: true"
@@ -59,7 +59,7 @@ def _reports_nothing(pool: BoundPool) -> str:
 
 
 def fair_issues(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
-    """Fair shares where nobody shares, or where the engine's queue has rules of its own."""
+    """Yield issues of fair scheduling without tenants, or with queues that do not support it."""
     for j, pool in enumerate(bound):
         if getattr(pool.batching, "scheduling", "") != "fair":
             continue
@@ -76,8 +76,9 @@ def fair_issues(scenario: Experiment, bound: Sequence[BoundPool], place: Place) 
 def queue_limit_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
-    """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere; and servers
-    that end answers with an error.
+    """Yield issues of queue limits, and of servers that end answers with an error.
+
+    Queue limits do not apply to servers that share their GPUs, or to requests whose answers began elsewhere.
     """
     resumes = scenario.client is not None and scenario.client.retry == "resume"
     migrates = any(pool.spot is not None and pool.spot.on_notice == "migrate" for pool in fleet.pools)
@@ -107,7 +108,7 @@ def queue_limit_issues(
 def adapter_use_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
-    """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
+    """Yield an issue for adapter requests to a pool without slots, or for slots without adapter requests."""
     of_services = {one.name: one.workload.uses_adapters for one in scenario.services}
     asked = scenario.workload.uses_adapters or any(of_services.values())
     for j, pool in enumerate(bound):
@@ -124,7 +125,7 @@ def adapter_use_issues(
 
 
 def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Limits of tenants that there are not, or beside none for the others."""
+    """Yield issues of tenants' limits: unknown tenants, missing limits."""
     asked: list[tuple[Slo, Workload, Place]] = [
         (service.slo, service.workload, ("services", i, "slo")) for i, service in enumerate(scenario.services)
     ]
@@ -152,7 +153,7 @@ def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 def role_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
-    """Roles of pools that leave prompts or answers to nobody or to an engine that cannot, and what they exclude."""
+    """Yield issues of pool roles: missing counterparts, engines that cannot, and options that roles exclude."""
     roles = [pool.role for pool in fleet.pools]
     if set(roles) == {"both"}:
         if fleet.kv_transfer is not None:
@@ -204,7 +205,7 @@ def role_issues(
 
 
 def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[int], str]]:
-    """Places of the pools that hand requests of a service over to one another, with words for whose they are."""
+    """Yield the indices of the pools that transfer a service's requests, with the service's name as prefix."""
     every = list(range(len(fleet.pools)))
     if not scenario.services:
         yield every, ""
@@ -214,7 +215,7 @@ def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[
 
 
 def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """What one pool of a fleet with roles cannot do."""
+    """Yield issues of one pool in a fleet with roles."""
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):
         yield ValidationIssue((*place, "batching", "policy"), "only vllm hands prompts over and takes them")

@@ -1,7 +1,7 @@
-"""What the schema of a scenario cannot see: unknown ids, and settings that contradict each other or the hardware.
+"""Checks of a scenario that its schema cannot express: unknown ids and contradictory settings.
 
-Checks of the whole scenario are here: its names, warm-up, site, plan and prices. Those of its pools, services,
-routers and limits are called from here.
+Checks of the whole scenario are here: its names, warm-up, site, plan and prices. Those of its pools, services, routers
+and limits are called from here.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from sim.scenario.checks.limits import load_issues
 from sim.scenario.checks.pools import (
     cap_issues,
     ejection_issues,
+    fleet_switching_issues,
     pool_issues,
-    switched_together,
     unknown_rates,
     unused_calibration,
 )
@@ -52,7 +52,7 @@ from sim.workload import TraceError, hourly_table, length_table
 
 
 def warmup_issues(scenario: Experiment) -> Iterator[ValidationIssue]:
-    """A warm-up that is looked for where nothing settles."""
+    """Yield an issue for an automatic warm-up of a workload without a steady state."""
     if scenario.warmup_s == "auto" and not scenario.workload.stationary:
         text = "auto looks for a steady state, and a trace, a burst or a profile has none; give seconds"
         yield ValidationIssue(("warmup_s",), text)
@@ -63,7 +63,7 @@ def warmup_issues(scenario: Experiment) -> Iterator[ValidationIssue]:
 
 
 def site_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Local times that a clock does not show, time zones without any time, meters too slow for a peak."""
+    """Yield issues of local times and time zones, and of meters too slow for a demand charge."""
     sites: list[tuple[Place, Site | None]] = [(("site",), scenario.site)]
     sites += [(("fleets", i, "site"), fleet.site) for i, fleet in enumerate(scenario.fleets)]
     for place, site in sites:
@@ -91,11 +91,11 @@ def site_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 Found = list[ValidationIssue | InputError]
 
 MOST_ROUNDS = 3
-"""In which mistakes, and what cannot stand without them, are taken out."""
+"""Number of rounds in which invalid values, and those that are invalid without them, are removed."""
 
 
 def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
-    """Names in raw scenario data that stand twice or that the catalogue does not know, whatever else is wrong there."""
+    """Return issues of duplicate names and of ids that are not in the catalogue, in raw scenario *data*."""
     everywhere: dict[str, Callable[[str], object]] = {
         "model": catalog.any_model,
         "quantization": catalog.quantization,
@@ -137,7 +137,7 @@ def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
 
 
 def salvaged(data: Any, found: Iterable[ValidationIssue]) -> Scenario | None:
-    """*data* without the places in *found*, so that one mistake does not hide another; None if too little is left."""
+    """Return *data* without the places in *found*, so that one mistake does not hide another; None if invalid."""
     data, wrong = with_values(data, {}), list(found)
     for _ in range(MOST_ROUNDS):
         _take_out(data, wrong)
@@ -169,7 +169,7 @@ _ANY_WORKLOAD = {
 
 
 def scenario_issues(scenario: Scenario) -> Found:
-    """Contradictions between keys, and what is wrong in the trace."""
+    """Return contradictions between keys, and mistakes in the trace."""
     found: Found = []
     for section, asked in _given(scenario):
         if section.check is not None:
@@ -218,14 +218,14 @@ def scenario_issues(scenario: Scenario) -> Found:
 
 
 def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
-    """The registered sections that *scenario* has, each with its values."""
+    """Yield the registered sections that *scenario* has, with their values."""
     for name, section in SECTIONS.items():
         if (asked := getattr(scenario, name)) is not None:
             yield section, asked
 
 
 def _names_twice(data: Any) -> Iterator[ValidationIssue]:
-    """Services, fleets, and pools of one fleet, of the same name."""
+    """Yield issues of services, fleets, and pools of one fleet with the same name."""
     fleets = list(mappings(data, "fleets"))
     for key in ("services", "fleets"):
         yield from _twice(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
@@ -260,7 +260,7 @@ def _in_the_trace(path: str, line: int, message: str) -> ValidationIssue | Input
 
 
 def _unmeasured(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """A window in which no request of the trace arrives."""
+    """Yield an issue for a measured window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
     warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
@@ -270,7 +270,7 @@ def _unmeasured(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
-    """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
+    """Return the issues with which fleets cannot be built: refused layouts and limits, missing prices."""
     found: list[ValidationIssue] = []
     bound: list[BoundPool] = []
     complete = True
@@ -297,7 +297,7 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
             wrong += sharing_issues(scenario, fleet, each, ("fleets", i, "pools", j))
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_issues(pool, fleet, ("fleets", i), catalog)]
-        wrong += switched_together(fleet, ("fleets", i))
+        wrong += fleet_switching_issues(fleet, ("fleets", i))
         wrong += ejection_issues(scenario, fleet, ("fleets", i))
         wrong += fair_issues(scenario, pools, ("fleets", i))
         wrong += queue_limit_issues(scenario, fleet, pools, ("fleets", i))
@@ -315,7 +315,7 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
 
 
 def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:
-    """Ids of the GPUs that `size` builds fleets of."""
+    """Return the ids of the GPUs of which `size` builds fleets."""
     try:
         return {catalog.gpu(name).id for name in scenario.size.gpus} if scenario.size else set()
     except UnknownId:
@@ -323,13 +323,13 @@ def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:
 
 
 def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
-    """Whether it is known what runs on *pool*; the names of services are looked at elsewhere."""
+    """Return True if the services of *pool* are known; their names are checked elsewhere."""
     names = {service.name for service in scenario.services}
     return not names or (bool(pool.served) and names.issuperset(pool.served))
 
 
 def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
-    """What buying needs, whatever is wrong with the hardware."""
+    """Yield issues of the terms of buying, which are checked independently of the hardware."""
     held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
     held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
     told: set[tuple[str, str]] = set()
@@ -352,7 +352,7 @@ def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Vali
 def _cost_issues(
     scenario: Scenario, index: int, models: Sequence[Sequence[BoundPool]], catalog: Catalog
 ) -> Iterator[ValidationIssue]:
-    """What keeps the fleet at *index* from being planned; *models* are its pools, bound."""
+    """Yield issues of planning and pricing the fleet at *index*, whose bound pools are *models*."""
     fleet = scenario.fleets[index]
     try:
         resolve_fleet(scenario, fleet, catalog, models)
@@ -368,7 +368,7 @@ def _cost_issues(
 
 
 def _of_fleet(scenario: Scenario, index: int, fleet: Fleet, path: str) -> Place:
-    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    """Return the place of *path* of a fleet's terms: in the fleet, or at the top for a shared section."""
     steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
     shared = steps[0] != "cost" and getattr(fleet, str(steps[0])) is None
     stands_at_top = shared and getattr(scenario, str(steps[0])) is not None

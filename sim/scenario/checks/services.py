@@ -1,6 +1,6 @@
-"""Several services on one fleet, and services that answer in one pass: what they need, and what they cannot have.
+"""Checks of several services on one fleet, and of services that answer in one pass.
 
-One of several services can also be taken as a scenario of its own, which every command works on.
+One of several services can also be extracted as a scenario of its own, on which every command works.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ from sim.scenario.sweep import as_data
 from sim.workload import CsvTrace, TraceError, Workload
 
 OWN = ("name", "workload", "slo", "priority", "weight", "rate_limit")
-"""Keys of a service that are no choice of what runs; priority and weight mean nothing without the others."""
+"""Keys of a service that do not choose what runs; priority and weight mean nothing without the others."""
 
 
 def with_one_service(scenario: Scenario) -> Scenario:
-    """*scenario* with its chosen `service` alone: its workload and limits, and of every fleet its pools.
+    """Return *scenario* with only its chosen `service`: its workload and limits, and its pools of every fleet.
 
-    The pools have GPUs of their own then: what slices of other services would share a card with them is not there.
-    A scenario that chooses none is returned as it is, and so is one whose chosen service shares a pool: it is not the
-    same without the others.
+    The pools have their own GPUs then: slices of other services that would share a card are not included. A scenario
+    that chooses no service is returned unchanged, and so is one whose chosen service shares a pool, as its results
+    depend on the others.
     """
     if scenario.service is None or shares_a_pool(scenario):
         return scenario
@@ -54,12 +54,12 @@ def with_one_service(scenario: Scenario) -> Scenario:
 
 
 def shares_a_pool(scenario: Scenario) -> bool:
-    """Whether the chosen service has a pool together with others."""
+    """Return True if the chosen service has a pool together with others."""
     return any(scenario.service in pool.services for fleet in scenario.fleets for pool in fleet.pools)
 
 
 def _sweep(sweep: Any, prefixes: list[str]) -> Any:
-    """The axes of the chosen service under the names that they have in a scenario of its own."""
+    """Return the axes of the chosen service under their names in a scenario of its own."""
     if isinstance(sweep, list | tuple):
         return [_sweep(point, prefixes) for point in sweep]
     renamed = {}
@@ -71,15 +71,15 @@ def _sweep(sweep: Any, prefixes: list[str]) -> Any:
 
 
 SWITCHED = ("schedule", "autoscaling", "failures")
-"""What only pools with one model may have beside several services."""
+"""Keys that several services can only use in pools with one model."""
 OF_ONE_WORKLOAD = ("load_profile", "futures")
-"""Sections that several services cannot have."""
+"""Sections that are not available with several services."""
 TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_len", "cpu_offload_gb")
-"""What a pool of a service cannot have of its own; at the top they may be there for other pools."""
+"""Keys that a one-pass pool cannot have; at the top they may apply to other pools."""
 
 
 def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Lengths where requests have none, or the reverse; language models and services behind one router."""
+    """Yield issues of workloads with several or one-pass services: lengths, traces, mixed routers."""
     yield from _tenant_issues(scenario)
     if scenario.services:
         yield from _services_issues(scenario)
@@ -106,7 +106,7 @@ def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """A chosen tenant that is not there, or whose load nothing can raise alone."""
+    """Yield an issue for an unknown tenant, or for one whose load cannot be raised alone."""
     name = scenario.tenant
     if name is None:
         return
@@ -130,7 +130,7 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _strange_services(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Names of services where there are none."""
+    """Yield issues of service names in a scenario without services."""
     if scenario.service is not None:
         yield ValidationIssue(("service",), "names one of several services, and the scenario has no services")
     for i, fleet in enumerate(scenario.fleets):
@@ -146,7 +146,7 @@ def _strange_services(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Services without pools, pools without a service, and what does not go with several services."""
+    """Yield issues of services without pools, pools without a service, and options that exclude services."""
     names = [service.name for service in scenario.services]
     if scenario.service is not None and scenario.service not in names:
         yield ValidationIssue(
@@ -189,7 +189,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
-    """Services of a pool that are named twice or in two ways."""
+    """Yield issues of services that a pool names twice or in two ways."""
     if pool.services and pool.service is not None:
         yield ValidationIssue((*place, "service"), "stands beside services: remove one of them")
     if len(pool.services) == 1:
@@ -203,7 +203,7 @@ def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
 def sharing_issues(
     scenario: Scenario, fleet: Fleet, models: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
-    """What services that share a pool cannot have there, above all where they run several *models*."""
+    """Yield issues of options that services cannot use in a shared pool, above all with several *models*."""
     pool = models[0].spec
     if not pool.services:
         return
@@ -234,7 +234,7 @@ def sharing_issues(
 
 
 def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
-    """Engines that cannot take turns with others."""
+    """Yield issues of engines that cannot alternate with others on a GPU."""
     if bound.layout.pipeline_parallel_size > 1:
         yield ValidationIssue(
             (*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1"
@@ -254,7 +254,7 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 
 def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
-    """Shares of memory that are nobody's or too many; models that cannot sleep."""
+    """Yield issues of memory shares that are unknown or too large, and of models that cannot sleep."""
     if isinstance(pool.sharing, Swapped) and (pool.cold_start is None or pool.cold_start.sleep_level is None):
         yield ValidationIssue((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
     if not isinstance(pool.sharing, Resident):
@@ -276,14 +276,14 @@ def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Ite
 
 
 def _token_limit_issues(slo: Slo, place: Place) -> Iterator[ValidationIssue]:
-    """A limit that every unit of work would meet."""
+    """Yield an issue for a limit on the time between tokens, which one-pass requests always meet."""
     if slo.tpot_s is not None:
         text = "limits the time between tokens, and a request of a service has one unit of work: say e2e_s"
         yield ValidationIssue((*place, "tpot_s"), text)
 
 
 def _unit_issues(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[ValidationIssue]:
-    """Lengths where requests are units of work, or the reverse."""
+    """Yield issues of lengths for one-pass requests, or of missing lengths for language models."""
     dynamic = [isinstance(pool.batching, Dynamic) for pool in pools]
     if workload.trace is None and workload.lengths is None and not all(dynamic):
         yield ValidationIssue(place, "needs arrivals and lengths, or a trace; only arrivals is given")
@@ -303,7 +303,7 @@ def _names_services(trace: CsvTrace) -> bool:
 
 
 def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[ValidationIssue]:
-    """Tokens in a trace for services, or a trace without them for language models."""
+    """Yield issues of traces with tokens for one-pass services, or without tokens for language models."""
     if workload.trace is None:
         return
     try:
@@ -319,7 +319,7 @@ def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> 
 
 
 def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
-    """Settings and sections that mean one workload."""
+    """Yield issues of settings and sections that apply to a single workload."""
     if scenario.slo != Slo():
         yield ValidationIssue(("slo",), "stands in each of the services")
     if scenario.service is not None and not shares_a_pool(scenario):
@@ -343,7 +343,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
 
 
 def service_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """A language model's keys on a service, and the reverse; a model whose batch time cannot be computed."""
+    """Yield issues of language-model keys on a one-pass pool, the reverse, and unknown batch times."""
     dynamic, service = isinstance(pool.batching, Dynamic), pool.service
     if not dynamic:
         if service is not None:
