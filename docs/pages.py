@@ -81,7 +81,7 @@ def _columns() -> Iterator[str]:
     yield _row(("Column", "Unit", "Meaning", "Over replications", "Changed by `gpufleet price`"))
     yield _row(["---"] * 5)
     for one in columns.COLUMNS:
-        moved = "yes" if one.moved_by_prices else ""
+        moved = "yes" if one.depends_on_prices else ""
         yield _row((f"`{one.name}`", one.unit, one.meaning, one.average.words, moved))
 
 

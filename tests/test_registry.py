@@ -194,7 +194,7 @@ def test_a_remote_worker_gets_policies_that_only_the_sweep_names(scenario: dict[
     known = registry.entered()
     registry._SPECS.clear()
     try:
-        assert cluster.call_there(*pickle.loads(message)) == (["random", "test_last"],)
+        assert cluster.call_on_worker(*pickle.loads(message)) == (["random", "test_last"],)
     finally:
         registry.enter(known)
 

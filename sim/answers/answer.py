@@ -34,13 +34,13 @@ def deliver(
     capacity is found to within the fraction *relative*.
     """
     options = {"relative": relative} if question.relative_option else {}
-    told = begin(out, scenario, command, question.name, force, **options)
+    entries = begin(out, scenario, command, question.name, force, **options)
     remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
-    settled = question.settled(scenario)
-    found = question.compute(Task(settled, catalog, out, workplace, relative, quiet))
-    with replaced_together(out, told | question.simulated(found)) as folder:
-        resolved = _keep_basis(folder, settled, catalog, question.fleets(found))
-        question.write(folder, Answered(settled, found, relative, remarks, resolved), report)
+    adjusted = question.adjusted(scenario)
+    found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
+    with replaced_together(out, entries | question.simulated(found)) as folder:
+        resolved = _keep_basis(folder, adjusted, catalog, question.fleets(found))
+        question.write(folder, Answered(adjusted, found, relative, remarks, resolved), report)
     return Answered(scenario, found, relative, remarks, resolved)
 
 

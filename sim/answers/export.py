@@ -48,9 +48,9 @@ def exported(folder: Path, form: str, file: Path) -> list[str]:
     answer = read_answer(folder, **tables)
     with tempfile.TemporaryDirectory(prefix=".gpufleet-", dir=file.absolute().parent) as aside:
         made = Path(aside) / f"export{ENDINGS[form]}"
-        told = _write(form, made, answer)
+        sentences = _write(form, made, answer)
         made.replace(file)
-    return told
+    return sentences
 
 
 def _write(form: str, path: Path, answer: StoredAnswer) -> list[str]:

@@ -144,18 +144,18 @@ def manifest_of(out: Path) -> Manifest | None:
     for folder in (out, out / ANSWER):
         try:
             with opened(folder / MANIFEST, "r", hidden=True, encoding="utf-8") as file:
-                told = json.load(file)
+                entries = json.load(file)
         except (OSError, ValueError):
             continue
-        if isinstance(told, dict) and told.get("program") == "gpufleet":
-            return told
+        if isinstance(entries, dict) and entries.get("program") == "gpufleet":
+            return entries
     return None
 
 
 def is_finished(out: Path) -> bool:
     """Return whether *out* holds a complete answer."""
-    told = manifest_of(out)
-    return told is not None and told.get("status") == "finished" and not (out / ANSWER).exists()
+    entries = manifest_of(out)
+    return entries is not None and entries.get("status") == "finished" and not (out / ANSWER).exists()
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def owned(out: Path) -> Iterator[None]:
     """
     handle = _locked(out)
     try:
-        _settle(out)
+        _complete_replacement(out)
         for left in out.iterdir():
             if left.name != LOCK and _is_scaffold(left):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -220,8 +220,8 @@ def begin(
     return begin_question(out, question, command, force, scenario=scenario.name, seed=scenario.seed)
 
 
-def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], force: bool, **told: Any) -> Manifest:
-    """Prepare *out* for *question*, as `begin`; the manifest also has the entries *told*.
+def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], force: bool, **more: Any) -> Manifest:
+    """Prepare *out* for *question*, as `begin`; the manifest also has the entries *more*.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], 
     began: Manifest = {
         "program": "gpufleet",
         "version": program_version(),
-        **told,
+        **more,
         "command": list(command),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "question": question,
@@ -249,7 +249,7 @@ def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], 
 
 
 @contextmanager
-def replaced_together(out: Path, told: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
+def replaced_together(out: Path, entries: Manifest, points: Iterable[str] | None = None) -> Iterator[Path]:
     """Yield a folder for the files of an answer, which replace an earlier answer's in *out* when the context ends.
 
     A process that is killed leaves the earlier answer, or a complete new one that the next command in *out* moves into
@@ -259,7 +259,7 @@ def replaced_together(out: Path, told: Manifest, points: Iterable[str] | None = 
     ----------
     out
         Results folder.
-    told
+    entries
         First entries of the manifest; the wall time since its `started_at` is added.
     points
         Names of the simulated points that are kept; None: all.
@@ -269,7 +269,7 @@ def replaced_together(out: Path, told: Manifest, points: Iterable[str] | None = 
     aside.mkdir()
     try:
         yield aside
-        write_manifest(aside, told | finished(told))
+        write_manifest(aside, entries | finished(entries))
         names = sorted(path.name for path in aside.iterdir())
         kept = {"files": names, "points": None if points is None else sorted(points)}
         (aside / KEEP).write_text(json.dumps(kept), encoding="utf-8")
@@ -278,10 +278,10 @@ def replaced_together(out: Path, told: Manifest, points: Iterable[str] | None = 
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    _settle(out)
+    _complete_replacement(out)
 
 
-def _settle(out: Path) -> None:
+def _complete_replacement(out: Path) -> None:
     """Move a complete answer into place; safe to repeat after being killed at any moment.
 
     The manifest is removed first and moved last, so that a mixture never appears as a finished answer.
@@ -312,15 +312,15 @@ def _keep_points(points: Path, names: set[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def finished(told: Manifest) -> Manifest:
-    """Return the last entries of a manifest that begins with *told*."""
-    wall_s = time.time() - datetime.fromisoformat(told["started_at"]).timestamp()
+def finished(entries: Manifest) -> Manifest:
+    """Return the last entries of a manifest that begins with *entries*."""
+    wall_s = time.time() - datetime.fromisoformat(entries["started_at"]).timestamp()
     return {"wall_s": round(wall_s, 3), "status": "finished"}
 
 
-def write_manifest(folder: Path, told: Manifest) -> None:
+def write_manifest(folder: Path, entries: Manifest) -> None:
     """Write manifest.json, the origin of the files beside it."""
-    write_atomically(folder / MANIFEST, json.dumps(told, indent=2) + "\n")
+    write_atomically(folder / MANIFEST, json.dumps(entries, indent=2) + "\n")
 
 
 def program_version() -> str:

@@ -35,10 +35,10 @@ def run_work(
         Where *out* holds the answer to another question, unless by *force*.
 
     """
-    told = begin_question(out, _question(scenario), command, force, scenario=scenario.name, seed=scenario.seed)
+    entries = begin_question(out, _question(scenario), command, force, scenario=scenario.name, seed=scenario.seed)
     kind = kind_of(scenario)
     rows = kind.rows(scenario, catalog)
-    with replaced_together(out, told | {"cases": len(rows)}, points=()) as folder:
+    with replaced_together(out, entries | {"cases": len(rows)}, points=()) as folder:
         kind.write(folder, scenario, rows, kind.described(rows, catalog), report)
         (folder / SCENARIO_FILE).write_text(dump(as_data(scenario)), encoding="utf-8")
     return rows

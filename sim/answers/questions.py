@@ -95,7 +95,7 @@ class Question(ABC):
 
         return ignored(self.name, scenario, self.yearly)
 
-    def settled(self, scenario: Any) -> Any:
+    def adjusted(self, scenario: Any) -> Any:
         """Return *scenario* with the changes that this question makes before it is simulated and written."""
         return scenario
 
@@ -175,8 +175,8 @@ class _Capacity(Question):
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
         from sim.report.capacity import write_capacity
 
-        told = (answer.axis, answer.relative, answer.remarks)
-        write_capacity(folder, answer.scenario, answer.found, *told, with_pictures)
+        options = (answer.axis, answer.relative, answer.remarks)
+        write_capacity(folder, answer.scenario, answer.found, *options, with_pictures)
 
     def document(self, answer: Answered, out: str) -> dict[str, Any]:
         from sim.report.capacity import capacity_document
@@ -197,8 +197,14 @@ class _Capacity(Question):
         from sim.report.capacity import findings
         from sim.report.words.precision import unsteady_capacity_notes
 
-        told = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
-        return [*unsteady_capacity_notes(answer.found), *self.tables(answer), *told, *notes, f"results in {folder}"]
+        lines = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
+        return [
+            *unsteady_capacity_notes(answer.found),
+            *self.tables(answer),
+            *lines,
+            *notes,
+            f"results in {folder}",
+        ]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         shown = (answer.found, self._rows(answer), answer.axis, answer.scenario.slo)
@@ -224,7 +230,7 @@ class _Size(Question):
 
         return [why_no_size(scenario)]
 
-    def settled(self, scenario: Any) -> Any:
+    def adjusted(self, scenario: Any) -> Any:
         from sim.study.discounting import levelised
 
         return levelised(scenario)
@@ -495,8 +501,8 @@ class _Plan(Question):
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
         from sim.report.plan import verdict_of_plan
 
-        told, verdict = self.remarks(answer.scenario), verdict_of_plan(answer.scenario, answer.found)
-        sentences = [verdict.headline, *verdict.findings, *told, *notes]
+        remarks, verdict = self.remarks(answer.scenario), verdict_of_plan(answer.scenario, answer.found)
+        sentences = [verdict.headline, *verdict.findings, *remarks, *notes]
         return [*self.tables(answer), "", *sentences, f"results in {folder}"]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:

@@ -45,10 +45,10 @@ def run_scenario(
 
     Finished cases appear in `out/points` during the run; the other files are replaced together at the end.
     """
-    told = begin(out, scenario, command, "run", force)
+    entries = begin(out, scenario, command, "run", force)
     with CaseProgress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
-    _finish(scenario, catalog, out, cases, report, told)
+    _finish(scenario, catalog, out, cases, report, entries)
     return cases
 
 
@@ -63,9 +63,9 @@ def price_run(
     force: bool = False,
 ) -> list[StoredCase]:
     """Bill the finished *run* under the prices of *scenario*, and write the same files to *out*."""
-    told = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
+    entries = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
-    _finish(scenario, catalog, out, cases, report, told)
+    _finish(scenario, catalog, out, cases, report, entries)
     return cases
 
 
@@ -75,7 +75,7 @@ def _finish(
     out: Path,
     cases: Sequence[StoredCase],
     report: bool,
-    told: dict[str, Any],
+    entries: dict[str, Any],
 ) -> None:
     """Write tables, report and the scenario itself, which replace the earlier files together."""
     study = monte_carlo_study(scenario, catalog, cases)
@@ -86,8 +86,8 @@ def _finish(
         with speaking(ENGLISH):  # the manifest keeps them
             answers = sentences(study, points, axes(scenario))
         drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(study, points)]}
-    told = told | {"cases": len(cases)} | drawn | statistics_entries(scenario, cases)
-    with replaced_together(out, told, [case.folder.name for case in cases]) as folder:
+    entries = entries | {"cases": len(cases)} | drawn | statistics_entries(scenario, cases)
+    with replaced_together(out, entries, [case.folder.name for case in cases]) as folder:
         write_report(
             folder,
             cases,
@@ -115,5 +115,5 @@ def _finish(
 
 def monte_carlo_notes(folder: Path) -> list[str]:
     """Return the Monte Carlo sentences of the finished run in *folder*; empty where nothing was uncertain."""
-    told: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
-    return told
+    entries: list[str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("futures", [])
+    return entries

@@ -146,7 +146,7 @@ def _shares(log: FleetLog, pools: Sequence[PoolPlan], length_s: float) -> dict[C
     return {state: tuple(parts) for state, parts in found.items() if sum(parts) > 0 and now_s < inf}
 
 
-Asked = TypeVar("Asked")
+State = TypeVar("State")
 Cases = Sequence[CaseMetrics]
 """Metrics of the replications of one state; empty where the fleet cannot run in it."""
 
@@ -240,12 +240,12 @@ def pools_as_data(fleet: Fleet, counts: Counts) -> list[dict[str, Any]]:
     ]
 
 
-def answered(search: Generator[Asked, Cases, OverFailures], ask: Callable[[Asked], Cases]) -> OverFailures:
-    """Return the result of *search*, which is run to its end; *ask* returns the cases of a state."""
+def run_state_search(search: Generator[State, Cases, OverFailures], cases_of: Callable[[State], Cases]) -> OverFailures:
+    """Return the result of *search*, which is run to its end; *cases_of* returns the cases of a state."""
     try:
         counts = next(search)
         while True:
-            counts = search.send(ask(counts))
+            counts = search.send(cases_of(counts))
     except StopIteration as end:
         found: OverFailures = end.value
         return found

@@ -25,7 +25,7 @@ def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, f
     """Return the inputs that change the ledger of `run`; the discount rate only where purchases carry interest."""
     finance = data.get("finance")
     free = isinstance(finance, dict) and finance.get("method") == "straight_line"
-    return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
+    return {path: value_range for path, value_range in INPUTS.items() if not (free and path == "finance.discount_rate")}
 
 
 def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:

@@ -91,8 +91,8 @@ def _inputs(ledgers: CandidateLedgers) -> Iterator[TippingInput]:
         found = number_of(data, usual)
         if found is not None and found[1] > 0:
             path, now = found
-            told = in_stated_currency(data, path, unit)
-            yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
+            named_unit = in_stated_currency(data, path, unit)
+            yield TippingInput(name, named_unit, float(now), (low, high), _by_override(ledgers, path))
     usd_per_h = costs_at(ledgers, ledgers.load)
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)

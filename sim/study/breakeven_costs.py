@@ -45,7 +45,7 @@ from sim.study.discounting import horizon_of, levelised
 from sim.study.execution.cases import CaseJob, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
+from sim.study.metrics.expected_load import constant_tokens_per_s, mean_tokens, rate_per_load
 from sim.study.rebill import Bill, Rebilling, flows_of_year
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
@@ -296,7 +296,7 @@ def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
 
 def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
     """Return prompt and output tokens per hour of services that keep their load; None for a closed loop."""
-    held = held_tokens_per_s(scenario)
+    held = constant_tokens_per_s(scenario)
     return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
 
 

@@ -44,7 +44,7 @@ from sim.study.availability import (
     serving_states,
     why_no_availability,
 )
-from sim.study.execution.cases import POINTS, CaseJob, Progress, Workplace, jobs_of, together
+from sim.study.execution.cases import POINTS, CaseJob, Progress, Workplace, group_by_quantities, jobs_of
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
@@ -592,7 +592,7 @@ def _side_by_side(
 
     jobs = [job for search in searches for job in go_on(search, None)]
     while True:
-        for group in together(jobs):
+        for group in group_by_quantities(jobs):
             workplace.submit(group)
         yield from found
         found.clear()

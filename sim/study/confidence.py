@@ -519,15 +519,15 @@ def point_confidences(
     Fleets are resolved at the point, so that a sweep over GPUs or layouts has the mark of each. None where a point is
     not of the scenario's sweep, did not run, or has a step time that is not computed.
     """
-    asked = _askable(scenario, catalog)
+    assessments = _assessments(scenario, catalog)
     found: list[PredictionConfidence | None] = []
     for point in points:
-        ask = asked.get((point.fleet, _axes_key(point.axes)))
-        found.append(ask(_load_of(point.row)) if ask is not None and point.ok else None)
+        assess = assessments.get((point.fleet, _axes_key(point.axes)))
+        found.append(assess(_load_of(point.row)) if assess is not None and point.ok else None)
     return found
 
 
-def _askable(
+def _assessments(
     scenario: Scenario, catalog: Catalog
 ) -> dict[tuple[str, str], Callable[[Load], PredictionConfidence | None]]:
     """Return (fleet, axes) -> function of a load that returns the fleet's confidence at that point."""

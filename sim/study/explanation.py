@@ -296,25 +296,25 @@ class _Visit:
 
     def stretches(self) -> Iterator[RequestPhase]:
         """Yield the phases of the visit, one per span."""
-        told_s, last = self._came_s, None
+        covered_s, last = self._came_s, None
         if self._came_s > self._sent_s + TINY_S:
             yield RequestPhase("waits", self._sent_s, self._came_s, "intake")
         for span in self._spans:
             one: RequestPhase | None = None
-            idle = told_s == self._came_s  # its rank, while others step
+            idle = covered_s == self._came_s  # its rank, while others step
             if self._takes_part(span):
                 one = self._took_part(span)
             elif span.place == "running" and self._joined_by(span):
                 one = None if self._elsewhere(span) else self._stood(span)
             elif span.place:
-                one = self._waited(span, told_s)
+                one = self._waited(span, covered_s)
             if one is not None:
-                late = one.start_s > told_s + TINY_S
+                late = one.start_s > covered_s + TINY_S
                 if late and idle:
-                    yield RequestPhase("waits", told_s, one.start_s)
+                    yield RequestPhase("waits", covered_s, one.start_s)
                 elif late and last is not None and last.what == "waits":  # batches that were formed before go first
-                    yield RequestPhase("waits", told_s, one.start_s, last.why, last.preempted)
-                told_s, last = max(told_s, one.end_s), one
+                    yield RequestPhase("waits", covered_s, one.start_s, last.why, last.preempted)
+                covered_s, last = max(covered_s, one.end_s), one
                 yield one
 
     def _joined_by(self, span: StepSpan) -> bool:
@@ -350,9 +350,9 @@ class _Visit:
             why = "budget"
         return RequestPhase("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
 
-    def _waited(self, span: StepSpan, told_s: float) -> RequestPhase | None:
+    def _waited(self, span: StepSpan, covered_s: float) -> RequestPhase | None:
         """Return the phase of waiting in the queue, up to the request's next step; batches of a pipeline overlap."""
-        start_s = max(span.start_s, told_s)
+        start_s = max(span.start_s, covered_s)
         joins_s = min((own.start_s for own in self._own if own.end_s >= span.end_s), default=inf)
         end_s = min(span.end_s, joins_s, self._left_s)
         if end_s <= start_s + TINY_S:

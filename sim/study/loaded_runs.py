@@ -66,7 +66,7 @@ class LoadedRun:
         self._data = as_data(self.scenario)
         self._plans: dict[str, CasePlan] = {}
         self._machines: dict[str, Machines] = {}
-        self.held = [self._hold(case, stored) for case, stored in finished]
+        self.cases = [self._load_case(case, stored) for case, stored in finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         """Return the scenario with *values* (dotted path -> value) in place of its own, and every case under it.
@@ -78,12 +78,12 @@ class LoadedRun:
 
         """
         if not values:
-            return self.scenario, [one.stored for one in self.held]
+            return self.scenario, [one.stored for one in self.cases]
         scenario = self._checked(options(values))
         same_machines = _grouping(scenario) == _grouping(self.scenario)
         plans: dict[str, CasePlan] = {}
         found = []
-        for one in self.held:
+        for one in self.cases:
             if one.log is None:
                 found.append(one.stored)
                 continue
@@ -95,7 +95,7 @@ class LoadedRun:
             found.append(_billed(one, plans[key]))
         return scenario, found
 
-    def _hold(self, case: Case, stored: StoredCase) -> LoadedCase:
+    def _load_case(self, case: Case, stored: StoredCase) -> LoadedCase:
         key = _key(case)
         if key not in self._plans:
             self._plans[key] = resolve(self.scenario, case, self.catalog)
@@ -253,7 +253,7 @@ class RunAnswers:
         self._data = as_data(self.run.scenario)
         self._cohorts: list[WindowRequests | None] | None = None
         self._priced: tuple[str, tuple[Scenario, list[StoredCase]]] = ("", self.run.at({}))
-        self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.held])
+        self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.cases])
 
     def under(self, values: Mapping[str, Any]) -> RunAnswer:
         """Return the answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
@@ -287,9 +287,12 @@ class RunAnswers:
         key = repr(scenario.slo)
         if key != self._judged[0]:
             if self._cohorts is None:
-                self._cohorts = [_cohort(one) for one in self.run.held]
-            pairs = zip(self.run.held, self._cohorts, strict=True)
-            judged = [None if held is None else under(scenario.slo, one.stored.metrics, held) for one, held in pairs]
+                self._cohorts = [_cohort(one) for one in self.run.cases]
+            pairs = zip(self.run.cases, self._cohorts, strict=True)
+            judged = [
+                None if requests is None else under(scenario.slo, one.stored.metrics, requests)
+                for one, requests in pairs
+            ]
             self._judged = (key, judged)
         return self._judged[1]
 
@@ -302,15 +305,15 @@ class RunAnswers:
             Where limits cannot be changed in this run.
 
         """
-        if any(one.log is not None and not one.stored.requests().num_rows for one in self.run.held[:1]):
+        if any(one.log is not None and not one.stored.requests().num_rows for one in self.run.cases[:1]):
             _refuse(next(iter(levels)), "the run kept no requests: run it with requests: csv or parquet")
         if scenario.services:
             _refuse(next(iter(levels)), "the services of this run have limits of their own: run it with others")
         swept = {place_of(self._data, axis)[0] for point in points(self._data.get("sweep")) for axis in point}
         if SLO in swept:
             _refuse(next(iter(levels)), "is swept: the run has a point for each of its values")
-        asked = {path.removeprefix(f"{SLO}."): value for path, value in levels.items()}
-        return scenario.model_copy(update={"slo": with_limits(scenario.slo, asked)})
+        limits_by_name = {path.removeprefix(f"{SLO}."): value for path, value in levels.items()}
+        return scenario.model_copy(update={"slo": with_limits(scenario.slo, limits_by_name)})
 
 
 def _refuse(path: str, text: str) -> NoReturn:

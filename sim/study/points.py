@@ -160,8 +160,8 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
         row = {"fleet": first.fleet, **_figures([case.metrics for case in finished], slo)}
         row |= {"status": status, "reason": "" if finished else first.reason, "replications": len(finished)}
         services = _services([case.metrics for case in finished])
-        told = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
-        rows = {name: own | told | {"service": name} for name, own in services.items()}
+        common = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
+        rows = {name: own | common | {"service": name} for name, own in services.items()}
         points.append(Point(first.fleet, places, finished, row | places, rows))
     return points
 

@@ -61,7 +61,7 @@ def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Sce
             what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
         )
     if changed:
-        raise ScenarioErrors(_told(run, what) for what in changed)
+        raise ScenarioErrors(_changed_input(run, what) for what in changed)
     return scenario, finished
 
 
@@ -100,7 +100,7 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
     return path, data
 
 
-def _told(run: Path, what: str) -> InputError:
+def _changed_input(run: Path, what: str) -> InputError:
     """Return the error that the input *what* of the run has changed."""
     if what == SCENARIO:
         text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"

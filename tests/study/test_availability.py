@@ -17,10 +17,10 @@ from sim.study.availability import (
     BATCHES,
     OverFailures,
     ServingStates,
-    answered,
     in_state,
     over_failures,
     pools_as_data,
+    run_state_search,
     serving_states,
     why_no_availability,
 )
@@ -94,7 +94,7 @@ def share(wanted: float, with_one: CaseMetrics) -> tuple[OverFailures, list[int]
         asked.append(counts[0])
         return [case(1.0)] if counts == (2,) else [with_one]
 
-    return answered(over_failures(STATES, wanted), ask), asked
+    return run_state_search(over_failures(STATES, wanted), ask), asked
 
 
 def test_the_share_is_that_of_the_states_less_what_failures_hit() -> None:

@@ -200,7 +200,7 @@ def test_prices_change_the_columns_that_say_so_and_no_others(run: Path) -> None:
         if value != rows[1][key][name]
     }
     assert {"usd_per_million_output_tokens", "facility_power_w_mean"} <= changed
-    assert [name for name in changed if not column(name).moved_by_prices] == []
+    assert [name for name in changed if not column(name).depends_on_prices] == []
 
 
 @pytest.mark.slow

@@ -34,16 +34,16 @@ class CaseJob:
     folder: Path
     """Folder of the stored result."""
     catalog: Catalog
-    beside: tuple["CaseJob", ...] = ()
+    repricings: tuple["CaseJob", ...] = ()
     """Other cases that probably differ from this one in prices alone: simulated once, priced one by one."""
 
     @property
     def members(self) -> "tuple[CaseJob, ...]":
-        """Job itself, followed by the jobs in `beside`."""
-        return (self, *self.beside)
+        """Job itself, followed by the jobs in `repricings`."""
+        return (self, *self.repricings)
 
     def run(self, foundations: Sequence[dict[str, str]] | None = None) -> None:
-        """Simulate the case and those beside it, and store the results.
+        """Simulate the case and its repricings, and store the results.
 
         Parameters
         ----------
@@ -56,13 +56,13 @@ class CaseJob:
         plan = resolve(self.scenario, self.case, self.catalog)
         outcome = run_plan(plan)
         self._store(outcome, known[0])
-        for job, its in zip(self.beside, known[1:], strict=True):
+        for job, case_foundations in zip(self.repricings, known[1:], strict=True):
             other = resolve(job.scenario, job.case, job.catalog)
             alike = reprice(other, plan, outcome) if isinstance(outcome, CaseResult) else None
             if alike is None:
-                job._store(run_plan(other), its)
+                job._store(run_plan(other), case_foundations)
             else:
-                stored = replace(self.stored(), fleet=job.case.fleet, axes=job.case.axes, rests_on=its)
+                stored = replace(self.stored(), fleet=job.case.fleet, axes=job.case.axes, rests_on=case_foundations)
                 save_repriced(job.folder, stored, alike, with_bill(stored.metrics, alike))
 
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
@@ -75,7 +75,7 @@ class CaseJob:
 
     def __reduce__(self) -> Any:
         # another process reads the catalogue itself, once
-        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.beside)
+        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.repricings)
 
     def stored(self) -> StoredCase:
         """Return the finished case, which this command has written or `found`."""
@@ -84,21 +84,26 @@ class CaseJob:
     def found(self) -> StoredCase | None:
         """Return the case on disk after a check; None if missing or, after a warning, if damaged or another case."""
         stored = load_case(self.folder)
-        if stored is None or self._is_mine(stored):
+        if stored is None or self._is_stored_case_of(stored):
             return stored
         warn_of(self.folder, DamagedFile(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
         return None
 
-    def _is_mine(self, stored: StoredCase) -> bool:
-        mine = (self.case.fleet, json.loads(json.dumps(self.case.axes)), self.case.replication)
-        return mine == (stored.fleet, stored.axes, stored.replication)
+    def _is_stored_case_of(self, stored: StoredCase) -> bool:
+        key = (self.case.fleet, json.loads(json.dumps(self.case.axes)), self.case.replication)
+        return key == (stored.fleet, stored.axes, stored.replication)
 
 
 def _job(
-    policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path, beside: tuple[CaseJob, ...]
+    policies: list[Registration],
+    scenario: Scenario,
+    case: Case,
+    folder: Path,
+    root: Path,
+    repricings: tuple[CaseJob, ...],
 ) -> CaseJob:
     enter(policies)
-    return CaseJob(scenario, case, folder, catalog_of(root), beside)
+    return CaseJob(scenario, case, folder, catalog_of(root), repricings)
 
 
 @cache
@@ -159,19 +164,19 @@ class Workplace(Protocol):
 
 def simulated(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
     """Simulate the *jobs*, those that differ in prices alone together, and yield each once finished, in any order."""
-    groups = together(jobs)
+    groups = group_by_quantities(jobs)
     for group in groups:
         workplace.submit(group)
     for _ in groups:
         yield from workplace.finished().members
 
 
-def together(jobs: Iterable[CaseJob]) -> list[CaseJob]:
-    """Return the *jobs* grouped: each with the jobs beside it that probably differ from it in prices alone."""
+def group_by_quantities(jobs: Iterable[CaseJob]) -> list[CaseJob]:
+    """Return the *jobs* grouped: each with the jobs that probably differ from it in prices alone."""
     groups: dict[str, list[CaseJob]] = {}
     for job in jobs:
         groups.setdefault(quantities(job.scenario, job.case), []).append(job)
-    return [replace(first, beside=tuple(others)) for first, *others in groups.values()]
+    return [replace(first, repricings=tuple(others)) for first, *others in groups.values()]
 
 
 def missing(jobs: Iterable[CaseJob]) -> list[CaseJob]:

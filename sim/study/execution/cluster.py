@@ -37,7 +37,7 @@ from sim.study.execution.durable import atomic_folder
 CONNECT_S, WORKERS_S = 10, 30
 """Default limits [s]: on the scheduler's answer, and on the time that a run continues without any worker."""
 TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY"
-LOOK_S = 2.0
+REFRESH_S = 2.0
 """Time between two checks of the workers and their programs [s]."""
 LONG_FACTOR, LONG_LEAST_S, LEAST_SIBLINGS = 3.0, 10.0, 3
 """Definition of a straggler.
@@ -96,7 +96,7 @@ class Cluster:
         Address of the dask scheduler.
     wait_s
         Time that the run continues without any worker [s].
-    told
+    report
         Callback for a sentence about each worker that is left out and each case that is copied.
 
     Raises
@@ -107,23 +107,23 @@ class Cluster:
     """
 
     def __init__(
-        self, address: str, wait_s: float | None = None, told: Callable[[str], None] = lambda sentence: None
+        self, address: str, wait_s: float | None = None, report: Callable[[str], None] = lambda sentence: None
     ) -> None:
         self._address = address
         self._wait_s = WORKERS_S if wait_s is None else wait_s
-        self._told = told
+        self._report = report
         self._client: Client | None = None
         self._jobs = SubmittedCalls()
         self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
         """Catalogue root and paths of the files that a scenario names -> archive that has been sent."""
         self._fit: set[str] = set()
         """Addresses of the workers that are present and have this program."""
-        self._unfit: dict[str, str] = {}
+        self._mismatched: dict[str, str] = {}
         """Address of a worker -> differences of its program from this one."""
         self._bound: set[str] = set()
         """Addresses to which all open work is bound; empty where it is not bound."""
         self._any_joined = False
-        self._looked_s = 0.0
+        self._refreshed_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -137,16 +137,16 @@ class Cluster:
     def _connected(self) -> Client:
         if self._client is None:
             self._client = _connected(self._address)
-            self._look()
+            self._refresh_workers()
         return self._client
 
     def submit(self, job: CaseJob) -> None:
         """Give *job* to the workers."""
         client = self._connected()
         inputs = self._sent(client, _at(job), job.catalog)  # money names no files
-        asked = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
+        batch = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
         known = [one.foundations() for one in job.members]
-        self._start(self._jobs, _Work(job, (simulate_there, _program(), inputs, asked, known)))
+        self._start(self._jobs, _Work(job, (simulate_on_worker, _program(), inputs, batch, known)))
 
     def finished(self) -> CaseJob:
         """Wait for one of the submitted jobs, and store its result here."""
@@ -164,7 +164,7 @@ class Cluster:
         known = _program(), inputs, _policies(call.scenario)
         group = SubmittedCalls()
         for place, item in enumerate(items):
-            self._start(group, _Work(place, (call_there, *known, call.function, call.scenario, item)))
+            self._start(group, _Work(place, (call_on_worker, *known, call.function, call.scenario, item)))
         for _ in items:
             place, (value,) = self._answer(group)
             yield place, value
@@ -183,7 +183,7 @@ class Cluster:
     def _start(self, group: SubmittedCalls, work: _Work, on: str | None = None) -> None:
         """Submit *work* to the worker *on* or to any with this program; set it aside where there is none."""
         assert self._client is not None
-        workers = [on] if on else sorted(self._fit) if self._unfit else None
+        workers = [on] if on else sorted(self._fit) if self._mismatched else None
         if workers == []:
             group.parked.append(work)
             return
@@ -217,8 +217,8 @@ class Cluster:
             except ClusterError:
                 raise
             except Exception:
-                self._look()
-                if not self._unfit or work.tries:
+                self._refresh_workers()
+                if not self._mismatched or work.tries:
                     raise
                 result = ProgramMismatch("", {})  # a worker without this program may fail in any way
             if isinstance(result, ProgramMismatch):
@@ -232,7 +232,7 @@ class Cluster:
             if work.futures:
                 self._client.cancel(work.futures, force=True)  # type: ignore[union-attr]
             # what no look has seen ran between two of them
-            group.took_s.append(LOOK_S if work.since_s is None else time.monotonic() - work.since_s)
+            group.took_s.append(REFRESH_S if work.since_s is None else time.monotonic() - work.since_s)
             return work.what, result
 
     def _gone(self) -> ClusterError:
@@ -253,8 +253,8 @@ class Cluster:
             if self._client.status != "running" and group.done.empty():
                 raise self._gone()
             now = time.monotonic()
-            if now - self._looked_s > LOOK_S:
-                if self._look():
+            if now - self._refreshed_s > REFRESH_S:
+                if self._refresh_workers():
                     alone_since = now
                     try:
                         self._tend(group, now)
@@ -263,47 +263,47 @@ class Cluster:
                 elif now - alone_since > self._wait_s and group.done.empty():
                     raise self._without_workers()
             try:
-                return group.done.get(timeout=LOOK_S)
+                return group.done.get(timeout=REFRESH_S)
             except Empty:
                 continue
 
     def _without_workers(self) -> ClusterError:
-        if self._unfit:
-            found = "; ".join(f"{address} has {other}" for address, other in self._unfit.items())
+        if self._mismatched:
+            found = "; ".join(f"{address} has {other}" for address, other in self._mismatched.items())
             return ClusterError(f"no worker at {self._address} has this program: {found}: install the same on both")
         if self._any_joined:
             return ClusterError(f"no worker is left at {self._address}; what was finished is kept")
         return ClusterError(f"no worker has joined the scheduler at {self._address} in {self._wait_s:g} s (--wait)")
 
-    def _look(self) -> set[str]:
+    def _refresh_workers(self) -> set[str]:
         """Refresh the set of workers, and return the addresses of those with this program."""
         assert self._client is not None
         scheduler = self._client.scheduler
         assert scheduler is not None
         try:
             # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
-            there = set(self._client.sync(scheduler.ncores_running, callback_timeout=LOOK_S))
-            new = sorted(there - self._fit - self._unfit.keys())
-            told = self._client.run(program_there, workers=new, on_error="return") if new else {}
+            there = set(self._client.sync(scheduler.ncores_running, callback_timeout=REFRESH_S))
+            new = sorted(there - self._fit - self._mismatched.keys())
+            answers = self._client.run(worker_program, workers=new, on_error="return") if new else {}
         except TimeoutError:
             return self._fit  # slow, or gone: then the status says so soon
         except OSError:
             raise self._gone() from None
-        self._looked_s = time.monotonic()
+        self._refreshed_s = time.monotonic()
         self._any_joined |= bool(there)
         for address in new:
-            if told.get(address) != _program():
-                self._leave_out(address, told.get(address))
-        self._fit = there - self._unfit.keys()
+            if answers.get(address) != _program():
+                self._leave_out(address, answers.get(address))
+        self._fit = there - self._mismatched.keys()
         return self._fit
 
     def _leave_out(self, address: str, program: Any) -> None:
         """Stop giving work to the worker at *address*, which has another *program*."""
-        if not address or address in self._unfit:
+        if not address or address in self._mismatched:
             return
-        self._unfit[address] = other = _difference(program)
+        self._mismatched[address] = other = _difference(program)
         self._fit.discard(address)
-        self._told(f"worker {address} has {other}: it gets no cases; install the same on both")
+        self._report(f"worker {address} has {other}: it gets no cases; install the same on both")
 
     def _bind(self, group: SubmittedCalls) -> None:
         """Allow open work on all workers with this program, so that workers that join later get a share of it."""
@@ -323,23 +323,23 @@ class Cluster:
         parked, group.parked = group.parked, []
         for work in parked:
             self._start(group, work)
-        if self._unfit and self._bound != self._fit:
+        if self._mismatched and self._bound != self._fit:
             self._bind(group)
-        held: dict[str, Sequence[Any]] = self._client.processing()
-        worker_of = {str(key): address for address, keys in held.items() for key in keys}
+        buffer: dict[str, Sequence[Any]] = self._client.processing()
+        worker_of = {str(key): address for address, keys in buffer.items() for key in keys}
         works = list({id(work): work for work in group.open.values()}.values())
         for work in works:
             running = [one for one in work.futures if str(one.key) in worker_of]
             if running and work.since_s is None:
                 work.since_s = now
-            elif not running and self._unfit and not any(one.done() for one in work.futures):
+            elif not running and self._mismatched and not any(one.done() for one in work.futures):
                 # it is bound to workers that have gone, or not bound at all
                 for future in work.futures:
                     group.open.pop(future, None)
                 self._client.cancel(work.futures)
                 work.futures, work.since_s = [], None
                 self._start(group, work)
-        idle = sorted(self._fit - {address for address, keys in held.items() if keys})
+        idle = sorted(self._fit - {address for address, keys in buffer.items() if keys})
         if not idle or len(group.took_s) < LEAST_SIBLINGS:
             return
         most_s = max(LONG_LEAST_S, LONG_FACTOR * median(group.took_s))
@@ -349,7 +349,7 @@ class Cluster:
         slow = [one for one in slow if str(one.futures[0].key) in worker_of]
         for work, address in zip(sorted(slow, key=lambda one: one.since_s or 0.0), idle, strict=False):
             there, took_s = worker_of[str(work.futures[0].key)], now - (work.since_s or 0.0)
-            self._told(f"a case runs for {took_s:.0f} s on {there}; it is started on {address}, too")
+            self._report(f"a case runs for {took_s:.0f} s on {there}; it is started on {address}, too")
             self._start(group, work, address)
 
 
@@ -389,31 +389,31 @@ def _program() -> dict[str, str]:
     return found
 
 
-def program_there() -> dict[str, str]:
+def worker_program() -> dict[str, str]:
     """Return the program of the worker that calls this function."""
     return _program()
 
 
-def _unfit(program: dict[str, str]) -> ProgramMismatch | None:
+def _mismatched(program: dict[str, str]) -> ProgramMismatch | None:
     """Return, on a worker, its answer if its program differs from *program*; None if they are equal."""
     return ProgramMismatch(get_worker().address, _program()) if program != _program() else None
 
 
 def _policies(scenario: Scenario) -> list[Registration]:
     """Return the registered policies that *scenario* and its sweep name: a scenario does not contain their code."""
-    said = json.dumps(as_data(scenario))
-    return [one for one in entered() if json.dumps(one.name) in said]
+    text = json.dumps(as_data(scenario))
+    return [one for one in entered() if json.dumps(one.name) in text]
 
 
 def packed(files: Iterable[str], catalog: Catalog) -> bytes:
     """Return an archive of the catalogue as `data` and of *files* as `files/<digest>`."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
             archive.write(file, f"data/{file.relative_to(catalog.root)}")
         for path in files:
             archive.write(path, f"files/{_place(Path(path))}")
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def _place(path: Path) -> str:
@@ -422,12 +422,12 @@ def _place(path: Path) -> str:
     return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
 
-Asked = tuple[Scenario, Case, str]
+CaseInputs = tuple[Scenario, Case, str]
 """Scenario at the sweep point of a case, the case, and the name of its folder."""
 
 
-def simulate_there(
-    program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
+def simulate_on_worker(
+    program: dict[str, str], inputs: bytes, batch: Sequence[CaseInputs], foundations: Sequence[dict[str, str]]
 ) -> tuple[bytes, ...] | ProgramMismatch:
     """Simulate, on a worker, the cases of one job.
 
@@ -437,7 +437,7 @@ def simulate_there(
         Program of the command, which the worker's must equal.
     inputs
         Archive made by `packed`.
-    asked
+    batch
         Cases of the job.
     foundations
         Digests of the inputs of each case.
@@ -448,18 +448,18 @@ def simulate_there(
         Archive of each case's folder.
 
     """
-    if (unfit := _unfit(program)) is not None:
-        return unfit
+    if (mismatch := _mismatched(program)) is not None:
+        return mismatch
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
         jobs = []
-        for scenario, case, point in asked:
-            there, catalog = _there(inputs, scenario)
+        for scenario, case, point in batch:
+            there, catalog = _on_worker(inputs, scenario)
             jobs.append(CaseJob(there, case, Path(folder) / point, catalog))
-        replace(jobs[0], beside=tuple(jobs[1:])).run(foundations)
+        replace(jobs[0], repricings=tuple(jobs[1:])).run(foundations)
         return tuple(archived(job.folder) for job in jobs)
 
 
-def call_there(
+def call_on_worker(
     program: dict[str, str],
     inputs: bytes,
     policies: list[Registration],
@@ -471,13 +471,13 @@ def call_there(
 
     Return a tuple of its value, or ProgramMismatch where the worker's program differs from *program*.
     """
-    if (unfit := _unfit(program)) is not None:
-        return unfit
+    if (mismatch := _mismatched(program)) is not None:
+        return mismatch
     enter(policies)
-    return (function(*_there(inputs, scenario), *item),)
+    return (function(*_on_worker(inputs, scenario), *item),)
 
 
-def _there(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
+def _on_worker(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
     """Return *scenario* with the paths of its files on this worker, and its catalogue."""
     root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
     return _relocated(scenario, root / "files"), catalog_of(root / "data")
@@ -515,11 +515,11 @@ def _relocated(scenario: Scenario, files: Path) -> Scenario:
 
 def archived(folder: Path) -> bytes:
     """Return the files of *folder* as one archive."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted(folder.iterdir()):
             archive.write(path, path.name)
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def unpack(archive: bytes, folder: Path) -> None:

@@ -16,7 +16,7 @@ from sim.study.execution.cases import Call, CaseJob, WorkerLost
 LOG = logging.getLogger("gpufleet")
 ALONE_S = 0.5
 """Time before other processes are started [s]: a shorter run finishes sooner without them."""
-KEPT_S = 60
+IDLE_S = 60
 """Time that a process without work is kept [s]."""
 DEATHS = 3
 """Number of processes that may be killed at one task, or in a row at their start."""
@@ -106,7 +106,7 @@ class ProcessPool:
             self._alarm.daemon = True
             self._alarm.start()
         with self._changed:
-            while not self._done and (task := self._mine()) is None:
+            while not self._done and (task := self._own_task()) is None:
                 self._changed.wait()
             if self._done:
                 token, value, error = self._done.popleft()
@@ -116,7 +116,7 @@ class ProcessPool:
         assert task is not None  # the loop has seen to it
         return task.token, task.call()
 
-    def _mine(self) -> _Task | None:
+    def _own_task(self) -> _Task | None:
         """Return the next task for this process.
 
         A task at which a process was killed is left to the other processes, while there are any.
@@ -137,7 +137,7 @@ class ProcessPool:
             for helper in self._helpers:
                 helper.start()
 
-    def take(self) -> _Task | None:
+    def next_task(self) -> _Task | None:
         """Wait for the next task for a helper, and return it; None at the end."""
         with self._changed:
             while not self._stopped:
@@ -146,7 +146,7 @@ class ProcessPool:
                 self._changed.wait()
         return None
 
-    def bring(self, task: _Task, value: Any, error: BaseException | None) -> None:
+    def put_result(self, task: _Task, value: Any, error: BaseException | None) -> None:
         """Take the result of *task* from a helper; the task of a killed process is queued again."""
         with self._changed:
             if isinstance(error, BrokenProcessPool):
@@ -159,7 +159,7 @@ class ProcessPool:
             self._done.append((task.token, value, error))
             self._changed.notify_all()
 
-    def give_up(self, helper: "_Helper") -> None:
+    def drop_helper(self, helper: "_Helper") -> None:
         """Continue without *helper*, whose processes are killed before they have finished any task."""
         with self._changed:
             if helper in self._helpers:
@@ -186,25 +186,25 @@ class _Helper(threading.Thread):
         starts = 0
         while not self._cores.stopped and starts < DEATHS:
             starts += 1
-            if self._did(_Task(None, _here))[1] is None:  # by then it has imported what it needs
+            if self._run_in_process(_Task(None, _import_this_module))[1] is None:
                 starts = 0
                 self._work()
             self._process.shutdown(wait=True, kill_workers=True)
             if not self._cores.stopped:
                 self._process = _process()
-        self._cores.give_up(self)
+        self._cores.drop_helper(self)
 
     def _work(self) -> None:
         """Run task after task, until the process is killed or the pool has ended."""
-        while (task := self._cores.take()) is not None:
-            value, error = self._did(task)
+        while (task := self._cores.next_task()) is not None:
+            value, error = self._run_in_process(task)
             if self._cores.stopped:
                 return
-            self._cores.bring(task, value, error)
+            self._cores.put_result(task, value, error)
             if isinstance(error, BrokenProcessPool):
                 return
 
-    def _did(self, task: _Task) -> tuple[Any, BaseException | None]:
+    def _run_in_process(self, task: _Task) -> tuple[Any, BaseException | None]:
         try:
             return self._process.submit(task.call).result(), None
         except BaseException as error:  # of the task, or of the process
@@ -225,10 +225,10 @@ def _process() -> Any:
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 
-    return ProcessPoolExecutor(1, timeout=KEPT_S, initializer=_ignore_interrupt)
+    return ProcessPoolExecutor(1, timeout=IDLE_S, initializer=_ignore_interrupt)
 
 
-def _here() -> None:
+def _import_this_module() -> None:
     """Import this module in a new process, as its first task."""
 
 

@@ -32,7 +32,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
     The location of a file makes no difference, so a folder that was moved keeps its finished cases.
     """
-    at, fleet = _asked(scenario, case)
+    at, fleet = _at_case(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
     data["fleet"] = fleet.model_dump(mode="json")
     if (hours := load_by_hour(at)) is not None:
@@ -49,7 +49,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
     """Return the inputs of the simulated quantities of *case* with their digests, without prices and terms."""
-    data = _beside_money(*_asked(scenario, case))
+    data = _without_prices(*_at_case(scenario, case))
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
     return {
@@ -66,25 +66,25 @@ def quantities(scenario: Scenario, case: Case) -> str:
 
     Cases of one catalogue and program with different digests differ in more than prices.
     """
-    at, fleet = _asked(scenario, case)
-    data = _beside_money(at, fleet)
+    at, fleet = _at_case(scenario, case)
+    data = _without_prices(at, fleet)
     policies = versions(data["fleet"])
     del data["fleet"]["name"]
     site = fleet.site or at.site
     # of the terms, what is in the meters: parts of servers, and the hours of the local clock
     costs = fleet.cost, *(pool.cost for pool in fleet.pools)
     metered = [cost is not None and cost.share for cost in costs], site and site.timezone
-    said = placeless(data, with_content=True), metered, policies, case.replication
-    return _short(json.dumps(said, sort_keys=True))
+    data_of_quantities = placeless(data, with_content=True), metered, policies, case.replication
+    return _short(json.dumps(data_of_quantities, sort_keys=True))
 
 
-def _asked(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
+def _at_case(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
     """Return *scenario* at the point of *case*, and the case's fleet there."""
     at = at_point(scenario, case.overrides)
     return at, next(fleet for fleet in at.fleets if fleet.name == case.fleet)
 
 
-def _beside_money(at: Scenario, fleet: Fleet) -> dict[str, Any]:
+def _without_prices(at: Scenario, fleet: Fleet) -> dict[str, Any]:
     """Return the scenario's data of *fleet* at a point, without prices and terms."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
     whole = fleet.model_dump(mode="json")

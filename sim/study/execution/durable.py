@@ -50,7 +50,7 @@ def flush_folder(folder: Path) -> None:
     flush(folder)
 
 
-def beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return a new hidden name in the folder of *path*, for a file or folder that will be renamed to *path*.
 
     Files and folders made under that name have the modes of the user's umask, which those of `tempfile` do not.
@@ -61,15 +61,15 @@ def beside(path: Path) -> Path:
 def write_atomically(path: Path, text: str) -> None:
     """Write *text* to the file *path* atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = beside(path)
+    temporary = temporary_path(path)
     try:
-        with aside.open("x", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     flush(path.parent)
 
@@ -78,7 +78,7 @@ def write_atomically(path: Path, text: str) -> None:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder, renamed to *folder* with checksums when the context ends, or deleted on an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = beside(folder)
+    building = temporary_path(folder)
     building.mkdir()
     try:
         yield building
@@ -100,7 +100,7 @@ def _rename_over(building: Path, folder: Path) -> None:
         except OSError:
             if not os.path.lexists(folder):
                 raise
-        before = beside(folder)
+        before = temporary_path(folder)
         before.mkdir()
         folder.replace(before / folder.name)
         shutil.rmtree(before)
@@ -117,10 +117,10 @@ def check_folder(folder: Path) -> None:
     """
     try:
         with opened(folder / SUMS_FILE, "r", hidden=True, encoding="utf-8", errors="replace") as file:
-            told = file.read()
+            stored_text = file.read()
     except OSError:
         raise DamagedFile(f"has no {SUMS_FILE}") from None
-    if told != _sums(folder):
+    if stored_text != _sums(folder):
         raise DamagedFile(f"does not agree with its {SUMS_FILE}")
 
 
@@ -153,8 +153,8 @@ def read_sealed(path: Path) -> Any:
     """
     try:
         with opened(path, "r", hidden=True, encoding="utf-8") as file:
-            told = json.load(file)
-        value, seal = told["value"], told["sha256"]
+            stored_text = json.load(file)
+        value, seal = stored_text["value"], stored_text["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         raise DamagedFile("cannot be read") from None
     if seal != _seal(value):

@@ -52,7 +52,7 @@ def key_of(case: Case | StoredCase) -> Key:
 def attained_precision(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
     """Return the precision attained by every fleet at every point, in order."""
     assert scenario.precision is not None
-    return [_held(scenario.precision, members) for members in _grouped(stored).values()]
+    return [_point_precision(scenario.precision, members) for members in _grouped(stored).values()]
 
 
 def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
@@ -107,7 +107,7 @@ def _grouped(stored: Sequence[StoredCase]) -> dict[tuple[str, str], list[StoredC
     return groups
 
 
-def _held(precision: Precision, members: Sequence[StoredCase]) -> PointPrecision:
+def _point_precision(precision: Precision, members: Sequence[StoredCase]) -> PointPrecision:
     relative = _relative(precision, members)
     met = None if relative is None else relative <= precision.relative
     return PointPrecision(members[0].fleet, members[0].axes, len(members), relative, met)

@@ -88,9 +88,9 @@ def load_case(folder: Path) -> StoredCase | None:
 def read_case(folder: Path) -> StoredCase:
     """Return the case in *folder*, which this command has written or checked."""
     with opened(folder / CASE_FILE, "r", hidden=True, encoding="utf-8") as file:
-        told = json.load(file)
-    metrics = told.pop("metrics")
-    return StoredCase(folder, **told, measured=CaseMetrics.of_data(metrics) if metrics else None)
+        record = json.load(file)
+    metrics = record.pop("metrics")
+    return StoredCase(folder, **record, measured=CaseMetrics.of_data(metrics) if metrics else None)
 
 
 def save_case(
@@ -119,19 +119,19 @@ def save_case(
         Inputs of the simulated quantities -> digest.
 
     """
-    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
-    told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
+    record = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
+    record |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
-        told |= {"status": "infeasible", "reason": outcome.infeasible}
+        record |= {"status": "infeasible", "reason": outcome.infeasible}
         tables = {"requests": requests_table(None), "usage": _usage([]), "costs": _ledger([])}
     else:
-        told |= {"status": "ok", "reason": ""}
+        record |= {"status": "ok", "reason": ""}
         tables = {
             "requests": requests_table(outcome if keep_requests else None),
             "usage": _usage(outcome.log.intervals),
             "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
         }
-    _write(folder, told, tables)
+    _write(folder, record, tables)
 
 
 def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
@@ -141,9 +141,9 @@ def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
 
 def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: CaseMetrics | None) -> None:
     """Write *stored* to *folder* with the bill of *result*; unchanged where it could not run."""
-    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication")}
-    told |= {"metrics": as_stored(metrics)}
-    told |= {name: getattr(stored, name) for name in ("rests_on", "status", "reason")}
+    record = {name: getattr(stored, name) for name in ("fleet", "axes", "replication")}
+    record |= {"metrics": as_stored(metrics)}
+    record |= {name: getattr(stored, name) for name in ("rests_on", "status", "reason")}
     tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
     if result is not None:
         tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
@@ -151,15 +151,15 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
             before = tables["requests"]
             others = [name for name in before.column_names if name not in (*SHARES, VISITS, "cost_usd")]
             tables["requests"] = _with_costs(before.select(others), result.log.requests, result.request_nano_usd)
-    _write(folder, told, tables)
+    _write(folder, record, tables)
 
 
-def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+def _write(folder: Path, record: dict[str, Any], tables: dict[str, pa.Table]) -> None:
     """Write the case file and the *tables* to *folder* atomically."""
     with atomic_folder(folder) as building:
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
-        (building / CASE_FILE).write_text(json.dumps(told | {"point": folder.name}), encoding="utf-8")
+        (building / CASE_FILE).write_text(json.dumps(record | {"point": folder.name}), encoding="utf-8")
 
 
 def discard_unfinished(points: Path) -> None:

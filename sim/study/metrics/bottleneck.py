@@ -48,7 +48,7 @@ def limited_by(result: CaseResult) -> str:
         return "load"
     if kv_port_busy_fraction(result) >= CROWDED:
         return "kv transfer"
-    if _reading_fraction(result) >= CROWDED:
+    if _intake_utilisation(result) >= CROWDED:
         return "api server"
     waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
     worst = max(waited, key=lambda label: waited[label])
@@ -62,7 +62,7 @@ def limited_by(result: CaseResult) -> str:
     return max(shares, key=lambda cause: shares[cause]) if shares else "load"
 
 
-def _reading_fraction(result: CaseResult) -> float:
+def _intake_utilisation(result: CaseResult) -> float:
     """Return the utilisation of the API servers by request intake, of the busiest pool [1].
 
     For one service in shared pools: the intake of its own requests only.
@@ -76,8 +76,9 @@ def _reading_fraction(result: CaseResult) -> float:
     replicas, read = Counter(log.pool_of_replica), Counter[int]()
     for request in log.requests:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
-    asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
-    return max(each_s[place] * read[place] / replicas[place] for place in asked) / (end_s - start_s)
+    # decode pools receive KV, not requests through the API server
+    prompt_pools = [place for place, pool in enumerate(pools) if pool.role != "decode"]
+    return max(each_s[place] * read[place] / replicas[place] for place in prompt_pools) / (end_s - start_s)
 
 
 def kv_port_busy_fraction(result: CaseResult) -> float:

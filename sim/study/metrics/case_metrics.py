@@ -22,7 +22,7 @@ LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 SERVICES = "services"
 STORED = [name for part in PARTS for name, one in FIGURES.items() if one.part == part]
 """Figures in the order in which they are stored."""
-HELD = frozenset({"gpus", "servers", "gpu_hours_per_day"})
+MACHINE_TOTALS = frozenset({"gpus", "servers", "gpu_hours_per_day"})
 """Figures of machines that terms of the bill change, too."""
 
 
@@ -106,7 +106,7 @@ def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         (function, part, optional), run = FIGURES[name], runs[is_billed(name)]
-        if not PARTS[part].there(run):
+        if not PARTS[part].available(run):
             found |= {name: PARTS[part].missing[name]} if name in PARTS[part].missing else {}
         elif (value := function(run)) is not None or not optional:
             found[name] = value
@@ -121,9 +121,9 @@ def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
 
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
-    moved = [name for name in STORED if is_billed(name) or name in HELD]
+    moved = [name for name in STORED if is_billed(name) or name in MACHINE_TOTALS]
     new = CaseMetrics(_figures(billed, moved))
-    return metrics.with_bill_of(new).with_figures(**{name: new[name] for name in HELD})
+    return metrics.with_bill_of(new).with_figures(**{name: new[name] for name in MACHINE_TOTALS})
 
 
 def idle_metrics(plan: CasePlan) -> CaseMetrics:

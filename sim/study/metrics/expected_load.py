@@ -75,22 +75,22 @@ def rate_per_load(scenario: Scenario) -> float | None:
     return None if rate_rps is None else rate_rps / workload.trace.rate_scale
 
 
-def held_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
+def constant_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
     """Return prompt and output tokens per second of the services and tenants whose load `capacity` does not raise.
 
     None where only a simulation can find them.
     """
     prompt = output = 0.0
-    for workload, kept in _held(scenario):
+    for workload, part in _constant_loads(scenario):
         rate_rps = workload.mean_rate_rps()
         if rate_rps is None:
             return None
         tokens = _tokens(workload)
-        prompt, output = prompt + kept * rate_rps * tokens[0], output + kept * rate_rps * tokens[1]
+        prompt, output = prompt + part * rate_rps * tokens[0], output + part * rate_rps * tokens[1]
     return prompt, output
 
 
-def _held(scenario: Scenario) -> Iterator[tuple[Workload, float]]:
+def _constant_loads(scenario: Scenario) -> Iterator[tuple[Workload, float]]:
     """Yield each workload that keeps its load at least in part, with that part [1]."""
     for one in scenario.services if scenario.service is not None else ():
         if one.name != scenario.service:

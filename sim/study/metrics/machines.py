@@ -85,7 +85,7 @@ def _part(interval: Interval, pool: PoolPlan) -> float:
     return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 
-def held(run: MeasuredRun) -> FleetMachines:
+def fleet_machines(run: MeasuredRun) -> FleetMachines:
     """Return the GPUs and servers held for the fleet: purchased or reserved all the time, else while switched on."""
     plan, inside = run.plan, _inside(run)
     charges = () if plan.costs is None else plan.costs.charges
@@ -136,8 +136,8 @@ size = partial(metric, group="size", average=PLANNED)
 size(
     "gpus", "",
     "GPUs of the fleet, spares included; of rented replicas that are started and stopped the most at a time",
-)(lambda run: run.once(held).gpus)  # fmt: skip
-size("servers", "", "servers that they stand in")(lambda run: run.once(held).servers)
+)(lambda run: run.once(fleet_machines).gpus)  # fmt: skip
+size("servers", "", "servers that they stand in")(lambda run: run.once(fleet_machines).servers)
 
 
 def _mean_w(energy: str, run: MeasuredRun) -> float | None:
@@ -167,7 +167,7 @@ scaling(
     "gpu_hours_per_day", "h/day",
     "GPU-hours a day of the GPUs that are held: bought or reserved all the time, else while switched on",
     heading="GPU-hours a day", brief="GPU-hours a day",
-)(lambda run: run.once(held).gpu_hours_per_day)  # fmt: skip
+)(lambda run: run.once(fleet_machines).gpu_hours_per_day)  # fmt: skip
 # whether replicas are started and stopped while the fleet runs
 of_machines("scaled", optional=True)(lambda run: any(pool.scaled for pool in run.plan.pools) or None)
 

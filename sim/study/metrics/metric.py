@@ -100,7 +100,7 @@ class MetricColumn:
         return "money" in self._parts
 
     @property
-    def moved_by_prices(self) -> bool:
+    def depends_on_prices(self) -> bool:
         """True if `gpufleet price` can change the column."""
         return any(PARTS[name].billed for name in self._parts)
 
@@ -135,7 +135,7 @@ class MeasuredRun:
         return WindowRequests.of(self.result)
 
     @cached_property
-    def kept(self) -> NDArray[np.bool_]:
+    def within_limits(self) -> NDArray[np.bool_]:
         """Mask of the requests that finished within all limits."""
         return good_requests(self.result, self.cohort)
 
@@ -163,7 +163,7 @@ class MeasuredRun:
     @cached_property
     def good(self) -> int:
         """Number of requests of the window within all limits."""
-        return self.count(self.kept)
+        return self.count(self.within_limits)
 
     @cached_property
     def growth(self) -> Growth:
@@ -205,7 +205,7 @@ Function = Callable[[MeasuredRun], Any]
 class FigureGroup:
     """Figures of a case that are stored together, and missing together."""
 
-    there: Callable[[MeasuredRun], bool] = lambda run: True
+    available: Callable[[MeasuredRun], bool] = lambda run: True
     """True if a run has these figures."""
     billed: bool = False
     """True if site, prices and terms change these figures."""

@@ -213,7 +213,7 @@ figure("slo", "level")(lambda run: run.plan.slo.model_dump(exclude_none=True))
 figure("slo_shares", "level")(lambda run: goal_shares(run.plan.slo, run.cohort))
 figure("tenant_shares", "level", optional=True)(lambda run: tenant_shares(run.plan.slo, run.cohort))
 figure("good_output_tokens", "samples")(
-    lambda run: run.total("output_tokens") * run.cohort.good_share_of_tokens(run.kept)
+    lambda run: run.total("output_tokens") * run.cohort.good_share_of_tokens(run.within_limits)
 )
 
 
@@ -236,8 +236,8 @@ def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
         measured = percents(run.plan.slo, name)
         found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
-    found["slo_attainment"] = mean_half_width(run.kept[cohort.measured].astype(float))
-    found |= rate_intervals(cohort, run.kept)
+    found["slo_attainment"] = mean_half_width(run.within_limits[cohort.measured].astype(float))
+    found |= rate_intervals(cohort, run.within_limits)
     return {name: half for name, half in found.items() if half is not None}
 
 

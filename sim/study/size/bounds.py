@@ -436,9 +436,9 @@ class PoolBounds:
         kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
         if getattr(batching, "windows", (None,)) != (None,):
             kv_tokens = 0  # windows give blocks back
-        seats = _grid(batching.max_num_seqs or 1)
+        sequence_counts = _grid(batching.max_num_seqs or 1)
         chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
-        steps = [(d, p) for d in seats for p in chunks if d or p]
+        steps = [(d, p) for d in sequence_counts for p in chunks if d or p]
         times = [step_s(d, p) for d, p in steps]
         rows = [(d, p, kv_tokens) for d, p in steps]
         gain = (-outputs, -prompts, -held if kv_tokens else 0.0)

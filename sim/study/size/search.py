@@ -298,14 +298,14 @@ class Search:
         """Queue the fleet with one more serving replica, or with one more spare where it suffices without failures."""
         unit, spares = self._units[entry.order], self.size.spares
         if unit.standby is not None:
-            self._stand_by(entry, unit.standby.kind, unit.standby.count + 1)
+            self._push_standby(entry, unit.standby.kind, unit.standby.count + 1)
         elif outcome.over is None or spares is None or unit.own is not None:
             self._push_more(entry)
         else:
             for kind in spares.kinds:
-                self._push_more(entry) if kind == "hot" else self._stand_by(entry, kind, 1)
+                self._push_more(entry) if kind == "hot" else self._push_standby(entry, kind, 1)
 
-    def _stand_by(self, entry: _Entry, kind: str, count: int) -> None:
+    def _push_standby(self, entry: _Entry, kind: str, count: int) -> None:
         """Queue the replicas of *entry* with *count* warm or cold spares of *kind*."""
         unit = with_spares(self._units[entry.order], self.size, kind, count)
         if entry.replicas > self._bounds.most_replicas(unit, self.size):

@@ -20,9 +20,9 @@ from sim.study.availability import (
     Counts,
     OverFailures,
     ServingStates,
-    answered,
     in_state,
     over_failures,
+    run_state_search,
     serving_states,
 )
 from sim.study.execution.cases import POINTS, CaseJob, Workplace, do_missing, jobs_of
@@ -239,11 +239,11 @@ class Trials:
     def _over_failures(self, fleet: Fleet, cases: Sequence[StoredCase], wanted: float) -> OverFailures:
         states, count = self._states_of(fleet), self._scenario.replications
 
-        def ask(counts: Counts) -> list[CaseMetrics]:
+        def metrics_in(counts: Counts) -> list[CaseMetrics]:
             found = cases if counts == states.full else self._in_state(in_state(fleet, counts), count)
             return [case.metrics for case in found if case.status == "ok"]
 
-        return answered(over_failures(states, wanted), ask)
+        return run_state_search(over_failures(states, wanted), metrics_in)
 
     def _in_state(self, fleet: Fleet, count: int) -> Sequence[StoredCase]:
         """Return the cases of *fleet*, a state of failure; fleets that differ in spares alone share them."""

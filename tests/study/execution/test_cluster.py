@@ -173,8 +173,8 @@ def test_a_worker_with_another_program_may_come_later(
 def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "get_worker", lambda: SimpleNamespace(address="tcp://there"))
     unfit, other = cluster.ProgramMismatch("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
-    assert cluster.simulate_there(other, b"", [], []) == unfit
-    assert cluster.call_there(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
+    assert cluster.simulate_on_worker(other, b"", [], []) == unfit
+    assert cluster.call_on_worker(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
 
 
 def test_workers_of_another_program_alone_end_the_run(

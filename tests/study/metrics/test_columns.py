@@ -27,7 +27,7 @@ def test_every_column_rests_on_figures_that_a_case_has() -> None:
 
 
 def test_a_cost_is_moved_by_prices_and_a_latency_is_not() -> None:
-    moved = {one.name for one in COLUMNS if one.moved_by_prices}
+    moved = {one.name for one in COLUMNS if one.depends_on_prices}
     assert {"usd_per_million_tokens", "capex_usd", "facility_power_w_mean", "kg_co2e_per_h", "currency"} <= moved
     assert not moved & {"ttft_s_p95", "output_tokens_per_s", "gpu_power_w_mean", "gpus", "warmup_s"}
     assert not BY_NAME["energy_kwh"].needs_cost, "a fleet without a cost has its energy"
