@@ -9,10 +9,11 @@ from sim.cli.frame import ScenarioFile, Seed, Sets, app, fail, report_bad_input,
 from sim.language import _
 from sim.scenario.reading.shipped import scenario_file
 
-Number = Annotated[int, typer.Option("--request", min=0, help="Its number in order of arrival, from 0 on.")]
-Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first one.")]
+Number = Annotated[int, typer.Option("--request", min=0, help="Number of the request in order of arrival, from 0.")]
+Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first fleet.")]
 Trace = Annotated[
-    Path | None, typer.Option(help="Also write the steps of its replica as a trace for Perfetto (ui.perfetto.dev).")
+    Path | None,
+    typer.Option(help="Also write the steps of the request's replica as a trace for Perfetto (ui.perfetto.dev)."),
 ]
 
 

@@ -31,7 +31,8 @@ def validate(
         ),
     ],
     about: Annotated[
-        list[str] | None, typer.Option(help="What results of a client do not tell: gpu=l40s, tp=2, precision=fp8.")
+        list[str] | None,
+        typer.Option(help="Properties missing from a client's results: gpu=l40s, tp=2, precision=fp8."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
     workers: Workers = None,
@@ -78,10 +79,11 @@ def calibrate(
             "folder of pages is a stretch of its own.",
         ),
     ],
-    gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
-    out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
+    gpu: Annotated[str, typer.Option(help="GPU of the measurements: an id or an alias.")],
+    out: Annotated[Path, typer.Option(help="File for the fitted factors, for the key `calibration` of scenarios.")],
     about: Annotated[
-        list[str] | None, typer.Option(help="What the server does not tell: tp=2, precision=fp8, engine_version=0.15.")
+        list[str] | None,
+        typer.Option(help="Properties that the server does not report: tp=2, precision=fp8, engine_version=0.15."),
     ] = None,
     seconds: Annotated[
         list[float] | None,

@@ -121,7 +121,7 @@ def _price_work(
 @app.command()
 def diff(
     first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a finished run.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another one.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another finished run.")],
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

@@ -93,14 +93,15 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Replace a value: workload.arrivals.rate_rps=2. May be repeated."),
 ]
-Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
-Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Seed = Annotated[int | None, typer.Option(help="Seed in place of the scenario's.")]
+Replications = Annotated[int | None, typer.Option(help="Number of replications in place of the scenario's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
 Format = Annotated[
     Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
 ]
 Out = Annotated[
-    Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
+    Path | None,
+    typer.Option(help="Folder for the results; left out: below outputs/, named after the scenario and its settings."),
 ]
 Relative = Annotated[
     float, typer.Option(min=NARROWEST, max=WIDEST, help="Width of the last bracket in the search for a capacity.")

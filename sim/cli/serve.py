@@ -12,19 +12,20 @@ MISSING = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[ser
 
 @app.command()
 def serve(
-    target: Annotated[
-        Path | None, typer.Argument(metavar="[SCENARIO | RUN]", help="What is shown first: a scenario, or a run.")
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = 8765,
+    target: Annotated[Path | None, typer.Argument(metavar="[SCENARIO | RUN]", help="Scenario or run to open.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Where it listens; beyond this machine the connection is not encrypted.")
+        str, typer.Option(help="Address to listen on; beyond this machine the connection is not encrypted.")
     ] = "127.0.0.1",
     workspace: Annotated[
-        Path | None, typer.Option(help="The only folder that is read and written; left out: the current one.")
+        Path | None,
+        typer.Option(
+            help="Folder of the workspace, outside of which nothing is read or written; left out: the current folder."
+        ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Answer everyone who reaches the address, also other users.")
+        bool, typer.Option("--no-token", help="Require no token: anyone who reaches the address can read.")
     ] = False,
     run_hours: Annotated[float, typer.Option(min=0.01, help="Stop a run of the queue after this time [h].")] = 24.0,
     run_gb: Annotated[

@@ -556,7 +556,7 @@ def left_out(answer: BreakevenAnswer) -> list[str]:
     ]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
     lines += [
-        _("{name} is left out: it does not meet the service level at any load tried.", name=name) for name in missed
+        _("{name} is left out: it does not meet the service level at any simulated load.", name=name) for name in missed
     ]
     compared = {one.fleet for one in answer.candidates}
     return lines + [
@@ -607,7 +607,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     lines += owned_peaks(answer, scenario)
     lines += [
         _(
-            "Capacity of {fleet}: at least {place_text}, the highest tried.",
+            "Capacity of {fleet}: at least {place_text}, the highest simulated load.",
             fleet=one.fleet,
             place_text=place_text(answer.axis, float(f"{one.at_least:.3g}")),
         )

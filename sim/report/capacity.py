@@ -57,10 +57,10 @@ def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:
     if one.reason:
         return _("cannot run: {reason}", reason=translate_rendered(one.reason))
     if load == 0:
-        return _("meets the SLO at no load that was tried: {reason}", reason=translate_rendered(row["reason"]))
+        return _("meets the SLO at no simulated load: {reason}", reason=translate_rendered(row["reason"]))
     if isinf(load):
         top = place(axis.label, plain(one.at_least))
-        return _("meets the SLO at every load that was tried, up to {place}", place=top)
+        return _("meets the SLO at every simulated load, up to {place}", place=top)
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
     price = _(", at {cash} per million goodput tokens", cash=cash(cost)) if cost is not None else ""

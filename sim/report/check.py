@@ -172,7 +172,7 @@ def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> I
                 for one in pool["exchanges"]
             ]  # fmt: skip
             title = _(
-                "What the GPUs of a replica of {fleet} send one another in a step, over {link}",
+                "Messages between the GPUs of a replica of {fleet} in a step, over {link}",
                 fleet=f"{plan['fleet']}, {pool['name']}" if len(pools) > 1 else plan["fleet"],
                 link=", ".join(sorted({name for one in pool["exchanges"] for name in one["over"]})),
             )

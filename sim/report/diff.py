@@ -28,7 +28,7 @@ WORDS = {
     "usd_per_million_output_tokens": N_("USD/M output tokens"),
 }
 VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
-NOTE = N_("second less first, with half of the 95 % interval over replications paired by seed")
+NOTE = N_("second minus first, with half of the 95 % interval over replications paired by seed")
 
 
 def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> l
         rows = [[one.path, _value_text(one.before), _value_text(one.after)] for one in found.changes]
         lines.append(FittedTable([_("changed input"), _("first"), _("second")], rows, frozenset({0, 1, 2}), 0))
     else:
-        lines.append(_("The two runs were asked the same."))
+        lines.append(_("The two runs have the same inputs."))
     lines += [_table(fleet, found.differences) for fleet in dict.fromkeys(one.first.fleet for one in found.differences)]
     lines += [Text(_(NOTE))] if found.differences else []
     for name, alone in zip(
@@ -209,4 +209,4 @@ def _where(point: Point) -> str:
 def _value_text(value: Any) -> str:
     if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
         return str(value)
-    return _("(not said)") if value is None else number(value)
+    return _("(not stated)") if value is None else number(value)

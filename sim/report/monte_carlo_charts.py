@@ -75,7 +75,7 @@ def tornadoes(study: MonteCarloStudy, setting: DrawnSetting) -> list[Tornado]:
     found = []
     for first, second in filter(None, (own.first_two for own in setting.apart(study.models))):
         base = shown(second.central[MILLION] - first.central[MILLION])
-        title = _("What {fleet} costs more than {fleet_2}", fleet=second.fleet, fleet_2=first.fleet)
+        title = _("Difference in cost ({fleet} minus {fleet_2})", fleet=second.fleet, fleet_2=first.fleet)
         found.append(Tornado(title, between, base, bars(study, second, first), zero=True))
     found += [
         Tornado(

@@ -44,7 +44,7 @@ def confidence_table(confidences: Sequence[tuple[str, PredictionConfidence]]) ->
         ]
         for name, confidence in confidences
     ]
-    title = "\n" + _("What predictions are worth: factors that hold 80 % of servers")
+    title = "\n" + _("Accuracy of predictions: factors that hold 80 % of servers")
     return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
 
 

@@ -466,7 +466,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
         )
         groups = [[translate_rendered(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
         groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
-        title = _("What makes the gap, {less}", less=less((gaps[0].first, gaps[0].second)))
+        title = _("Parts of the cost gap, {less}", less=less((gaps[0].first, gaps[0].second)))
         found.append(PageTable(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
     return found
 

@@ -142,7 +142,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
 
     allowed = round(1.0 - scenario.slo.attainment, 9)
     return Panel(
-        _("Cost against requests that come too late"),
+        _("Cost against late requests"),
         in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost)")),
         _("share of the requests out of the service level"),
         _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),

@@ -252,14 +252,14 @@ def spares_table(found: Sizing, scenario: Scenario) -> PageTable:
         in_code(_("cost [USD/month]")),
         _("share over failures"),
     ]
-    return PageTable(_("What each kind of spares costs"), note, heads, rows, worded=(1,))
+    return PageTable(_("Cost by kind of spares"), note, heads, rows, worded=(1,))
 
 
 def _row(kind: str, alike: list[CandidateFleet], least: int, scenario: Scenario) -> list[str]:
     met = [one for one in alike if one.status == "meets"]
     if not met:
         why = next((one.reason for one in alike if one.status == "impossible"), "")
-        return [_(KINDS[kind]), translate_rendered(why) or _("none that was tried meets the service level"), "", "", ""]
+        return [_(KINDS[kind]), translate_rendered(why) or _("no simulated fleet meets the service level"), "", "", ""]
     one = min(met, key=lambda one: one.usd_per_h or 0.0)
     share = (one.metrics or {}).get(OVER_FAILURES) or 0.0
     beside = share_beside(share, scenario.slo.availability or 0.0)
@@ -388,7 +388,13 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
         "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
     )
     heads = [_("fleet"), in_code(_("cost [USD/month]")), *names.values(), _("cost")]
-    return PageTable(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
+    return PageTable(
+        _("Cost against latency: the Pareto front"),
+        note,
+        heads,
+        rows if len(rows) > 1 else [],
+        worded=(len(heads) - 1,),
+    )
 
 
 def impossible(found: Sizing) -> PageTable:

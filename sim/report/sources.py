@@ -29,7 +29,7 @@ def _values(plan: dict[str, Any]) -> EntryList:
         kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
         below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
         entries.append(ListEntry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
-    return EntryList(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
+    return EntryList(_("Inputs and sources: {fleet}{bought}", fleet=plan["fleet"], bought=bought), entries)
 
 
 def _sources(plans: Sequence[dict[str, Any]]) -> EntryList:

@@ -164,7 +164,7 @@ def test_the_whole_way(
     for name in ("demo", "<b>nasty & odd</b>"):
         page.get_by_label(f"Compare {name}", exact=True).check()
     page.get_by_role("button", name="Compare the two that are ticked").click()
-    page.get_by_text("The two runs were asked the same.").wait_for()
+    page.get_by_text("The two runs have the same inputs.").wait_for()
     assert page.get_by_role("cell", name="same").count() > 4
 
 
@@ -224,7 +224,7 @@ def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, addres
     page = browser.new_page()
     page.goto(f"{address}/?run=gone")
     page.locator(".answer .problem").wait_for()
-    assert not page.get_by_text("Take it with you").is_visible()
+    assert not page.get_by_text("Export").is_visible()
     assert not page.get_by_role("button", name="Reset all").is_visible()
     page.close()
 

@@ -354,7 +354,7 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
 
 
 def _tenant(row: Mapping[str, Any], settings: Sequence[str]) -> str:
-    name = _("(nobody)") if row["tenant"] == UNATTRIBUTED else row["tenant"]
+    name = _("(no tenant)") if row["tenant"] == UNATTRIBUTED else row["tenant"]
     return commas([name, *([where] if (where := places([(axis, row[axis]) for axis in settings])) else [])])
 
 

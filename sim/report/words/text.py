@@ -205,7 +205,7 @@ OWNER = (N_("network and storage"), N_("failures"))
 """Cost items, besides components, that a bill may leave out."""
 NOTHING = (N_("nothing"), N_("a list"), N_("a mapping"))
 """Kinds of empty or nested values in error messages."""
-COUNTED = (N_("searches"), N_("hybrids"), N_("cases"))
+COUNTED = (N_("searches"), N_("counterfactual fleets"), N_("cases"))
 """Units of progress."""
 FITS = (N_("fits at {names}"), N_("fits at {names}, or {other}"), N_("fits on {other}"))
 """Remedies where a model does not fit."""

@@ -24,16 +24,16 @@ export class DiffView {
       element("h2", {}, _("First")), element("p", { class: "sub" }, data.first.folder), element("p", { class: "verdict" }, data.first.verdict),
       element("h2", {}, _("Second")), element("p", { class: "sub" }, data.second.folder), element("p", { class: "verdict" }, data.second.verdict),
       element("h2", {}, _("Changed inputs")),
-      changes.length ? table(heads, changes, true) : element("p", {}, _("The two runs were asked the same.")),
+      changes.length ? table(heads, changes, true) : element("p", {}, _("The two runs have the same inputs.")),
       element("h2", {}, _("Differences")),
-      element("p", { class: "sub" }, _("Second less first, with half of the 95 % interval over replications paired by seed.")),
+      element("p", { class: "sub" }, _("Second minus first, with half of the 95 % interval over replications paired by seed.")),
       table([_("fleet"), .../** @type {string[]} */ (Object.values(data.axes)), _("figure"), _("first"), _("second"), _("difference"), ""], rows, true),
       ...only.map((text) => element("p", {}, text)));
   }
 }
 
 /** @param {any} value @returns {string} */
-const said = (value) => (value === null || value === undefined ? _("(not said)") : typeof value === "object" ? JSON.stringify(value) : String(value));
+const said = (value) => (value === null || value === undefined ? _("(not stated)") : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 /** @param {number | string | null} value @returns {string} */
 const figure = (value) => (typeof value !== "number" ? String(value ?? "") : plain(value));

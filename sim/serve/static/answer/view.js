@@ -46,10 +46,10 @@ export class AnswerView {
     this.forms = [];
     this.exports = element("ul", { class: "exports" });
     const side = element("aside", { hidden: true }, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
-    const more = element("details", {}, element("summary", {}, _("What qualifies the verdict")), this.findings);
+    const more = element("details", {}, element("summary", {}, _("Notes on the verdict")), this.findings);
     const rest = element("div", { hidden: true },
       this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
-      element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Take it with you")), this.exports));
+      element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Export")), this.exports));
     this.read = [rest, side];
     const main = element("div", { class: "answer" }, this.question, this.verdict, this.problem, rest);
     this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
