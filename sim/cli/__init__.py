@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 from typer.models import CommandInfo
 
-# each registers its commands
+# importing a module registers its commands
 from sim.cli import catalogue, claims, explain, fidelity, finished_runs, questions, scenario_files, serve  # noqa: F401
 from sim.cli.frame import BAD_INPUT, OTHER_FAILURE, app
 from sim.cli.help import translate_help
@@ -49,9 +49,9 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names from any script, in any locale
+            stream.reconfigure(errors="backslashreplace")  # so that any name can be printed in any locale
     try:
-        # on its own typer would print a usage error on several lines
+        # not standalone: typer would print usage errors on several lines
         words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
         command = typer.main.get_command(app)
         if current() != ENGLISH:
@@ -59,7 +59,7 @@ def main() -> None:
         code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
-        problem = error.format_message().replace("Value error, ", "")  # pydantic's word for a value that is refused
+        problem = error.format_message().replace("Value error, ", "")  # pydantic's prefix of a refused value
         sentence = _("gpufleet: {problem} (see gpufleet --help)", problem=translate_rendered(problem))
         typer.echo(sentence, err=True)
         sys.exit(BAD_INPUT)

@@ -62,7 +62,7 @@ def workplace(
 
     if cluster is not None:
         _refuse_files_elsewhere(scenario, file.absolute().parent)
-    before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
+    before = signal.signal(signal.SIGTERM, _interrupt)  # sent by batch systems at the time limit
     try:
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found

@@ -85,7 +85,7 @@ def translate_rendered(text: str) -> str:
         return _places_filled(known.get(text.template, text.template), values)
     sentence = _translated(hidden(text), code)
     if (fewer := hidden(text, words=False)) != hidden(text):
-        # a name of one word may be a word of the message: whatever leaves less English
+        # a one-word name may also be a word of the message: keep the variant with less English left
         sentence = min(sentence, _translated(fewer, code), key=lambda one: len(re.findall("[A-Za-z]", hidden(one))))
     return shown(sentence)
 
@@ -154,7 +154,7 @@ def _value(text: str, known: dict[str, str], code: str) -> str:
         parts = text.split(", ")
         if len(parts) > 1 and all(part in known for part in parts):
             return known.get(", ", ", ").join(known[part] for part in parts)
-        head, mark, rest = text.partition("; ")  # a clause that was joined to what holds the place
+        head, mark, rest = text.partition("; ")  # a clause appended to the value
         if mark and (sentence := _translated(rest, code)) != rest:
             return _value(head, known, code) + known.get(mark, mark) + sentence
         return _translated(text, code)
@@ -178,10 +178,10 @@ def _sentences(code: str) -> tuple[_Sentence, ...]:
     for message in catalogue(code):
         try:
             parts = list(Formatter().parse(message))
-        except ValueError:  # braces of its own
+        except ValueError:  # the message contains literal braces
             continue
         pieces = tuple(sorted((part[0] for part in parts if part[0]), key=len, reverse=True))
-        least = 2 if message.startswith((" ", ", ", "; ")) else LEAST  # what is joined to a sentence
+        least = 2 if message.startswith((" ", ", ", "; ")) else LEAST  # suffixes of sentences are short
         if any(part[1] for part in parts) and len(re.findall("[A-Za-z]", "".join(pieces))) >= least:
             found.append(_Sentence(message, pieces))
     return tuple(sorted(found, key=lambda one: -sum(map(len, one.pieces))))

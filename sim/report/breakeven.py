@@ -51,7 +51,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     if with_tips:
         lines += _tips(answer.winner, answer.tipping)
         lines += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
-    named = len(answer.products) if answer.models else 0  # these begin with the id of a model
+    named = len(answer.products) if answer.models else 0  # lines that begin with a model's id keep their case
     return [*lines[:named], *(line[:1].upper() + line[1:] for line in lines[named:])]
 
 
@@ -80,10 +80,10 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
     lines = []
     for one in answer.candidates:
         several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
-        alone = _("One unit: ") if several else ""  # the verdict is about more of them
+        alone = _("One unit: ") if several else ""  # the verdict is about several units
         for name, ranges in answer.cheaper.get(one.name, {}).items():
             if name == API and answer.models.get(API) != answer.models.get(one.name):
-                continue  # other tokens
+                continue  # the API serves another model
             where = _where_cheaper(answer, one, ranges, name)
             lines.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
     return lines

@@ -208,7 +208,7 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     for fleet, pool, works in _failing(plans):
         text = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
         yield Text(f"\n{text}")
-    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep that start alike
+    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep may have equal start times
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
         yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)

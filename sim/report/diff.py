@@ -45,7 +45,7 @@ def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) ->
                 "words": WORDS[one.metric],
                 "first": one.values[0],
                 "second": one.values[1],
-                "difference": 0.0 - one.difference,  # no minus before a zero
+                "difference": 0.0 - one.difference,  # avoids -0.0
                 "difference_ci95": one.half_width,
                 "verdict": one.verdict,
             }

@@ -33,7 +33,7 @@ class _Live:
     def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
         self._quiet = quiet
         console = Console(stderr=True)
-        # rich draws in a notebook with ipywidgets
+        # in notebooks rich needs ipywidgets
         live = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not live)
         self._task = self._bar.add_task(_(doing), total=None)

@@ -383,9 +383,9 @@ def _mixed_sentences(found: Sizing) -> Iterator[str]:
 def _load(scenario: Scenario) -> str:
     try:
         axis = LoadAxis.of(at_peak(scenario))
-    except ValueError:  # a burst has none
+    except ValueError:  # a burst of requests has no load axis
         return ""
-    if axis.label == ALL_LOADS:  # each service has a load of its own
+    if axis.label == ALL_LOADS:  # services have different loads
         return ""
     text = place(axis.label, float(f"{axis.start:.3g}"))
     if scenario.load_profile is not None:

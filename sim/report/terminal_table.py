@@ -157,7 +157,7 @@ class EntryList:
             grid.add_row(Text(one.name), Text(one.text))
             yield grid
             for paragraph in one.below:
-                if paragraph.startswith("http"):  # what stands within a frame is cut at its edge
+                if paragraph.startswith("http"):  # in a Padding, it would be cut at the edge
                     yield Text(f"{'':{INDENT}}{paragraph}", style="dim", no_wrap=True, overflow="ignore")
                 else:
                     yield Padding(Text(paragraph, style="dim", overflow="fold"), (0, 0, 0, INDENT), expand=False)

@@ -54,7 +54,7 @@ def adjustable_inputs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: 
 
 def _limits(scenario: Scenario) -> Iterator[AdjustableInput]:
     if scenario.services:
-        return  # each has limits of its own
+        return  # services have their own limits
     for name in LATENCIES:
         limit = getattr(scenario.slo, name)
         if not isinstance(limit, dict):

@@ -199,7 +199,7 @@ class ExportRoutes:
     def _made(self, request: Request, folder: Path, form: str, values: Mapping[str, Any]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
             file = Path(aside) / f"export{KINDS[form].ending}"
-            if form in OF_BILLS and not values:  # of the folder alone, also of a run of an earlier version
+            if form in OF_BILLS and not values:  # from the folder alone, which works for runs of other versions too
                 with self.runs.turn():
                     exported(folder, form, file)
                 return file.read_bytes()

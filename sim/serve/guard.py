@@ -140,7 +140,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         if scope["type"] != "http":
-            return  # nothing here is a websocket
+            return  # the server has no websockets
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -218,7 +218,9 @@ class Guard:
             return _refused(401, NO_TOKEN, {"www-authenticate": "Bearer"})
         if scope["method"] in READING or knows:
             return None
-        if not _same(headers.get(CHANGE_HEADER, ""), self.access.change_token):  # browsers send a cookie unasked
+        if not _same(
+            headers.get(CHANGE_HEADER, ""), self.access.change_token
+        ):  # browsers attach cookies to requests of other sites
             return _refused(403, "a change needs the page's token: reload the page")
         return None
 

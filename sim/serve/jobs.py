@@ -308,7 +308,9 @@ class CommandQueue:
                 self._set(job, DONE, "")
             elif why:
                 self._set(job, FAILED, f"{why}; {STOPPED}")
-            elif self._ends or (code is None and not (place / PID).exists()):  # stopped, or not started before a kill
+            elif self._ends or (
+                code is None and not (place / PID).exists()
+            ):  # the server ends, or was killed before the job started
                 self._set(job, WAITING, "")
             elif code is None or code > SIGNALLED:
                 self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")

@@ -230,7 +230,7 @@ def _end(process: Any, pipe: Connection) -> None:
 
 def _work(pipe: Connection, longest_s: float) -> None:
     """Answer checks until the server closes the pipe; a check that outlives its server ends by an alarm."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the server
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is handled by the server
     os.nice(5)
     _bound_memory()
     catalog = load_catalog()

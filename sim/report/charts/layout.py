@@ -199,7 +199,7 @@ def _take(panel: Panel, curve: ChartCurve, x: AxisScale, y: AxisScale, room: Plo
     if not len(inside[known]):
         return np.empty((0, 2))
     places = np.column_stack((x.shares(inside[:, 0]) * room.width, y.shares(inside[:, 1]) * room.height))
-    places[~known] = np.nan  # no text stands beside what has no value
+    places[~known] = np.nan  # points without a value get no text
     if curve.marker:
         room.take_dots(places[known], 4.0)
     room.take_path(places[known])

@@ -48,7 +48,7 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
     if sweep.single:
         cost = [_cost_against_latency(sweep, *shown[0])] if money else []
         distributions = (_distribution(sweep, name, level) for name in names)
-        return [*cost, *(panel for panel in distributions if panel.curves)]  # requests: none leaves nothing to show
+        return [*cost, *(panel for panel in distributions if panel.curves)]  # empty with `requests: none`
     across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
     along = [_latency_along(sweep, *one) for one in shown]
     last = _cost_along(sweep) if money else _throughput_along(sweep)

@@ -37,7 +37,7 @@ def _spec(bars: Sequence[SideBar], unit: str, base: float) -> dict[str, Any]:
     mark["stroke"] = {"expr": "hovered == datum.key ? ink : null"}
     axis = {"title": unit, "tickCount": 6, "grid": True, "labelExpr": "format(datum.value, ',.6~r')"}
     scale = {"type": "linear", **_domain(bars, base), "nice": False, "zero": False}
-    # Labels end where the chart of a narrow page must begin.
+    # The limit leaves room for the plot area on narrow pages.
     names = {"title": None, "domain": False, "ticks": False, "grid": False, "labelColor": {"expr": "ink"}}
     names |= {"labelLimit": {"expr": "layout == 'narrow' ? 120 : 190"}, "labelOverlap": False}
     whiskers = [{"label": bar.label, "x": bar.end - bar.half, "x2": bar.end + bar.half} for bar in bars if bar.half]

@@ -182,7 +182,7 @@ def _row(text: PlacedText, x: AxisScale, y: AxisScale, size: tuple[float, float]
         side, dx = "right", place.x + place.width - at_x
     else:
         side, dx = "center", place.x + place.width / 2 - at_x
-    if not text.bold:  # markers are a little larger here than in the picture
+    if not text.bold:  # room for the radius of markers
         dx += {"left": 2.0, "right": -2.0, "center": 0.0}[side]
     dy = at_y - place.y - place.height / 2
     fleet = "" if text.curve is None else text.curve.fleet or text.curve.name
@@ -288,7 +288,7 @@ def _axis_x(panel: Panel, scale: AxisScale) -> Spec:
 def _axis_y(panel: Panel, scale: AxisScale) -> Spec:
     axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
     low, high = _domain(scale)
-    low -= EDGE * panel.y_share  # a marker at 0 is whole, too
+    low -= EDGE * panel.y_share  # so that a marker at 0 is not clipped
     return _channel("y", [low, high], scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
 
 
@@ -494,10 +494,10 @@ def bundle() -> str:
 
     made_of = (vl_convert.get_vega_version(), vl_convert.get_vegalite_versions()[-1], f"{crc32(SNIPPET.encode()):x}")
     name = f"vega-{'-'.join(made_of)}.js"
-    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # there may be no home
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # without a home directory or a cached file
         return (_cache() / name).read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
-    with suppress(OSError, RuntimeError):  # a cache that cannot be written is none
+    with suppress(OSError, RuntimeError):  # the cache is optional
         write_atomically(_cache() / name, text)
     return text
 

@@ -95,7 +95,7 @@ def candidates_bill(answer: StoredAnswer) -> Bill:
     if bill.empty:
         return None
     first = answer.amount("first_month_usd_per_month")
-    amount = first if first in bill else answer.amount("usd_per_month")  # an older answer has it under this name
+    amount = first if first in bill else answer.amount("usd_per_month")  # name in stored answers
     frame = bill.pivot_table(index="candidate", columns="component", values=amount, sort=False).reset_index()
     frame.columns.name = None
     note = _("Purchases are spread over their life; with inflation this is the first month.")

@@ -1,27 +1,27 @@
 /**
- * What a page does beyond being read: charts that answer to the pointer and the keyboard, tables that sort, filter
- * and copy. Nothing is fetched. Charts are Vega-Lite specifications in <script type="application/json"> elements.
+ * Interaction of report pages: charts respond to pointer and keyboard; tables sort, filter and copy. Nothing is fetched.
+ * Charts are Vega-Lite specifications in <script type="application/json"> elements.
  */
 
-/** @typedef {{title?: string, rows: [string, string][]}} Details  What a page knows of one point. */
-/** @typedef {{view: any, rows: any[], box: HTMLElement, heads: string[]}} Chart  A drawn chart, the rows behind its points, and what their figures are called. */
+/** @typedef {{title?: string, rows: [string, string][]}} Details  Tooltip of a point. */
+/** @typedef {{view: any, rows: any[], box: HTMLElement, heads: string[]}} Chart  Drawn chart, the rows of its points, and the headings of their figures. */
 
 (() => {
   "use strict";
   const NARROW_PX = 420;
   const MANY_ROWS = 8;
-  /** Text that a spreadsheet would run as a formula, as sim/csvio.py has it, and the numbers among it. */
+  /** Patterns of texts that a spreadsheet would run as formulas, as in sim/csvio.py, and of numbers among these. */
   const FORMULA = /^'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])/;
   const NUMBER = /^[-+]?\d[\d,.]*(?:e[-+]?\d+)?%?$/i;
   /** @type {Chart[]} */
   const charts = [];
   let picked = "";
 
-  /** @param {string} id @returns {any} what the page carries under that id */
+  /** @param {string} id @returns {any} JSON data in the element with that id */
   const carried = (id) => JSON.parse(document.getElementById(id)?.textContent || "{}");
   /** @type {Record<string, string>} */
   const words = carried("words");
-  /** @param {string} text @returns {string} an English text in the language of the page */
+  /** @param {string} text @returns {string} *text* in the language of the page */
   const _ = (text) => words[text] || text;
   const themes = carried("themes");
   /** @type {Record<string, Details>} */
@@ -38,11 +38,11 @@
 
   const tip = element("div", { class: "tip", role: "status", hidden: "" });
 
-  /** @param {any} row @param {string[]} heads @returns {[string, string][]} what the chart itself knows of a point */
+  /** @param {any} row @param {string[]} heads @returns {[string, string][]} tooltip from the chart's own data */
   const own = (row, heads) =>
     Array.isArray(row.said) ? row.said.map((/** @type {any} */ value, /** @type {number} */ at) => [heads[at], value]) : Object.entries(row.said || {});
 
-  /** @param {Chart} chart @param {any} row @param {number} x @param {number} y  Tells of a point, beside (x, y). */
+  /** @param {Chart} chart @param {any} row @param {number} x @param {number} y  Show the tooltip of a point beside (x, y). */
   function tell(chart, row, x, y) {
     const known = details[row.key];
     const list = element("dl", {});
@@ -58,18 +58,18 @@
     tip.style.top = `${top}px`;
   }
 
-  /** @param {string} name @param {any} value  Sets a parameter of every chart. */
+  /** @param {string} name @param {any} value  Set a parameter of every chart. */
   function setAll(name, value) {
     for (const { view } of charts) view.signal(name, value).run();
   }
 
-  /** @param {string} key  Marks the points that stand for the same in all charts; "" marks none. */
+  /** @param {string} key  Highlight the points with this key in all charts; "" highlights none. */
   function hover(key) {
     setAll("hovered", key);
     if (!key) tip.hidden = true;
   }
 
-  /** @param {string} fleet  Shows it alone in all charts, or all again where it is the one already. */
+  /** @param {string} fleet  Highlight it in all charts; show all again if it is highlighted already. */
   function pick(fleet) {
     picked = fleet === picked ? "" : fleet;
     setAll("picked", picked);
@@ -78,13 +78,13 @@
     }
   }
 
-  /** @param {any} view @param {boolean} inDark  Fills in the colours. */
+  /** @param {any} view @param {boolean} inDark  Set the colours of a chart. */
   function paint(view, inDark) {
     for (const [name, value] of Object.entries(themes[inDark ? "dark" : "light"])) view.signal(name, value);
     view.run();
   }
 
-  /** @param {Chart} chart @param {number} step  Moves to the next or the previous point, for the keyboard. */
+  /** @param {Chart} chart @param {number} step  Select the next or the previous point, for the keyboard. */
   function walk(chart, step) {
     const count = chart.rows.length;
     const at = (Number(chart.box.dataset.at ?? (step > 0 ? -1 : count)) + step + count) % count;
@@ -97,7 +97,7 @@
     tell(chart, row, frame.left + left + x, frame.top + top + y);
   }
 
-  /** @param {Chart} chart  Lets it answer to pointer and keyboard. */
+  /** @param {Chart} chart  Make it respond to pointer and keyboard. */
   function listen(chart) {
     const { view, box } = chart;
     view.addEventListener("pointermove", (/** @type {any} */ event, /** @type {any} */ item) => {
@@ -122,7 +122,7 @@
     });
   }
 
-  /** @param {HTMLElement} holder  The element of a specification; the chart is drawn beside it. */
+  /** @param {HTMLElement} holder  Element with the specification; the chart is drawn beside it. */
   async function draw(holder) {
     const spec = JSON.parse(holder.textContent || "{}");
     const box = /** @type {HTMLElement} */ (holder.parentElement?.querySelector(".plot"));
@@ -143,7 +143,7 @@
     listen(chart);
   }
 
-  /** @param {HTMLTableCellElement | undefined} cell @returns {number | string} what a cell sorts by */
+  /** @param {HTMLTableCellElement | undefined} cell @returns {number | string} sort key of a cell */
   function worth(cell) {
     const small = cell?.querySelector("small")?.textContent || "";
     const text = (cell?.textContent || "").slice(0, (cell?.textContent || "").length - small.length).trim();
@@ -182,7 +182,7 @@
       .join("\n");
   }
 
-  /** @param {string} text  Puts it on the clipboard, also where the page may not ask for it. */
+  /** @param {string} text  Copy it to the clipboard, also where the clipboard API is not allowed. */
   async function copy(text) {
     try {
       await navigator.clipboard.writeText(text);
@@ -196,7 +196,7 @@
     }
   }
 
-  /** @param {HTMLTableElement} table  Makes its headings sort, its rows filter and its figures copy. */
+  /** @param {HTMLTableElement} table  Make its headings sort, its rows filter and its figures copy. */
   function equip(table) {
     const heads = [...(table.tHead?.rows[0]?.cells || [])];
     if (!heads.length || !table.tBodies.length) return;

@@ -55,7 +55,7 @@ def _translated(message: str, /, **values: Any) -> Any:
     """Translate a message of a template, which is HTML, and insert *values*, which are text."""
     from jinja2.utils import markupsafe  # type: ignore[attr-defined]  # what jinja2 escapes with
 
-    text = markupsafe.Markup(_(message))  # nobody but the template and the catalogue writes it
+    text = markupsafe.Markup(_(message))  # trusted: only templates and catalogues contain messages
     return text.format(**values) if values else text
 
 

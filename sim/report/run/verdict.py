@@ -380,7 +380,7 @@ def _significance(part: Comparison) -> str:
         return ""
     if all(contest.certain is None for contest in contests):
         if not any(point.row["intervals"] for contest in contests for point in (contest.winner, contest.second)):
-            return ""  # nothing depends on chance
+            return ""  # deterministic workload
         return _(
             "Fewer than {fewest} runs each: the difference between the costs has no interval; set replications to "
             "{fewest} or more.",

@@ -149,7 +149,7 @@ def twin(name: str) -> str:
 
     Columns in the shown currency accompany columns of US dollars only; the path of an input has no such column.
     """
-    front, space, word = name.rpartition(" ")  # a fleet may stand before it
+    front, space, word = name.rpartition(" ")  # a fleet's name may precede the column
     if code() == DOLLARS.code or word in NOT_AMOUNTS or "." in word or not _USD.search(word):
         return ""
     return front + space + _USD.sub(code(), word)
