@@ -1,4 +1,4 @@
-"""Scenario files: what they may say, how they are read and checked, and the plans that they resolve to.
+"""Scenario files: their keys, how they are read and checked, and the plans that they resolve to.
 
 Modules in reading order:
 
@@ -9,8 +9,8 @@ Modules in reading order:
     schema          `Scenario`: the experiment and all sections
     sweep           cases: fleets x sweep points x replications
     year            hours of a year under a load profile
-    reading/        from YAML to a `Scenario`, or to all its mistakes with their lines
-    checks/         mistakes that the types cannot see
+    reading/        from YAML to a `Scenario`, or to all validation issues with their lines
+    checks/         contradictions and mistakes that the types cannot express
     resolving/      from a `Scenario` to a plan in which every id is a sourced value
-    template        what `gpufleet init` writes, and the JSON schema for editors
+    template        files that `gpufleet init` writes: an example scenario, and the JSON schema for editors
 """

@@ -1,8 +1,8 @@
-"""The section `claim` of a scenario: a statement, the figures that check it, and the rules of its verdict.
+"""Section `claim` of a scenario: a statement, the figures that check it, and the rules of its verdict.
 
-Every kind of figure gives one number. A figure that is simulated is one of the claim's own scenario, with some of its
-values replaced; the same simulation is run once for all figures that need it. A new kind of figure is a class here
-and a function in sim/claims/figures.py.
+Every kind of figure gives one number. A simulated figure is a result of the claim's own scenario with some values
+replaced; a simulation runs once for all figures that need it. A new kind of figure is a class here and a function in
+sim/claims/figures.py.
 """
 
 import re
@@ -20,56 +20,56 @@ from sim.spec import Number, Positive, Spec
 
 Label = Annotated[str, Field(min_length=1)]
 Values = dict[Label, Any]
-"""Dotted path in the scenario -> value that it has for this figure."""
+"""Dotted path in the scenario -> value for this figure."""
 
 
 class CatalogueFigure(Spec):
-    """A value of the catalogue."""
+    """Figure that is a value of the catalogue."""
 
     kind: Literal["catalogue"]
     of: Annotated[str, Field(pattern=r"^(gpu|server|link|model|offer) \S+$")]
-    """Kind and id: `gpu rtx-4090`, `offer dgx-h100/new-2025-10`."""
+    """Kind and id of the entry: `gpu rtx-4090`, `offer dgx-h100/new-2025-10`."""
     value: Label
     """Field of the entry, dotted where it is nested: fp16_flops."""
     per: Positive = 1
-    """What the value is divided by, for another unit: 1e12 for TFLOPS."""
+    """Divisor of the value, for another unit: 1e12 for TFLOPS."""
     absent: Number | None = None
-    """The figure where the catalogue knows that there is none (a card without NVLink); left out: an error."""
+    """Figure where the catalogue states that there is no value (a card without NVLink). Default: an error."""
 
 
 class FormulaFigure(Spec):
-    """A formula of sim/claims/formulas.py."""
+    """Figure computed by a formula of sim/claims/formulas.py."""
 
     kind: Literal["arithmetic"]
     formula: Label
     of: dict[Label, Number | str] | tuple[Number | str, ...] = ()
-    """Its arguments, in order or by name: numbers, or names of other figures."""
+    """Arguments in order or by name: numbers, or names of other figures."""
 
 
 class WeightsFigure(Spec):
-    """Bytes of a language model's weights in some format, all GPUs together."""
+    """Figure for the bytes of a language model's weights in a format, over all GPUs."""
 
     kind: Literal["weights"]
     model: str
     quantization: str = "none"
     """Id in data/quantizations; none: the model's own dtype."""
     per: Positive = 1e9
-    """What the bytes are divided by: 1e9 for GB, 1073741824 for GiB."""
+    """Divisor of the bytes: 1e9 for GB, 1073741824 for GiB."""
 
 
 class MemoryFigure(Spec):
-    """How a fleet's first pool lies in memory; nothing is simulated."""
+    """Figure of the memory fit of a fleet's first pool; nothing is simulated."""
 
     kind: Literal["memory"]
     fleet: str
     value: Literal["fits", "kv_tokens", "gpus", "reserved_gb"]
-    """fits: 1 where the model and at least one request fit, else 0; reserved_gb: what the engine holds of all GPUs of
-    a replica for weights, cache and itself."""
+    """Quantity of the memory fit. fits: 1 where the model and at least one request fit, else 0; reserved_gb: memory
+    that the engine reserves on all GPUs of a replica for weights, cache and itself."""
     set: Values = Field(default_factory=dict)
 
 
 class SummaryFigure(Spec):
-    """A column of summary.csv for one fleet, at one point."""
+    """Figure from a column of summary.csv for one fleet at one point."""
 
     kind: Literal["run"]
     fleet: str
@@ -78,33 +78,33 @@ class SummaryFigure(Spec):
 
 
 class LedgerFigure(Spec):
-    """What one component of the bill costs per hour [USD], for one fleet at one point."""
+    """Figure for the cost of one bill component [USD/h], for one fleet at one point."""
 
     kind: Literal["ledger"]
     fleet: str
     component: Label
-    """As in costs.csv: hosting, energy, staff, ..."""
+    """Component as in costs.csv: hosting, energy, staff, ..."""
     set: Values = Field(default_factory=dict)
 
 
 class CapacityFigure(Spec):
-    """A column of capacity.csv for one fleet: what it does at the highest load within the service level."""
+    """Figure from a column of capacity.csv: results of a fleet at the highest load within the service level."""
 
     kind: Literal["capacity"]
     fleet: str
     metric: Label = "load"
-    """load: the capacity itself."""
+    """Column of capacity.csv; load: the capacity itself."""
     set: Values = Field(default_factory=dict)
     relative: Positive = 0.05
-    """Width of the last bracket of the search."""
+    """Relative width of the last bracket of the search."""
 
 
 class CheapestFigure(Spec):
-    """What the cheapest fleet that `size` finds costs per month; of one kind of GPU, or of all."""
+    """Figure for the monthly cost of the cheapest fleet that `size` finds, of one kind of GPU or of all."""
 
     kind: Literal["size"]
     gpu: str | None = None
-    """Id of the only GPU in the fleet; left out: any."""
+    """Id of the only GPU in the fleet. Default: any."""
     value: Literal["usd_per_month", "gpus"] = "usd_per_month"
     set: Values = Field(default_factory=dict)
 
@@ -125,22 +125,22 @@ FigureSpec = Annotated[
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Text = Annotated[str, Field(min_length=1)]
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(?::([,.0-9a-z%+]*))?\}")
-"""`{name}` or `{name:.1f}` in a text: the figure of that name."""
+"""Pattern of `{name}` or `{name:.1f}` in a text, which is replaced by the figure of that name."""
 
 
 class HasName(Protocol):
-    """A fleet of any kind of scenario."""
+    """Fleet of any kind of scenario, with a name."""
 
     @property
     def name(self) -> str:
-        """In the outputs."""
+        """Name of the fleet in the outputs."""
 
 
 class ClaimRule(Spec):
-    """What a figure has to be for its part of the claim to hold; exactly one key."""
+    """Rule that a figure must satisfy for its part of the claim to hold; exactly one key."""
 
     within: Positive | None = None
-    """At most this fraction off the claimed figure."""
+    """Largest relative deviation from the claimed figure."""
     at_least: Number | None = None
     at_most: Number | None = None
     between: tuple[Number, Number] | None = None
@@ -155,20 +155,20 @@ class ClaimRule(Spec):
 
 
 class ClaimPart(Spec):
-    """One thing that the claim says, and the figure that shows whether it is so."""
+    """Part of the claim, with the figure that decides whether it holds."""
 
     says: Text
     figure: Name | None = None
-    """The figure that decides; or `cases`."""
+    """Name of the deciding figure; alternative to `cases`."""
     cases: dict[Text, Name] = Field(default_factory=dict)
     """Condition that the claim leaves open -> the figure under it."""
     claimed: Number | None = None
-    """The article's own number, in `unit`; left out: it names none."""
+    """Number in the article, in `unit`. Default: the article gives none."""
     unit: str = ""
-    """Of the figure; `yes/no` for one that is 1 or 0."""
+    """Unit of the figure; `yes/no` for a figure that is 1 or 0."""
     holds: ClaimRule
     own_arithmetic: bool = False
-    """The figure is the article's own formula with the article's own inputs: where it fails, the article has
+    """True if the figure is the article's own formula with its own inputs: where it fails, the article has
     miscalculated."""
 
     @model_validator(mode="after")
@@ -181,30 +181,30 @@ class ClaimPart(Spec):
 
     @property
     def named(self) -> dict[str, str]:
-        """Condition -> figure; one without a condition stands under an empty text."""
+        """Figures by condition; the key is empty for a figure without a condition."""
         return dict(self.cases) if self.figure is None else {"": self.figure}
 
 
 class Claim(Spec):
-    """A statement, figures, and rules. The first part is the headline: its figure is the one in claims.csv."""
+    """Claim of an article: a statement, figures, and rules. The first part is the headline in claims.csv."""
 
     article: Literal["000", "001", "002", "003", "004"]
     statement: Text
-    """What the article says, in our words."""
+    """Statement of the article, in our words."""
     figures: Annotated[dict[Name, FigureSpec], Field(min_length=1)]
     parts: Annotated[tuple[ClaimPart, ...], Field(min_length=1)]
     reason: Text
-    """One sentence that explains the verdict, with `{figure}` where a figure stands."""
+    """Sentence that explains the verdict, with `{figure}` where a figure is inserted."""
     notes: tuple[Text, ...] = ()
-    """What the verdict rests on, what the article leaves open, and where it contradicts itself or another."""
+    """Notes on the basis of the verdict, on open points of the article, and on its contradictions."""
 
     def order(self) -> list[str]:
-        """Names of the figures, each behind those that it is computed from. Raises CycleError."""
+        """Return the names of the figures, each after those that it is computed from. Raises CycleError."""
         return list(TopologicalSorter({name: needs(spec) for name, spec in self.figures.items()}).static_order())
 
 
 def needs(spec: Any) -> list[str]:
-    """Names of the figures that a figure is computed from."""
+    """Return the names of the figures that a figure is computed from."""
     if not isinstance(spec, FormulaFigure):
         return []
     arguments = spec.of.values() if isinstance(spec.of, dict) else spec.of
@@ -212,7 +212,7 @@ def needs(spec: Any) -> list[str]:
 
 
 def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
-    """Names of figures that are not there, circles, and placeholders without a figure."""
+    """Yield issues of unknown figures, circular figures, and placeholders without a figure."""
     known = claim.figures
     for name, spec in known.items():
         for other in needs(spec):
@@ -239,7 +239,7 @@ def _unknown(name: str, known: Any) -> str:
 
 
 def fleet_issues(claim: Claim, fleets: Iterable[HasName]) -> Iterator[ValidationIssue]:
-    """Figures of fleets that the scenario does not have."""
+    """Yield issues of figures of fleets that the scenario does not have."""
     names = [fleet.name for fleet in fleets]
     for name, spec in claim.figures.items():
         fleet = getattr(spec, "fleet", None)

@@ -1,4 +1,4 @@
-"""What every scenario file says: workload, services, fleets, pools, their schedules and terms, as frozen data.
+"""Keys of every scenario: workload, services, fleets, pools, their schedules and terms, as frozen data.
 
 Ids of the catalogue and parameters only: nothing here is looked up. Sections that not every scenario has are in
 `sim/scenario/sections`.
@@ -45,7 +45,7 @@ MINUTES_PER_DAY = 24 * 60
 
 
 def _minute(value: Any) -> int:
-    """Minutes since midnight. Unquoted, YAML reads 20:00 as 1200, which is the same."""
+    """Convert a time of day to minutes since midnight; unquoted, YAML reads 20:00 as 1200, which is the same."""
     if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,2}):(\d\d)", value)):
         hours, minutes = map(int, found.groups())
         if minutes < 60:
@@ -61,46 +61,46 @@ TimeOfDay = Annotated[int, BeforeValidator(_minute, json_schema_input_type=str)]
 
 
 class ReplicasByDay(Spec):
-    """A number of replicas that changes every day at the same times; before the first of them the last one holds."""
+    """Number of replicas that changes at fixed times of every day; before the first time the last value holds."""
 
     replicas: Annotated[dict[TimeOfDay, WholeNumber], Field(min_length=1)]
-    """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. With `starts_at` it is the
-    site's local time, else the day begins with simulated time 0."""
+    """Time of day -> number of replicas from then on: {"08:00": 4, "20:00": 1}. With `starts_at` it is the site's local
+    time, else the day begins with simulated time 0."""
 
     @property
     def most(self) -> int:
-        """The most replicas that are wanted at any time."""
+        """Highest number of replicas at any time."""
         return max(self.replicas.values())
 
     def wanted(self, second_of_day: float) -> int:
-        """Replicas wanted at a time of day [s after midnight]."""
+        """Return the number of replicas at a time of day [s after midnight]."""
         times = sorted(self.replicas)
         reached = [at for at in times if 60 * at <= second_of_day]
         return self.replicas[reached[-1] if reached else times[-1]]
 
     def switches_s(self, clock: SiteClock, until_s: float) -> list[float]:
-        """Simulated times in (0, *until_s*) at which the number may change."""
+        """Return the simulated times in (0, *until_s*) at which the number may change [s]."""
         return [at_s for at_s in clock.times_shown_s(self.replicas, until_s) if at_s > 0]
 
 
 class ReplicaSchedule(ReplicasByDay):
-    """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
+    """Schedule that switches replicas on and off at fixed times of every day."""
 
     starting_s: NonNegative | None = None
-    """From switching a replica on to its first request: the machine, the engine, the weights. Left out: the pool's
-    `cold_start`."""
+    """Time from switching a replica on to its first request: machine, engine, weights [s]. Default: computed from the
+    pool's `cold_start`."""
 
 
 T = TypeVar("T")
 
 INVISIBLE = ("Cc", "Cf", "Zl", "Zp")
-"""Unicode's control and format characters: zero-width and bidirectional ones, and separators of lines."""
+"""Unicode categories of control and format characters: zero-width, bidirectional, line separators."""
 LONGEST_NAME = 200
-"""Characters: what tables, pictures and folders can still show."""
+"""Longest name that tables, charts and folders can show [characters]."""
 
 
 def _readable(name: str) -> str:
-    """Names distinguish things in tables and pictures: no two may look alike."""
+    """Check that a name is readable, so that no two names look alike in tables and charts."""
     if "\n" in name or "\t" in name or "\r" in name:
         raise ValueError("a name stands on one line, without tabs")
     if name != name.strip():
@@ -132,11 +132,11 @@ BuiltinStepTime = Affine | Roofline | AffineBatch | OnePass
 PoolStepTime = Annotated[
     BuiltinStepTime, Field(discriminator="model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)
 ]
-"""Of steps of tokens, or of batches that are answered in one pass."""
+"""Step-time model of a pool: of steps of tokens, or of batches that are answered in one pass."""
 
 
 class InheritedKeys(Spec):
-    """What may stand at the top, in a fleet or in a pool: the nearest wins."""
+    """Keys that may be given at the top, in a fleet or in a pool; the nearest one applies."""
 
     model: str | None = None
     """Id in data/models, or the path of a Hugging Face config.json (relative to the scenario)."""
@@ -145,55 +145,57 @@ class InheritedKeys(Spec):
     kv_cache_dtype: KvCacheDtype | None = None
     """Storage of the KV cache; auto: the activations' 16 bit."""
     kernel: str | None = None
-    """Id in data/kernels: how fast quantised weights multiply. Left out: the kernel that is usual for the format."""
+    """Kernel of quantised matrix products, an id in data/kernels. Default: the usual kernel of the format."""
     engine: str | None = None
     """Id in data/engines: scheduler, host overheads, memory reserves and default limits."""
     calibration: str | None = None
-    """File that `gpufleet calibrate` has written (relative to the scenario): holds for pools of its GPU."""
+    """File that `gpufleet calibrate` has written (relative to the scenario); it applies to pools of its GPU."""
     max_model_len: Count | None = None
-    """Longest prompt + output [tokens]; left out: what the model allows."""
+    """Longest prompt + output [tokens]. Default: the model's longest context."""
     power: Power | None = None
-    """How power is computed; left out: from how busy the GPUs are."""
+    """Power model of the GPUs. Default: power by the load of the GPUs."""
 
 
 class Service(InheritedKeys):
-    """One of several services of a scenario: what it runs, what it is asked to do and how fast."""
+    """Service of a scenario: its model, workload and service level."""
 
     name: Name
-    """Pools name it, and outputs show it."""
+    """Name of the service, by which pools refer to it and outputs show it."""
     workload: Workload
     """Arrivals and lengths, or a trace."""
     slo: Slo = Slo()
     """Limits of its requests."""
     priority: int | None = None
-    """With `scheduling: priority` in a pool that services share: of all its requests, lower first. Left out: as
-    tenants or a trace say, else 0."""
+    """Priority of all its requests, lower first, with `scheduling: priority` in a shared pool. Default: that of tenants
+    or the trace, else 0."""
     weight: Positive = 1.0
-    """With `scheduling: fair` in a pool that services share: a service of weight 2 is owed twice the tokens of one of
+    """Fair-share weight with `scheduling: fair` in a shared pool: a service of weight 2 gets twice the tokens of one of
     weight 1."""
     rate_limit: RateLimit | None = None
-    """Requests over it are refused; left out: none."""
+    """Rate limit of the service; requests above it are refused. Default: none."""
 
 
 class Pool(InheritedKeys):
-    """Identical replicas of one model on one kind of GPU."""
+    """Pool of identical replicas of one model on one kind of GPU."""
 
     name: Name | None = None
-    """In the outputs; left out: the GPU's id."""
+    """Name in the outputs. Default: the GPU's id."""
     role: Role = "both"
-    """Whether its replicas compute prompts, answer with KV that was computed elsewhere, or serve whole requests."""
+    """Role of the replicas. prefill: compute prompts; decode: answer with KV computed elsewhere; both: serve whole
+    requests."""
     service: str | None = None
-    """The one of the scenario's `services` that it serves; needed where there are any."""
+    """Name of the pool's service among the scenario's `services`; required where there are any."""
     services: tuple[str, ...] = ()
-    """In place of `service`: several services that share its replicas."""
+    """Several services that share the replicas, in place of `service`."""
     sharing: Sharing | None = None
-    """How the models of these services share a replica; needed where they are several."""
+    """Way in which the models of these services share a replica; required for several models."""
     gpu: str | None = None
-    """Id in data/gpus. Only a pool with its own step time and block pool does without."""
+    """GPU of the pool, an id in data/gpus. Optional only with an explicit step time and block pool."""
     mig: str | None = None
-    """MIG profile as nvidia-smi names it: 1g.10gb. A replica is then a slice of the GPU; left out: whole GPUs."""
+    """MIG profile as nvidia-smi names it, such as 1g.10gb; a replica is then a slice of the GPU. Default: whole
+    GPUs."""
     replicas: Count = 1
-    """Copies of the model, each with GPUs of its own; with `mig`, each on a slice."""
+    """Number of replicas: copies of the model with their own GPUs, or with `mig` their own slices."""
     tensor_parallel_size: Count = 1
     """GPUs that share every layer."""
     pipeline_parallel_size: Count = 1
@@ -203,9 +205,9 @@ class Pool(InheritedKeys):
     enable_expert_parallel: bool = False
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
     kv_tiers: tuple[KvTier, ...] = ()
-    """Where KV goes that has left the GPU, the nearest tier first; left out: it is lost."""
+    """Storage tiers for KV blocks evicted from the GPU, the nearest first. Default: evicted blocks are lost."""
     lora: LoraAdapters | None = None
-    """Slots for LoRA adapters; left out: requests ask for the model itself."""
+    """Slots for LoRA adapters. Default: none; requests use the base model."""
     cpu_offload_gb: NonNegative | None = None
     """Weights per GPU that stay in host memory, as vLLM's option says [GiB]."""
     n_gpu_layers: WholeNumber | None = None
@@ -213,143 +215,143 @@ class Pool(InheritedKeys):
     n_cpu_moe: WholeNumber | None = None
     """Leading layers whose routed experts the CPU computes from host memory, as llama.cpp's option says."""
     schedule: ReplicaSchedule | None = None
-    """When the replicas run, by the time of day; left out: always."""
+    """Daily schedule of the replicas. Default: they always run."""
     autoscaling: Autoscaling | None = None
-    """Who decides how many replicas run; `replicas` serve at first, left out: `min_replicas`, and one at least."""
+    """Autoscaler of the pool. It starts with `replicas`; default: `min_replicas`, and at least one."""
     cold_start: ColdStart | None = None
-    """What a replica goes through when it is switched on."""
+    """Stages of a replica's start."""
     failures: FailureSpec | None = None
-    """What breaks, how often and for how long, and what stands by; left out: nothing ever breaks."""
+    """Failures of components, repairs and spares. Default: nothing fails."""
     spot: SpotInterruptions | None = None
-    """How the landlord interrupts these replicas, which are rented as spot instances; left out: never."""
+    """Interruptions of replicas that are rented as spot instances. Default: none."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
     link: str | None = None
     """Id in data/links. Left out: the server's, else the GPU's own."""
     network: NetworkSpec | None = None
-    """Between the servers of a replica that fills several; left out: `link` joins all of its GPUs."""
+    """Network between the servers of a replica that fills several. Default: `link` joins all of its GPUs."""
     kv_bytes_per_token: Positive | None = None
-    """KV of one token, for a pool with a step time of its own; with a model it follows from that."""
+    """KV bytes of one token, for a pool with an explicit step time; with a model they are computed."""
     steptime: PoolStepTime | None = None
-    """How long a step or a batch takes; left out: a roofline of the model on the GPU."""
+    """Step-time or batch-time model. Default: a roofline of the model on the GPU."""
     batching: Batching = OfEngine()
-    """The scheduler and its limits; without a policy the engine's own."""
+    """Batching policy and its limits. Default policy: the engine's."""
     cost: Cost | None = None
-    """How this pool is paid for, where that is not as the fleet's `cost` says."""
+    """Cost of this pool, where it differs from the fleet's `cost`."""
 
     @property
     def served(self) -> tuple[str, ...]:
-        """Names of the services that it serves; none where the scenario has a single one."""
+        """Names of the services of the pool; empty where the scenario has a single service."""
         return self.services or ((self.service,) if self.service is not None else ())
 
     @property
     def most_replicas(self) -> int:
-        """Replicas that there are hardware and engines for."""
+        """Number of replicas for which there are hardware and engines."""
         return self.replicas if self.autoscaling is None else self.autoscaling.max_replicas
 
     @property
     def first_replicas(self) -> int:
-        """Replicas of an autoscaled pool that serve at first."""
+        """Number of replicas that an autoscaled pool starts with."""
         if self.autoscaling is None or "replicas" in self.model_fields_set:
             return self.replicas
         return max(1, self.autoscaling.min_replicas)
 
 
 class Fleet(InheritedKeys):
-    """One candidate to compare: pools behind one router, and what they cost."""
+    """Candidate fleet: pools behind one router, and their costs."""
 
     name: Name
-    """In the outputs."""
+    """Name of the fleet in the outputs."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     routing: Routing = LeastOutstanding(policy="least_outstanding")
-    """Which replica, of all pools, gets the next request."""
+    """Routing policy, which chooses a replica of any pool for each request."""
     kv_transfer: KvTransfer | None = None
-    """How the KV of prompts moves between pools with roles."""
+    """Transfer of prompts' KV between pools with roles."""
     admission: Admission | None = None
-    """What the gateway does against overload; left out: every request is let in."""
+    """Admission control of the gateway against overload. Default: every request is accepted."""
     cost: Cost | None = None
-    """Left out: no money columns, unless each pool has a cost of its own."""
+    """Cost of the fleet. Default: no money columns, unless each pool has its own cost."""
     site: Site | None = None
-    """In place of the scenario's."""
+    """Site of the fleet. Default: the scenario's."""
     finance: Finance | None = None
-    """In place of the scenario's."""
+    """Financing of the fleet. Default: the scenario's."""
     operations: Operations | None = None
-    """In place of the scenario's."""
+    """Operating expenses of the fleet. Default: the scenario's."""
     api: Api | None = None
-    """In place of the scenario's."""
+    """Hosted API to compare with. Default: the scenario's."""
     carbon: Carbon | None = None
-    """In place of the scenario's."""
+    """Carbon accounting of the fleet. Default: the scenario's."""
 
     @property
     def costs(self) -> tuple[Cost | None, ...]:
-        """How each pool is paid for: as it says itself, else as the fleet says."""
+        """Cost section of each pool: its own, else the fleet's."""
         return tuple(self.cost if pool.cost is None else pool.cost for pool in self.pools)
 
     @property
     def is_priced(self) -> bool:
-        """Whether any pool is paid for."""
+        """True if any pool has a cost."""
         return any(cost is not None for cost in self.costs)
 
     @property
     def has_own_costs(self) -> bool:
-        """Whether pools are paid for in ways of their own."""
+        """True if any pool has a cost section of its own."""
         return any(pool.cost is not None for pool in self.pools)
 
 
 class Experiment(InheritedKeys):
-    """Fleets x sweep points x replications, all under the same workload: what every scenario says."""
+    """Keys of every scenario: fleets x sweep points x replications under the same workload."""
 
     name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_readable)]
-    """Also names the out folder. Left out: the file's name."""
+    """Name of the scenario and of its output folder. Default: the file's name."""
     question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
-    """What the scenario answers. Left out: the comment that opens the file."""
+    """Question that the scenario answers. Default: the comment that opens the file."""
     workload: Workload = Field(default=cast(Workload, None), validate_default=False)
     """Arrivals and lengths, or a trace; with `services` each has its own."""
     services: tuple[Service, ...] = ()
     """Several services that share a fleet, each with pools of its own; left out: one, which `workload` and `slo`
     describe."""
     service: str | None = None
-    """Of `services` the only one to look at: the pools of the others are left out, and every command works on it."""
+    """Name of the only service to simulate: pools of the others are left out, and every command works."""
     tenant: str | None = None
-    """Of `workload.tenants` (with several services, of the chosen one's) the one whose load `capacity` and `breakeven`
-    raise while the others hold theirs; left out: all tenants in proportion."""
+    """Tenant whose load `capacity` and `breakeven` raise while that of the others is constant: one of
+    `workload.tenants` (with several services, of the chosen service's). Default: all tenants in proportion."""
     horizon_s: Positive | None = None
-    """When arrivals stop; a trace without it runs until its last request has finished."""
+    """End of arrivals [s]; a trace without it runs until its last request has finished."""
     warmup_s: SecondsOrAuto = 0.0
-    """Requests that arrive before are simulated and not measured. auto: until the run has settled, by the rule MSER-5
-    (docs/statistics.md), in each replication by itself."""
+    """Warm-up [s]: requests that arrive before are simulated and not measured. auto: until the run has settled, by the
+    rule MSER-5 (docs/statistics.md), separately in each replication."""
     drain_limit_s: NonNegative | None = None
-    """How long the fleet may go on after the horizon; left out: as long as the horizon."""
+    """Longest time that the fleet may run after the horizon [s]. Default: as long as the horizon."""
     meter_interval_s: Positive = 300.0
-    """Usage is cut into rows of at most this length."""
+    """Longest interval of a usage row [s]."""
     starts_at: Moment | None = None
     """Date and time of day at simulated time 0, for electricity by the hour: 2026-07-01T08:00:00 is local time in the
     site's `timezone`, 2026-07-01T08:00:00+02:00 one moment everywhere. Meters are then read at every full hour of the
     local clock, too."""
     seed: WholeNumber = 0
     replications: Count = 1
-    """Runs with other random numbers; confidence intervals come from them."""
+    """Number of runs with other random numbers, from which confidence intervals are computed."""
     measured_at: Literal["client", "engine"] = "client"
-    """Whether latencies include the API server's time per request."""
+    """Point of latency measurement: client includes the API server's time per request, engine excludes it."""
     requests: Literal["csv", "parquet", "none"] = "csv"
     """Format of the request table; csv turns into parquet from 200,000 rows."""
     requests_cost: bool = False
-    """Whether each request's part of the cost is booked: a column cost_usd in the request table, and percentiles."""
+    """True to book each request's part of the cost: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
     client: Client | None = None
-    """How long clients wait for an answer and how often they ask; left out: once, for as long as it takes."""
+    """Timeouts and retries of clients. Default: one attempt without a timeout."""
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None
-    """How capital becomes a rate."""
+    """Financing terms, which convert capital to a rate."""
     operations: Operations | None = None
-    """Network, maintenance, failures, staff, software and what else is paid beside hardware, space and electricity."""
+    """Operating expenses beside hardware, space and electricity: network, maintenance, failures, staff, software."""
     api: Api | None = None
-    """Prices of an API, for what the same tokens would cost there."""
+    """Prices of a hosted API, to compare the cost of the same tokens."""
     carbon: Carbon | None = None
-    """Greenhouse gases of the electricity and of making the machines."""
+    """Greenhouse gases of the electricity and of manufacturing the machines."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)] = Field(default=(), validate_default=False)
-    """The candidates to compare. `gpufleet size` does without, where `size` says what to choose from."""
+    """Candidate fleets to compare. Optional for `gpufleet size`, where `size` defines the candidates."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
 
@@ -369,16 +371,16 @@ class Experiment(InheritedKeys):
         return self
 
     def service_of(self, pool: Pool) -> Service | None:
-        """The service that *pool* serves, or the first of several; None where the scenario has a single one."""
+        """Return the service of *pool*, the first of several; None where the scenario has a single service."""
         name = pool.service or next(iter(pool.services), None)
         return next((one for one in self.services if one.name == name), None)
 
 
 def nearest(*levels: T | None) -> T | None:
-    """The first of *levels* that is given: pool, then fleet, then scenario."""
+    """Return the first of *levels* that is given: pool, then fleet, then scenario."""
     return next((level for level in levels if level is not None), None)
 
 
-_OF_BOTH = (name for name in Fleet.model_fields if name in Experiment.model_fields)
-TERMS = tuple(name for name in _OF_BOTH if name not in ("name", *InheritedKeys.model_fields))
-"""Sections of prices and terms: the fleet's own, else the scenario's."""
+_SHARED_KEYS = (name for name in Fleet.model_fields if name in Experiment.model_fields)
+TERMS = tuple(name for name in _SHARED_KEYS if name not in ("name", *InheritedKeys.model_fields))
+"""Names of the sections of prices and terms: the fleet's own, else the scenario's."""

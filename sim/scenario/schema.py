@@ -1,4 +1,4 @@
-"""What a scenario file may say: the experiment, and sections that ask about it or say how far to go.
+"""Schema of a scenario file: the experiment, and sections that ask about it or limit its effort.
 
 A section is a class in `sections/`, with its checks and a `Section` that holds what else the program needs to know of
 it, and a line here.
@@ -21,33 +21,34 @@ __all__ = ["LONGEST_NAME", "SECTIONS", "TERMS", "Fleet", "InheritedKeys", "Pool"
 
 
 class Scenario(Experiment):
-    """An experiment and what is asked about it."""
+    """Scenario: an experiment and the questions about it."""
 
     precision: Annotated[Precision | None, PRECISION] = None
-    """Adds replications until a metric is known exactly enough."""
+    """Target precision: replications are added until a metric is known exactly enough."""
     load_profile: Annotated[LoadProfile | None, LOAD_PROFILE] = None
     """Hours of a year by their load, which `run`, `breakeven`, `plan`, `size` and `price` bill: hours per year at each
     of several loads ({8: 2920, 0.5: 5840}), or 24 loads, one an hour of the day, or 168, one an hour of the week from
     Monday on. A load is requests per second, in a closed loop the number of clients; all lie within the loads that the
     sweep simulates, but for 0: then the machines are on and idle."""
     compare: Annotated[Compare | None, COMPARE] = None
-    """Which fleets verdicts rank against each other: {across_models: true} also those that serve different models."""
+    """Fleets that verdicts rank against each other; {across_models: true} includes those that serve different
+    models."""
     plan: Annotated[MultiYear | None, PLAN] = None
-    """Several years month by month, for `gpufleet plan`."""
+    """Plan over several years month by month, for `gpufleet plan`."""
     breakeven: Annotated[Breakeven | None, BREAKEVEN] = None
-    """What `gpufleet breakeven` compares beside each fleet's own `cost`; nothing else reads it."""
+    """Other costs that `gpufleet breakeven` compares with each fleet's own `cost`; no other command reads it."""
     sensitivity: Annotated[Sensitivity | None, SENSITIVITY] = None
-    """What `gpufleet sensitivity` varies; nothing else reads it."""
+    """Inputs that `gpufleet sensitivity` varies; no other command reads it."""
     size: Annotated[Size | None, SIZE] = None
-    """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
+    """Fleets among which `gpufleet size` searches for the cheapest; no other command reads it."""
     claim: Annotated[Claim | None, CLAIM] = None
-    """What somebody has stated and how `gpufleet claims` checks it; nothing else reads it."""
+    """Claim of an article that `gpufleet claims` checks; no other command reads it."""
     futures: Annotated[MonteCarloDraws | None, FUTURES] = None
-    """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
-    the load between simulated loads."""
+    """Monte Carlo draws of values that are distributions, {triangular: [low, mode, high]}. Prices and terms may be
+    distributions, and the load between simulated loads."""
     limits: Annotated[ScenarioLimits, LIMITS] = ScenarioLimits()
-    """How large a run may become."""
+    """Largest size of a run."""
 
 
 SECTIONS: dict[str, Section[Any]] = sections_of(Scenario)
-"""Name -> section, in the order of the file."""
+"""Sections by name, in the order of the file."""

@@ -1,6 +1,6 @@
-"""The service level objective: limits of each request, and limits of percentiles over all requests.
+"""Service level objective: limits of each request, and limits of percentiles over all requests.
 
-`with_limits` gives a service level with some of its limits replaced, as `--set slo.ttft_s=2` says them.
+`with_limits` returns a service level with some limits replaced, as by `--set slo.ttft_s=2`.
 """
 
 import re
@@ -60,51 +60,52 @@ Limit = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PercentileLimit:
-    """A limit on one percentile of a latency."""
+    """Limit on a percentile of a latency."""
 
     latency: str
-    """ttft_s, tpot_s or e2e_s."""
+    """Name of the latency: ttft_s, tpot_s or e2e_s."""
     percent: float
     limit_s: float
 
     @property
     def column(self) -> str:
-        """Its column of summary.csv: `ttft_s_p99`."""
+        """Name of its column in summary.csv: `ttft_s_p99`."""
         return f"{self.latency}_p{self.percent:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class SloGoal:
-    """So large a share of the requests keeps to all of these limits."""
+    """Share of the requests that must satisfy all of some limits."""
 
     share: float
     limits: Mapping[str, float]
-    """ttft_s, tpot_s, e2e_s -> seconds."""
+    """Limits [s] by latency: ttft_s, tpot_s, e2e_s."""
     percentile: PercentileLimit | None = None
-    """What the goal says in other words; None: of the limits of each request."""
+    """Percentile limit that the goal expresses; None for the limits of each request."""
 
 
 class ServiceLevel(Spec):
-    """Limits of some requests, and how many of them must keep to these."""
+    """Latency limits, and the share of requests that must satisfy those of each request."""
 
     ttft_s: Limit | None = None
-    """Time to first token, queueing included: 3.0, or {p50: 0.5, p99: 2.0}."""
+    """Limit of the time to first token, queueing included [s]: 3.0, or {p50: 0.5, p99: 2.0}."""
     tpot_s: Limit | None = None
-    """Time per output token after the first; one-token outputs meet it, and no percentile counts them."""
+    """Limit of the time per output token after the first [s]; one-token outputs always meet it, and no percentile
+    counts them."""
     e2e_s: Limit | None = None
-    """Arrival to last token."""
+    """Limit of the time from arrival to last token [s]."""
     attainment: Fraction = 0.95
-    """Share of the requests that must keep to the limits of each request."""
+    """Share of the requests that must satisfy all limits of each request."""
 
     @property
     def per_request(self) -> dict[str, float]:
-        """The limits of each request: ttft_s, tpot_s, e2e_s -> seconds."""
+        """Limits of each request [s], by latency: ttft_s, tpot_s, e2e_s."""
         limits = {name: getattr(self, name) for name in LATENCIES}
         return {name: limit for name, limit in limits.items() if isinstance(limit, float)}
 
     @property
     def percentiles(self) -> tuple[PercentileLimit, ...]:
-        """The limits on percentiles, in order."""
+        """Limits on percentiles, in order."""
         limits = {name: getattr(self, name) for name in LATENCIES}
         return tuple(
             PercentileLimit(name, float(key[1:]), seconds)
@@ -115,25 +116,28 @@ class ServiceLevel(Spec):
 
     @property
     def goals(self) -> tuple[SloGoal, ...]:
-        """All of it as shares of requests: a percentile is within its limit if that share of the requests is."""
+        """Goals as shares of requests: a percentile is within its limit if that share of the requests is."""
         whole = (SloGoal(self.attainment, self.per_request),) if self.per_request else ()
         return (*whole, *(SloGoal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
 
 
 class Slo(ServiceLevel):
-    """Service level. A number is a limit of each request: a request is good when all such limits hold, and
-    `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
+    """Service level objective of a workload.
+
+    A number is a limit of each request: a request is good when all such limits hold, and `attainment` is the share of
+    requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
     """
 
     availability: Share | None = None
-    """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
-    do not count there beyond those of the simulated window."""
+    """Target share of good requests over years of failures, which `capacity` and `size` then require, too: 0.999.
+    Default: only failures in the simulated window count."""
     tenants: dict[str, ServiceLevel] | None = None
-    """Tenant -> limits of its requests, in place of these; all must be kept. Left out: the same for everybody."""
+    """Limits by tenant, in place of the general ones; all must be satisfied. Default: the same limits for all
+    tenants."""
 
 
 def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
-    """*slo* with *values*: `ttft_s`, or `ttft_s.p99` for one of its percentiles, -> limit. Raises ScenarioErrors.
+    """Return *slo* with *values* set: `ttft_s`, or `ttft_s.p99` for a percentile, -> limit. Raises ScenarioErrors.
 
     >>> with_limits(Slo(ttft_s=3.0), {"tpot_s.p99": 0.1, "attainment": 0.9}).model_dump(exclude_none=True)
     {'ttft_s': 3.0, 'tpot_s': {'p99': 0.1}, 'attainment': 0.9}

@@ -1,4 +1,4 @@
-"""From one scenario to its cases: fleets x sweep points x replications."""
+"""Cases of a scenario: fleets x sweep points x replications."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -31,27 +31,30 @@ TAKEN_LABELS = frozenset(
     | {"request", "service", "pool", "replica", "priority", "server", "state", "component", "phase", "unit", "servers"}
     | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
 )
-"""Columns of the result tables: no axis is called like one."""
+"""Columns of the result tables, which no axis may share as its label."""
 BOOKKEEPING = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
-"""Keys that no point of a sweep has a value of its own for."""
+"""Keys that cannot vary between the points of a sweep."""
 LAST = ("fleets", "sweep")
 Said = TypeVar("Said", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The unit of running, storing and resuming: one fleet, one sweep point, one replication."""
+    """Unit of running, storing and resuming: one fleet, one sweep point, one replication."""
 
     fleet: str
     axes: dict[str, Any]
-    """Label of the axis -> value, as the tables show it."""
+    """Values by label of the axis, as the tables show them."""
     overrides: dict[str, Any]
-    """Dotted path -> value, as the sweep has it."""
+    """Values by dotted path, as the sweep has them."""
     replication: int
 
 
 def points(sweep: Any) -> list[dict[str, Any]]:
-    """The points of a sweep, dotted path -> value; a grid varies its last axis fastest. No sweep: one empty point."""
+    """Return the points of a sweep, each dotted path -> value; without a sweep, one empty point.
+
+    A grid varies its last axis fastest.
+    """
     if not sweep:
         return [{}]
     if isinstance(sweep, dict):
@@ -60,7 +63,7 @@ def points(sweep: Any) -> list[dict[str, Any]]:
 
 
 def axis_labels(paths: Iterable[str]) -> dict[str, str]:
-    """Each path's shortest dotted suffix that no other path ends in and no result column is called.
+    """Return each path's shortest dotted suffix that is unique and no result column.
 
     >>> axis_labels(["workload.arrivals.rate_rps", "fleets.a.pools.0.replicas", "fleets.b.pools.0.replicas"])
     {'workload.arrivals.rate_rps': 'rate_rps', 'fleets.a.pools.0.replicas': 'a.pools.0.replicas', \
@@ -71,7 +74,7 @@ def axis_labels(paths: Iterable[str]) -> dict[str, str]:
 
 
 def shortest_label(path: str, others: Sequence[str]) -> str:
-    """The shortest dotted suffix of *path* that none of the *others* ends in and no result column is called."""
+    """Return the shortest dotted suffix of *path* with which none of *others* ends and that is no result column."""
     words = path.split(".")
     for start in range(len(words) - 1, 0, -1):
         suffix = ".".join(words[start:])
@@ -83,25 +86,25 @@ def shortest_label(path: str, others: Sequence[str]) -> str:
 
 
 class Sweeping(Protocol):
-    """A scenario of any kind."""
+    """Scenario of any kind, with a sweep."""
 
     @property
     def sweep(self) -> Any:
-        """Its sweep; None without one."""
+        """Sweep of the scenario; None without one."""
 
 
 def axes(scenario: Sweeping) -> list[str]:
-    """Labels of the scenario's sweep axes, in order."""
+    """Return the labels of the scenario's sweep axes, in order."""
     return list(axis_labels(path for point in points(scenario.sweep) for path in point).values())
 
 
 def cases(scenario: Experiment) -> list[Case]:
-    """All cases, fleet by fleet, point by point. What has nothing random in it is run once."""
+    """Return all cases, fleet by fleet, point by point; a deterministic case has one replication."""
     found = points(scenario.sweep)
     labels = axis_labels(path for point in found for path in point)
     shown: list[dict[str, Any]] = []
     runs: list[list[int]] = []
-    """Of each point, by fleet."""
+    """Number of replications of each point, by fleet."""
     for point in found:  # a scenario a point would be much to keep
         at = at_point(scenario, point)
         shown.append(axes_at(labels, point, at))
@@ -115,7 +118,7 @@ def cases(scenario: Experiment) -> list[Case]:
 
 
 def axes_at(labels: dict[str, str], point: dict[str, Any], at: Spec) -> dict[str, Any]:
-    """Every axis with its value at the point; one that an explicit point leaves out has the scenario's own."""
+    """Return the value of every axis at a point; an axis that an explicit point leaves out has the scenario's value."""
     if point.keys() == labels.keys():
         return {labels[path]: _cell(value) for path, value in point.items()}
     data = as_data(at)
@@ -126,12 +129,12 @@ def axes_at(labels: dict[str, str], point: dict[str, Any], at: Spec) -> dict[str
 
 
 def _cell(value: Any) -> Any:
-    """What fits into one cell of a table."""
+    """Return *value* in a form that fits into one cell of a table."""
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
 def as_data(scenario: Spec) -> dict[str, Any]:
-    """The scenario as its file would say it, without what was left out; fleets and sweep stand last."""
+    """Return the scenario as plain data without keys that were left out; fleets and sweep come last."""
     data = scenario.model_dump(mode="json", exclude_unset=True)
     return {key: value for key, value in data.items() if key not in LAST} | {
         key: data[key] for key in LAST if key in data
@@ -139,7 +142,10 @@ def as_data(scenario: Spec) -> dict[str, Any]:
 
 
 def at_point(scenario: Said, overrides: dict[str, Any]) -> Said:
-    """The scenario at one point of its sweep, itself without a sweep; what no override reaches is not read again."""
+    """Return the scenario at one point of its sweep, without a sweep of its own.
+
+    Only sections that an override changes are validated again.
+    """
     if not overrides:
         return scenario
     whole: dict[str, Any] = {name: getattr(scenario, name) for name in scenario.model_fields_set}
@@ -156,7 +162,7 @@ def at_point(scenario: Said, overrides: dict[str, Any]) -> Said:
 
 
 def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
-    """Whether every replication would give the same result."""
+    """Return True if every replication would give the same result."""
     routed_at_random = (
         isinstance(fleet.routing, Random | PowerOfTwo) and sum(pool.most_replicas for pool in fleet.pools) > 1
     )
@@ -164,9 +170,7 @@ def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
 
 
 def sweep_issues(data: dict[str, Any], never: Collection[str]) -> list[ValidationIssue]:
-    """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist and are not sections
-    that *never* vary.
-    """
+    """Return the issues of the raw `sweep`: its form, unknown places, and sections that *never* vary."""
     sweep = data.get("sweep")
     if sweep is None:
         return []
@@ -188,7 +192,7 @@ def sweep_issues(data: dict[str, Any], never: Collection[str]) -> list[Validatio
 
 
 def sound_axes(sweep: Any, broken: Sequence[ValidationIssue]) -> Any:
-    """What is left of the raw *sweep* without the axes and points that are *broken*; None where nothing is."""
+    """Return the raw *sweep* without the axes and points that are *broken*; None if nothing is left."""
     wrong = {one.place[1:] for one in broken}
     if isinstance(sweep, dict):
         return {axis: values for axis, values in sweep.items() if (axis,) not in wrong} or None
@@ -207,7 +211,7 @@ def _axis_issue(place: Place, values: Any) -> ValidationIssue | None:
 
 
 def repeated(values: Sequence[Any]) -> list[int]:
-    """Where *values* of a file say again what one before them says.
+    """Return the indices of *values* that repeat an earlier value.
 
     >>> repeated([1, [2], 1.0, {"a": [2]}, [2]])
     [2, 4]

@@ -1,4 +1,4 @@
-"""What `gpufleet init` writes: a commented scenario, and a JSON schema for editors."""
+"""Files that `gpufleet init` writes: a commented scenario, and a JSON schema for editors."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from sim.scenario.schema import SECTIONS, Scenario
 from sim.spec import Spec
 
 PRICES = "sim.cost"
-"""Where all numbers are prices and terms, which may be distributions."""
+"""Package in which all numbers are prices and terms, which may be distributions."""
 SCHEMA_FILE = "gpufleet.schema.json"
 
 _TEMPLATE = """\
@@ -102,14 +102,14 @@ sweep:                        # every combination is a point, every axis a colum
 
 
 def template(name: str) -> str:
-    """A scenario called *name* that passes `check` and runs as it is."""
+    """Return an example scenario called *name* that passes `check` and runs unchanged."""
     examples = [section.example for section in SECTIONS.values() if section.example]
     return _TEMPLATE.format(name=name, schema=SCHEMA_FILE, sections="\n".join(examples))
 
 
 @cache
 def schema_text() -> str:
-    """JSON schema of scenario files; what a base may supply is not required."""
+    """Return the JSON schema of scenario files; keys that a base may supply are not required."""
     schema = documented(Scenario)
     schema["required"] = []
     schema["properties"]["base"] = {
@@ -120,7 +120,7 @@ def schema_text() -> str:
 
 
 def documented(kind: type[Spec]) -> dict[str, Any]:
-    """JSON schema of a *kind* of scenario, with the string under each field as its description."""
+    """Return the JSON schema of a *kind* of scenario, with field docstrings as descriptions."""
     schema: dict[str, Any] = kind.model_json_schema()
     specs = {spec.__name__: spec for spec in _below(Spec)}
     for name, part in [(kind.__name__, schema), *schema["$defs"].items()]:
@@ -134,7 +134,7 @@ def documented(kind: type[Spec]) -> dict[str, Any]:
 
 
 def _drawable(part: Any) -> Any:
-    """The schema *part* with a distribution allowed wherever it has a number."""
+    """Return the schema *part* with a distribution allowed wherever it has a number."""
     if isinstance(part, list):
         return [_drawable(item) for item in part]
     if not isinstance(part, dict):
@@ -153,7 +153,7 @@ def _below(spec: type[Spec]) -> Iterator[type[Spec]]:
 
 
 def _documentation(spec: type[Spec]) -> dict[str, str]:
-    """The string under each field, inherited ones included."""
+    """Return the docstrings of the fields of *spec*, inherited ones included."""
     found: dict[str, str] = {}
     for parent in reversed(spec.__mro__):
         if issubclass(parent, Spec):
@@ -163,7 +163,10 @@ def _documentation(spec: type[Spec]) -> dict[str, str]:
 
 @cache
 def _own_documentation(spec: type[Spec]) -> dict[str, str]:
-    """The string under each of its own fields; reading the source is slow, so only `init` does it, and once."""
+    """Return the docstrings of the fields that *spec* itself defines.
+
+    Reading the source is slow, so only `init` does it, and once.
+    """
     found: dict[str, str] = {}
     [definition] = ast.parse(dedent(inspect.getsource(spec))).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []

@@ -1,4 +1,4 @@
-"""The hours of a year with a load profile: their loads, the loads to simulate for them, and how these weigh."""
+"""Hours of a year with a load profile: their loads, the loads to simulate for them, and their weights."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from sim.scenario.sweep import as_data, at_point, axis_labels, points
 from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 MOST_SIMULATED = 12
-"""Loads of a profile that are simulated at most; the others lie on straight lines between them."""
+"""Most loads of a profile that are simulated; others are interpolated linearly."""
 SAME = 1e-12
-"""Relative difference below which two loads are one."""
+"""Relative difference below which two loads are considered equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Hours of the year that prices are averaged over: all of them, or some of the day or the week more than others."""
+    """Hours of the year over which prices are averaged, with optional weights by hour of the day or week."""
 
     by_hour: tuple[float, ...] | None = None
-    """24 weights, from midnight on, or 168, from Monday's midnight on; None: alike."""
+    """Weights of 24 hours from midnight on, or of 168 hours from Monday's midnight on; None: equal weights."""
 
     def mean(self, prices: Sequence[float]) -> float:
-        """Mean of *prices*, 24 of a day or 168 of a week, over these hours."""
+        """Return the weighted mean of *prices*, 24 of a day or 168 of a week, over these hours."""
         if self.by_hour is None:
             return fsum(prices) / len(prices)
         return fsum(map(float.__mul__, self.by_hour, map(float, prices))) / fsum(self.by_hour)
@@ -47,22 +47,22 @@ class Hours:
 
 
 ALL_HOURS = (Hours(1.0, 1.0, YEAR),)
-"""The year of a steady load."""
+"""Hours of a year with a steady load."""
 
 
 @dataclass(frozen=True, slots=True)
 class YearPlan:
-    """The loads of a year."""
+    """Loads of a year, with the hours at which they occur."""
 
     loads: tuple[tuple[float, float, int | None], ...]
-    """(load, hours per year, hour of the day or of the week or None where it is not said); a load is requests per
-    second, or clients of a closed loop."""
+    """Triples (load, hours per year, hour of the day or week or None where unknown); a load is in requests per second,
+    or clients of a closed loop."""
     axis: str | None
     """Label of the swept load; None where one load stands for all."""
     clients: bool = False
-    """Loads are clients of a closed loop."""
+    """True if loads are numbers of clients of a closed loop."""
     of_week: bool = False
-    """Hours are those of the week, from Monday on, and not of the day."""
+    """True if hours are hours of the week, from Monday on, rather than of the day."""
 
     @property
     def peak(self) -> float:
@@ -94,8 +94,9 @@ class YearPlan:
 
     @property
     def hours(self) -> tuple[Hours, ...]:
-        """The hours of the year, grouped by their load. A profile by the hour of the day keeps its hours; a profile
-        that counts hours per year has them at any time.
+        """Hours of the year, grouped by load.
+
+        A profile by the hour of the day keeps its hours; one that counts hours per year has them at any time.
         """
         return tuple(self._hours())
 
@@ -177,8 +178,10 @@ def spread(loads: set[float]) -> list[float]:
 
 
 def around(known: Sequence[float], load: float) -> list[tuple[float, float]]:
-    """Return the loads among *known*, in ascending order, that *load* lies between, with their weights on the straight
-    line; a load that is known alone. Beyond the ends the line through the nearest two goes on.
+    """Return the *known* loads on both sides of *load*, with their weights for linear interpolation.
+
+    *known* is in ascending order. A load that is known is returned alone. Beyond the ends, the line through the nearest
+    two loads is extrapolated.
     """
     same = next((one for one in known if abs(one - load) <= SAME * abs(load)), None)
     if same is not None or len(known) == 1:
@@ -190,11 +193,11 @@ def around(known: Sequence[float], load: float) -> list[tuple[float, float]]:
 
 
 def parts_of_year(hours: Sequence[Hours], known: Sequence[float], mean: float) -> dict[tuple[float, Calendar], float]:
-    """Return what a year is made of: (simulated load, hours at which it occurs) -> fraction of the year.
+    """Return the parts of a year: (simulated load, hours at which it occurs) -> fraction of the year.
 
-    The year has the load *mean*, and the loads *known* are simulated, 0 for the idle fleet among them. An hour at a
-    load between two of them counts as the straight line. `run`, `breakeven`, `plan`, `size` and the workspace bill
-    these parts, each hour at its own price.
+    The year has the mean load *mean*, and the loads *known* are simulated, 0 for the idle fleet among them. An hour at
+    a load between two of them is interpolated linearly. `run`, `breakeven`, `plan`, `size` and the workspace bill these
+    parts, each hour at its own price.
     """
     parts: dict[tuple[float, Calendar], float] = {}
     for one in hours:

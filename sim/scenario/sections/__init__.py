@@ -1,8 +1,8 @@
-"""Sections of a scenario: what the program needs to know of each, beside its keys.
+"""Sections of a scenario, with the properties that the program needs beside their keys.
 
 The keys and checks of a section are in a module of this folder. The module makes a `Section`, which stands in the
-annotation of the section's field in `Scenario`. Lists of sections, such as those that a case does not rest on or
-that `price` may change, are all read off there.
+annotation of the section's field in `Scenario`. Lists of sections, such as those that a case does not depend on or that
+`price` may change, are all derived from these.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -16,46 +16,46 @@ from sim.scenario.reading.errors import ValidationIssue
 Keys = TypeVar("Keys")
 Issues = Iterable[ValidationIssue]
 Everything = Callable[[Any], Collection[object]]
-"""Of a scenario: all that contradicts itself in it."""
+"""Function that returns all contradictions within a scenario."""
 Billing = Callable[[Fleet], object]
-"""Resolve a fleet of the scenario with its prices. Raises CostError with every price that is missing."""
+"""Function that resolves a fleet with its prices; it raises CostError with every missing price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section(Generic[Keys]):
-    """A section that asks about an experiment, or says how far to go; what is simulated does not depend on it.
+    """Section that asks about an experiment or limits its effort; the simulation does not depend on it.
 
     The checks are called where the section is given, each as soon as what it needs has passed.
     """
 
     command: str = ""
-    """The one command that reads it; empty: `run` does, too."""
+    """Command that reads the section; empty if `run` reads it, too."""
     ignored_by: tuple[str, ...] = ()
-    """Commands that say on stderr that they leave it aside."""
+    """Commands that report on stderr that they ignore the section."""
     effort: bool = False
-    """Whether it says how exactly or how far, and never what: its change continues a run, and it cannot be swept."""
+    """True if the section sets only precision or limits: a change continues a run, and it cannot be swept."""
     repriced: bool = False
-    """Whether `price` may change it."""
+    """True if `price` may change the section."""
     of_fleets: bool = False
-    """Whether it is about fleets by their names, so that it says nothing of a fleet that `size` finds."""
+    """True if the section names fleets, so that it does not apply to a fleet that `size` finds."""
     example: str = ""
-    """Lines of the scenario that `gpufleet init` writes."""
+    """Lines on the section in the scenario that `gpufleet init` writes."""
     check_ids: Callable[[Any, Catalog], Issues] | None = None
-    """Of (the raw section, catalogue): names that the catalogue does not know."""
+    """Check with (raw section, catalogue): yields names that are not in the catalogue."""
     check: Callable[[Keys, Experiment, Everything], Issues] | None = None
-    """Of (the section, scenario, all checks of a scenario): contradictions, of every kind but the hardware's."""
+    """Check with (section, scenario, all checks of a scenario): yields contradictions other than the hardware's."""
     check_terms: Callable[[Keys, Experiment, Catalog], Issues] | None = None
-    """Of (the section, scenario, catalogue): what is missing or does not fit, whatever else is wrong."""
+    """Check with (section, scenario, catalogue): yields missing or contradictory terms, whatever else is wrong."""
     check_bills: Callable[[Keys, Experiment, Billing], Issues] | None = None
-    """Of (the section, scenario, how a fleet is billed): prices that are missing, where all fleets can be built."""
+    """Check with (section, scenario, billing function): yields missing prices, where all fleets can be built."""
     check_sweep: Callable[[Keys, dict[str, Any], bool], Issues] | None = None
-    """Of (the section, raw data of the whole scenario, whether the command simulates the sweep): what does not fit."""
+    """Check with (section, raw data of the scenario, whether the command simulates the sweep): yields conflicts."""
     months: tuple[str, Callable[[Keys], float]] | None = None
-    """The key that says how far it looks ahead, and the number of months."""
+    """Key of the section that sets its time span, and a function that returns the number of months."""
 
 
 def sections_of(scenario: type[Experiment]) -> dict[str, Section[Any]]:
-    """Name -> section of every registered section, in the order of the fields of *scenario*."""
+    """Return every registered section by name, in the order of the fields of *scenario*."""
     return {
         name: one for name, field in scenario.model_fields.items() for one in field.metadata if isinstance(one, Section)
     }

@@ -1,8 +1,8 @@
-"""Which fleets are compared, and over which time: the sections `compare`, `breakeven` and `plan`.
+"""Sections `compare`, `breakeven` and `plan`: the fleets that are compared, and the time span.
 
 `compare` ranks fleets, `breakeven` asks where one candidate becomes cheaper than another, `plan` follows several years
-month by month (its keys are those of `sim.cost.MultiYear`). Checked is whether the scenario has the
-fleets, prices and terms that each comparison needs.
+month by month (its keys are those of `sim.cost.MultiYear`). Checked is whether the scenario has the fleets, prices and
+terms that each comparison needs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,16 +23,17 @@ from sim.spec import Count, Positive, Spec
 
 
 class Compare(Spec):
-    """Which fleets are ranked as one product."""
+    """Ranking of fleets."""
 
     across_models: bool = False
-    """Whether fleets that serve different models are ranked against each other, as if a token of one model were worth
-    a token of the other. Default: verdicts rank the fleets of each model on their own."""
+    """True to rank fleets that serve different models against each other, as if their tokens were of equal value.
+    Default: verdicts rank the fleets of each model on their own."""
 
 
 def models_of(scenario: Experiment, compare: Compare | None) -> Mapping[str, str]:
-    """Return the model of every fleet (several are joined by commas) where fleets that serve different models are to be
-    ranked apart; empty where one ranking holds for all.
+    """Return the model of every fleet where fleets of different models are ranked apart; empty for one ranking.
+
+    Several models of a fleet are joined by commas.
     """
     if compare is not None and compare.across_models:
         return {}
@@ -41,7 +42,7 @@ def models_of(scenario: Experiment, compare: Compare | None) -> Mapping[str, str
 
 
 def model_of(fleet: Fleet, scenario: Experiment) -> str:
-    """Return the id of the model that *fleet* serves, of several all of them; empty without a model."""
+    """Return the id of the model that *fleet* serves, several joined by commas; empty without a model."""
     models = {
         nearest(pool.model, service, fleet.model, scenario.model)
         for pool in fleet.pools
@@ -58,11 +59,11 @@ COMPARE: Section[Compare] = Section(
 
 
 OWN_WAY = {"buy": "bought", "rent": "rented"}
-"""What a fleet's own way to pay is called where it has others."""
+"""Label of a fleet's own acquisition where it has other costs as well."""
 
 
 def candidate_names(fleet: Fleet, ways: Iterable[str]) -> list[str]:
-    """One for each way to pay for *fleet*: its own, then those of `also`."""
+    """Return the names of the candidates of *fleet*: its own cost, then those of `also`."""
     if fleet.cost is None:
         return [fleet.name]
     labels = list(ways)
@@ -71,20 +72,20 @@ def candidate_names(fleet: Fleet, ways: Iterable[str]) -> list[str]:
 
 
 class Breakeven(Spec):
-    """Ways to pay for the same hardware, and for how long. Every section is optional."""
+    """Other costs of the same hardware, and the time span. All keys are optional."""
 
     also: dict[str, dict[Annotated[str, Field(min_length=1)], Cost]] = Field(default_factory=dict)
     """Fleet -> label -> another `cost` of the same hardware: {a: {rented: {acquisition: rent, ...}}}."""
     load: Positive | None = None
-    """Load of the months and of the verdict, in the workload's own unit (requests per second, clients, or the trace's
-    speed); left out: the workload's. With a `load_profile` it is the mean over the year, to which the profile is
-    scaled; left out: the profile's own."""
+    """Load of the months and of the verdict, in the workload's unit (requests per second, clients, or the trace's
+    speed). Default: the workload's. With a `load_profile` it is the mean over the year, to which the profile is scaled;
+    default: the profile's own."""
     months: Count = 60
-    """How far the cash flows reach."""
+    """Time span of the cash flows [months]."""
 
 
 def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
-    """Ways to pay for fleets that are not there, and names that would stand for two candidates."""
+    """Yield issues of unknown fleets in `also`, and of names shared by two candidates."""
     names = [fleet.name for fleet in scenario.fleets]
     for name in asked.also:
         if name not in names:
@@ -99,7 +100,7 @@ def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> I
 
 
 def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
-    """Ways to pay that cannot be billed."""
+    """Yield issues of the costs in `also` that cannot be billed."""
     fleets = {fleet.name: fleet for fleet in scenario.fleets}
     for name, ways in asked.also.items():
         for label, cost in ways.items() if name in fleets else ():
@@ -126,7 +127,7 @@ BREAKEVEN = Section(
 
 
 def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
-    """Fleets without a cost, names of fleets that do not exist, and a missing discount rate."""
+    """Yield issues of fleets without a cost, of unknown fleets, and of a missing discount rate."""
     names = [fleet.name for fleet in scenario.fleets]
     for i, fleet in enumerate(scenario.fleets):
         if fleet.has_own_costs:
@@ -153,7 +154,7 @@ def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterato
 
 
 def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong) of an entry of `plan.existing`."""
+    """Yield (key, message) for the problems of an entry of `plan.existing`."""
     fleet = next((one for one in scenario.fleets if one.name == entry.fleet), None)
     if fleet is None:
         names = [one.name for one in scenario.fleets]
@@ -170,7 +171,7 @@ def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUni
 
 
 def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
-    """Prices that are missing for renting what a fleet buys."""
+    """Yield issues of prices that are missing to rent what a fleet buys."""
     for fleet in scenario.fleets:
         bridged = bridged_fleet(plan, fleet)
         if bridged is None or not isinstance(fleet.cost, Buy):
@@ -184,7 +185,7 @@ def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) ->
 
 
 def bridged_fleet(plan: MultiYear, fleet: Fleet) -> Fleet | None:
-    """*fleet* as it is rented until its own hardware comes; None where the *plan* has no such terms."""
+    """Return *fleet* as rented until its own hardware is delivered; None if the *plan* has no such terms."""
     terms = plan.bridge.get(fleet.name)
     return None if terms is None else fleet.model_copy(update={"cost": terms})
 

@@ -1,4 +1,4 @@
-"""How a year's hours fall on the loads of a sweep, as a scenario says it."""
+"""Section `load_profile`: the hours of a year at each load, which weight the loads of a sweep."""
 
 from collections.abc import Iterator
 from math import fsum, isclose, isfinite
@@ -37,7 +37,7 @@ def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
 
 
 def _number(value: Any, what: str) -> float:
-    """What went through JSON as a key is text."""
+    """Return *value* as a number of 0 or more; a key that went through JSON is text."""
     try:
         number = float("nan" if isinstance(value, bool | None) else value)
     except (TypeError, ValueError):
@@ -55,21 +55,21 @@ LoadProfile = Annotated[
 
 
 def loads_of(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...]:
-    """(load, hours per year, hour of the day or of the week or None where it is not said) of every part of the year."""
+    """Return (load, hours per year, hour of the day or week, None if unknown) for every part of the year."""
     if isinstance(profile, dict):
         return tuple((load, hours, None) for load, hours in sorted(profile.items()))
     return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
 
 
 def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
-    """Steady loads beside a schedule that follows the day."""
+    """Yield an issue for a load profile beside a schedule of replicas, which follows the time of day."""
     if any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools):
         text = "weights steady loads, and a schedule follows the day: simulate whole days of arrivals"
         yield ValidationIssue(("load_profile",), f"{text}: {{process: profile}}")
 
 
 def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
-    """Check that there is a load to weight and, where the sweep is simulated, that it reaches the profile's loads."""
+    """Check that there is a load to weight and, where the sweep is simulated, that it covers the profile's loads."""
     clients = value_at(data, PROCESS) == "closed_loop"
     place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
     simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]

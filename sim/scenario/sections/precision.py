@@ -1,4 +1,4 @@
-"""How much is simulated: how exact the results are to be (`precision`), how large a run may become (`limits`)."""
+"""Sections `precision` (target width of confidence intervals) and `limits` (largest size of a run)."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -13,31 +13,32 @@ from sim.spec import Count, Positive, Spec
 
 
 class ScenarioLimits(Spec):
-    """What is larger is refused before anything runs, so that a mistyped exponent is found at once. With more memory or
-    more patience any of these may be raised.
+    """Limits on the size of a run, checked before anything runs, so that a mistyped exponent is found at once.
+
+    With more memory or time, any of them may be raised.
     """
 
     points: Annotated[Count, Field(le=1_000_000)] = 10_000
-    """Points of the sweep; at most a million, each of which takes some 10 ms to check."""
+    """Points of the sweep; each takes some 10 ms to check."""
     cases: Count = 100_000
     """Fleets x sweep points x replications (with a precision, its max_replications)."""
     requests: Count = 20_000_000
     """Requests in one case: about 15 GB of memory."""
     replicas: Count = 100_000
-    """Replicas of one fleet, each data-parallel rank counted: about 0.5 GB and 10 s for each case."""
+    """Replicas of one fleet, with each data-parallel rank counted: about 0.5 GB and 10 s per case."""
     usage_rows: Count = 10_000_000
-    """Replicas x meter intervals in one case, and what failures and interruptions add."""
+    """Replicas x meter intervals in one case, plus rows that failures and interruptions add."""
     readings: Count = 100_000_000
-    """Replicas x scrapes of the autoscalers in one case, and their decisions."""
+    """Replicas x scrapes of the autoscalers in one case, plus their decisions."""
     months: Count = 1200
-    """How far `plan` and `breakeven` look ahead."""
+    """Time span of `plan` and `breakeven` [months]."""
 
 
 LIMITS: Section[ScenarioLimits] = Section(effort=True)
 
 
 FIRST_REPLICATIONS = 5
-"""Replications that a run with a precision begins with: an interval over fewer says little about its own width."""
+"""Number of replications that a run with a precision begins with: fewer make the interval's width unreliable."""
 
 Metric = Literal[
     "ttft_s_mean",
@@ -66,28 +67,30 @@ Metric = Literal[
 
 
 MOST_OF_CAPACITY = 30
-"""Replications of a search for a capacity at most, where the scenario does not say."""
+"""Default for the most replications of a capacity search."""
 
 
 class Precision(Spec):
-    """Replications are added, from five on, until at every point the half-width of the 95 % interval of `metric` is at
-    most `relative` of its mean for every fleet. Points that are overloaded, or where the metric is infinite, are left.
-    `capacity`, `breakeven` and `plan` hold the capacity of every fleet to it in the same way.
+    """Target precision: replications are added until the confidence intervals are narrow enough.
+
+    From five replications on, more are added until at every point the half-width of the 95 % interval of `metric` is at
+    most `relative` of its mean for every fleet. Points that are overloaded, or where the metric is infinite, are left
+    out. `capacity`, `breakeven` and `plan` apply it to the capacity of every fleet in the same way.
     """
 
     metric: Metric | None = None
-    """A column of summary.csv, for `run`; left out: `run` adds no replications."""
+    """Column of summary.csv that `run` makes precise. Default: `run` adds no replications."""
     relative: Annotated[Positive, Field(lt=1)] = 0.1
-    """0.05: plus or minus 5 %."""
+    """Half-width of the 95 % interval as a fraction of the mean; 0.05: plus or minus 5 %."""
     max_replications: Annotated[Count, Field(ge=FIRST_REPLICATIONS)] = 100
-    """Where to stop at a point that does not get there."""
+    """Most replications at a point that does not reach the precision."""
     max_horizon_s: Positive | None = None
     """Longest horizon to which `capacity`, `breakeven` and `plan` lengthen `horizon_s` [s], which they do until no
-    capacity changes with it. Left out: until a run has 20,000 requests at its capacity."""
+    capacity changes with it. Default: until a run has 20,000 requests at its capacity."""
 
 
 def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
-    """A precision that no number of replications gives."""
+    """Yield issues of a precision that no number of replications can reach."""
     # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
     fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
     if all(fixed):

@@ -1,4 +1,4 @@
-"""How uncertain inputs are varied: one at a time (`sensitivity`), or all at once by Monte Carlo (`futures`).
+"""Sections `sensitivity` (inputs varied one at a time) and `futures` (all at once by Monte Carlo).
 
 The keys of `futures` are in `sim/scenario/reading/distribution.py`, which reads distributions anywhere.
 """
@@ -18,34 +18,34 @@ from sim.spec import Spec
 
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
 Contradictions = Callable[[str, Place, float], Iterator[ValidationIssue]]
-"""Of (path, place to report it at, value): what is wrong with the scenario at that value and not without."""
+"""Function of (path, place to report, value) that yields the issues caused by the value."""
 ALL_LOADS = "load_scale"
-"""An input: the loads of all services in proportion, over the scenario's own."""
+"""Input that scales the loads of all services in proportion to the scenario's."""
 NO_INPUTS = ("sweep", "seed")
-"""Keys that say nothing of what is simulated and billed; no section does."""
+"""Keys that do not affect the simulation or the bill; sections do not either."""
 
 
 class RelativeRange(Spec):
-    """By how much less and more than the scenario states."""
+    """Range around the scenario's value."""
 
     relative: Annotated[float, Field(gt=0, lt=1)]
-    """0.3: from 70 % to 130 %."""
+    """Relative half-width; 0.3: from 70 % to 130 %."""
 
 
 class Sensitivity(Spec):
-    """Which inputs move the result, and by how much. Every key is optional."""
+    """Inputs to vary, and the result whose change is reported. All keys are optional."""
 
     inputs: Annotated[dict[str, tuple[float, float] | RelativeRange], Field(min_length=1)] | None = None
     """Dotted path of a number -> [low, high] or {relative: 0.3}; load_scale: the loads of all services in proportion.
-    Left out: prices and rates, prices of the hardware, load and lengths, each 30 % less and more."""
+    Default: prices and rates, prices of the hardware, load and lengths, each 30 % lower and higher."""
     metric: SensitivityMetric = "usd_per_million_output_tokens"
-    """What they move."""
+    """Result whose change is reported."""
     between: tuple[str, str] | None = None
-    """The fleets whose difference is reported, the first less the second; left out: the first two."""
+    """Two fleets whose difference is reported, the first minus the second. Default: the first two."""
 
 
 def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[ValidationIssue]:
-    """Unknown fleets, one named twice; then the inputs, and whatever contradicts itself at their ends."""
+    """Yield issues of unknown fleets, of two equal fleets, and of the inputs and the ends of their ranges."""
     names = [fleet.name for fleet in scenario.fleets]
     for i, name in enumerate(asked.between or ()):
         if name not in names:
@@ -61,7 +61,7 @@ def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> 
 def _input_issues(
     scenario: Experiment, inputs: Mapping[str, tuple[float, float] | RelativeRange], contradictions: Contradictions
 ) -> Iterator[ValidationIssue]:
-    """Paths of nothing or of no number, and values that the scenario does not allow there."""
+    """Yield issues of paths that name no number, and of values that the scenario does not allow there."""
     data = as_data(scenario)
     for path, ends in inputs.items():
         place: Place = ("sensitivity", "inputs", path)
@@ -94,7 +94,7 @@ def _input_issues(
 
 
 def number_at(path: str, value: object) -> tuple[str, float] | None:
-    """The number at *path* and its own path, which of a quote is that of its price; None where there is none.
+    """Return the path and value of the number at *path*, for a quote those of its price; None if there is none.
 
     >>> number_at("a", 4), number_at("a", {"price": 1900.0, "unit": "each"}), number_at("a", True)
     (('a', 4), ('a.price', 1900.0), None)
@@ -132,7 +132,7 @@ def _range_issues(
 
 
 def around(scenario: Experiment, path: str, now: float, relative: float) -> tuple[float, float]:
-    """The ends at a fraction less and more than *now*; whole numbers where nothing else is allowed."""
+    """Return the values a fraction *relative* below and above *now*, rounded where only whole numbers are allowed."""
     low, high = now * (1 - relative), now * (1 + relative)
     if isinstance(now, int) and not allowed(scenario, path, (low, high)):
         return round(low), round(high)
@@ -140,7 +140,7 @@ def around(scenario: Experiment, path: str, now: float, relative: float) -> tupl
 
 
 def allowed(scenario: Experiment, path: str, values: tuple[float, float]) -> bool:
-    """Whether the scenario may say either of *values* at *path*."""
+    """Return True if the scenario allows both of *values* at *path*."""
     try:
         for value in values:
             at_point(scenario, {path: value})

@@ -1,4 +1,4 @@
-"""What `gpufleet size` searches, as a scenario says it."""
+"""Section `size`: the space of fleets that `gpufleet size` searches."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -29,34 +29,34 @@ def _listed(value: Any) -> Any:
 
 
 WHOLE = "none"
-"""In place of a MIG profile: GPUs that are not cut."""
+"""Value in place of a MIG profile for GPUs that are not sliced."""
 
 
 class MixedFleets(Spec):
-    """Fleets of several kinds of replicas, each for prompts of some lengths."""
+    """Search of fleets with several kinds of replicas, each for a class of prompt lengths."""
 
     length_classes: Annotated[Count, Field(ge=2)] = 4
-    """Classes of prompt lengths, each with about as many prompt tokens as the others."""
+    """Number of classes of prompt lengths, each with about the same number of prompt tokens."""
     most_kinds: Annotated[Count, Field(ge=2)] = 2
-    """Most kinds of replicas, or ways to pay for them, in one fleet."""
+    """Most kinds of replicas, or acquisitions, in one fleet."""
 
 
 class SplitFleets(Spec):
-    """Fleets whose prompts are computed on replicas of their own, in any ratio to those that answer."""
+    """Search of fleets with separate prefill and decode replicas, in any ratio."""
 
     kv_transfer: KvTransfer
-    """How the KV of prompts moves to those that answer."""
+    """KV transfer from prefill to decode replicas."""
 
 
 class Budget(Spec):
-    """What may be spent; all limits that are given hold."""
+    """Limits on spending; all limits that are given hold."""
 
     capex_usd: NonNegative | None = None
-    """Capital cost in US dollars, whatever the currency of the report: everything paid at delivery; 0: rent only."""
+    """Capital cost [US dollars], whatever the currency of the report: everything paid at delivery; 0: rent only."""
     usd_per_month: NonNegative | None = None
-    """Operating cost in US dollars: rent, electricity, space, staff and all else paid month by month."""
+    """Operating cost [US dollars per month]: rent, electricity, space, staff and all else paid by the month."""
     kw: NonNegative | None = None
-    """Power at the wall of the machines bought, by their nameplates, cooling left out."""
+    """Nameplate power of the machines bought, at the wall, without cooling [kW]."""
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
@@ -66,59 +66,63 @@ class Budget(Spec):
 
 
 class SpareKinds(Spec):
-    """How replicas beyond those that the load needs may stand by for failures."""
+    """Kinds of spare replicas beyond those that the load needs."""
 
     kinds: Annotated[tuple[Literal["hot", "warm", "cold"], ...], Field(min_length=1)] = ("hot", "warm", "cold")
-    """hot: serve with the others. warm: switched on, with the weights in memory. cold: switched off."""
+    """Readiness of spares. hot: serves with the others; warm: switched on, with the weights in memory; cold: switched
+    off."""
     takeover_s: NonNegative = 0.0
-    """From the alarm until a warm spare serves; a cold one goes through `cold_start` [s]."""
+    """Time from the detection of a failure until a warm spare serves [s]; a cold spare starts by `cold_start`."""
 
 
 class Size(Spec):
-    """The space of fleets: every GPU in every layout, format, limit and way to pay; the scenario's own fleets, too."""
+    """Search space of fleets, in which `gpufleet size` looks for the cheapest.
+
+    It has every GPU in every layout, format, batching policy and acquisition, and the scenario's own fleets.
+    """
 
     gpus: Annotated[tuple[str, ...], Field(min_length=1)]
     """Ids in data/gpus."""
     servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
         default_factory=dict
     )
-    """GPU -> id in data/servers, or several of them. A GPU left out is bought in the cheapest server of the catalogue
-    with slots, power and link for it, and rented without one."""
+    """GPU -> server or servers, as ids in data/servers. A GPU left out is bought in the cheapest server of the
+    catalogue with slots, power and link for it, and rented without one."""
     mig: Annotated[tuple[str, ...], Field(min_length=1)] = (WHOLE,)
-    """MIG profiles of which a replica may be a slice, on the GPUs that have them; none: whole GPUs, too."""
+    """MIG profiles of which a replica may be a slice, on the GPUs that have them; none: whole GPUs as well."""
     tensor_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     """GPUs that share every layer."""
     pipeline_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     """Stages that hold the layers in turn."""
     quantizations: tuple[str, ...] = ()
-    """Ids in data/quantizations; left out: the scenario's own."""
+    """Candidate formats, as ids in data/quantizations. Default: the scenario's."""
     batching: Annotated[tuple[Batching, ...], Field(min_length=1)] = (OfEngine(),)
-    """Schedulers and limits to try; left out: the engine's own."""
+    """Candidate batching policies and limits. Default: the engine's."""
     lora: tuple[LoraAdapters, ...] = ()
-    """Slots for LoRA adapters to try, where requests ask for adapters."""
+    """Candidate slots for LoRA adapters, where requests use adapters."""
     costs: dict[Label, Cost] = Field(default_factory=dict)
-    """Label -> a `cost` for every GPU: {bought: {acquisition: buy}}."""
+    """Label -> candidate `cost` for every GPU: {bought: {acquisition: buy}}."""
     rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
     budget: Budget | None = None
-    """What may be spent; left out: anything."""
+    """Limits on spending. Default: none."""
     max_replicas: Count = 8
-    """Most replicas that may carry the load."""
+    """Most replicas that serve the load."""
     spare_replicas: WholeNumber = 0
-    """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
+    """Replicas per pool beyond those that the service level needs; they are paid for and share the load."""
     front_up_to: Annotated[Number, Field(ge=1)] = 1.25
-    """Fleets whose lower bound is below this multiple of the cheapest are simulated, too: what less latency costs."""
+    """Multiple of the cheapest fleet's cost up to which fleets are simulated for the cost-latency front."""
     failures: FailureSpec | None = None
-    """What fails in the pools to choose from, for `slo.availability`; a fleet of the scenario has its own."""
+    """Failures in the candidate pools, for `slo.availability`; fleets of the scenario have their own."""
     cold_start: ColdStart | None = None
-    """How a replica starts after a repair, and a cold spare; left out: at once."""
+    """Start of a replica after a repair, and of a cold spare. Default: no start time."""
     spares: SpareKinds | None = None
-    """Kinds of spares to choose from for `slo.availability`; left out: hot ones."""
+    """Kinds of spares to search for `slo.availability`. Default: hot spares."""
     mixed: MixedFleets | None = None
-    """Look for fleets of several kinds, too; left out: one kind a fleet."""
+    """Search of fleets with several kinds of replicas. Default: one kind per fleet."""
     split: SplitFleets | None = None
-    """Look for fleets with replicas for prompts and others for answers, too, each of any kind; left out: every replica
-    does both."""
+    """Search of fleets with separate prefill and decode replicas, each of any kind. Default: every replica does
+    both."""
 
     @model_validator(mode="after")
     def _something_to_pay(self) -> Self:
@@ -131,7 +135,7 @@ LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "qua
 
 
 def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Names in the raw section that the catalogue does not know."""
+    """Yield issues of ids in the raw section that are not in the catalogue."""
     servers = value_at(data, ("servers",))
     named: list[tuple[Place, Any, Any]] = [
         *((("size", "gpus", i), item, catalog.gpu) for i, item in _items(value_at(data, ("gpus",)))),
@@ -168,7 +172,7 @@ def _items(value: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Contradictions within the section, and terms without which nothing can be bought."""
+    """Yield contradictions within the section, and missing terms of buying."""
     for name in LISTS:
         for value, count in Counter(getattr(size, name)).items():
             if count > 1:
@@ -215,7 +219,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
 
 
 def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
-    """What a search of fleets with roles cannot be asked together with."""
+    """Yield issues of options that a search of prefill and decode replicas excludes."""
     if size.split is None:
         return
     if size.mixed is not None:
@@ -234,7 +238,7 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
 
 
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
-    """Failures that nobody asks about, and spares beside an availability, which finds them itself."""
+    """Yield issues of failures without an availability target, and of spares beside one."""
     asked = scenario.slo.availability is not None
     if size.failures is not None and not asked:
         text = "count for slo.availability only, the share of requests over failures: give it, 0.999 for example"
@@ -257,7 +261,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
 
 
 def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
-    """Kinds of spares without failures or without a start, and settings of kinds that are not asked for."""
+    """Yield issues of spare kinds without failures or a start, and of settings for kinds that are not listed."""
     if size.failures is None:
         yield ValidationIssue(("size", "spares"), "stand by for failures: give size.failures and slo.availability")
     for kind, count in Counter(spares.kinds).items():
@@ -296,7 +300,7 @@ def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue
             try:
                 holds = catalog.server(name).gpu
             except ValueError:
-                continue  # size_id_issues names it
+                continue  # _check_ids names it
             if holds is not None and holds != gpu:
                 yield ValidationIssue(("size", "servers", gpu), f"{name} holds {holds}")
 
