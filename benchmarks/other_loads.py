@@ -4,7 +4,7 @@
 
 A group contains the measurements of one model on one server by one campaign at four closed loops or more. `calibrate`
 is fitted to one of them, and to two; two others are predicted. The groups of each campaign are drawn with a fixed
-seed. benchmarks/fit/worth.py derives the intervals of calibrated servers from the written file.
+seed. benchmarks/fit/intervals.py derives the intervals of calibrated servers from the written file.
 """
 
 import argparse

@@ -40,7 +40,7 @@ class Start:
         return int(self.cells["tensor_parallel_size"])
 
     def computed(self, catalog: Catalog) -> MemoryFit:
-        """Computed memory for the row's settings."""
+        """Return the computed memory for the row's settings."""
         cells = self.cells
         model = catalog.model(cells["model"])
         weights = native_quantization(catalog.quantization(cells["quantization"]), model, catalog.quantization)

@@ -1,4 +1,4 @@
-"""Intervals of predictions from errors of rows that no fit has seen: quantiles, and how many measurements they hold."""
+"""Prediction intervals from errors of rows that were not fitted: quantiles, and their coverage of measurements."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,44 +12,44 @@ from sim.study.confidence import MARKS
 
 METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
 KEPT = 4
-"""Rows kept of one pair, metric and mark, evenly spaced in the order of their errors: pairs weigh the same anyway."""
+"""Rows kept per pair, metric and mark, evenly spaced in the order of their errors; pairs have the same weight."""
 QUANTILES = (0.1, 0.9)
 STRETCHES = tuple(1 + step / 20 for step in range(41))
-"""Widths that are tried, over that of the quantiles."""
+"""Candidate widths relative to the quantiles."""
 LEAST_PAIRS = 6
-"""Of fewer pairs no interval is made."""
+"""Smallest number of pairs for an interval."""
 ORIGIN = """source: gpufleet-study
-where: "benchmarks/fit/worth.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
+where: "benchmarks/fit/intervals.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
 kind: fitted
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """One left-out measurement."""
+    """Error of a left-out measurement."""
 
     metric: str
     mark: str
     gpu: str
     family: str
     campaign: str
-    """Whoever published it: publishers and GPUs are what an interval is made without and tried on."""
+    """Publisher of the measurement."""
     ratio: float
-    """Measured over predicted."""
+    """Measured / predicted."""
 
     @property
     def pair(self) -> tuple[str, str]:
-        """GPU and model family, which weigh the same whatever the number of their rows."""
+        """GPU and model family; pairs have the same weight regardless of their number of rows."""
         return self.gpu, self.family
 
 
 BY_PUBLISHER: Callable[[Error], str] = attrgetter("campaign")
 GROUPS: tuple[Callable[[Error], str], ...] = (attrgetter("gpu"), BY_PUBLISHER)
-"""What an interval is made without and tried on."""
+"""Groups (GPUs, publishers) that are left out in turn to test an interval."""
 
 
 def thinned(errors: Sequence[Error]) -> list[Error]:
-    """At most KEPT rows of each pair, metric and mark."""
+    """Return at most KEPT rows of each pair, metric and mark."""
     groups: dict[tuple[object, ...], list[Error]] = defaultdict(list)
     for one in errors:
         groups[one.metric, one.mark, *one.pair].append(one)
@@ -62,8 +62,9 @@ def thinned(errors: Sequence[Error]) -> list[Error]:
 
 
 def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, float]:
-    """10th and 90th percentile of measured over predicted, pairs weighing the same, *stretch* times as far from the
-    median in logarithms.
+    """Return the 10th and 90th percentile of measured / predicted, with equal weight per pair.
+
+    The distance from the median is multiplied by *stretch* in logarithms.
     """
     rows_of: dict[tuple[str, str], int] = defaultdict(int)
     for one in errors:
@@ -76,23 +77,25 @@ def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, flo
 
 
 def stretch_of(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> float:
-    """How much wider than the quantiles an interval must be to hold its share of GPUs, and of publishers, that it was
-    made without; of *strangers*, some of the errors, by themselves, too, where there are enough.
+    """Return the factor by which quantiles must be widened to cover their share of left-out GPUs and publishers.
+
+    *strangers*, some of the errors, must be covered on their own as well, if there are enough.
     """
     share = QUANTILES[1] - QUANTILES[0]
     own = [strangers] if len({one.pair for one in strangers}) >= LEAST_PAIRS else []
 
     def held(stretch: float) -> float:
-        apart = [inside(errors, BY_PUBLISHER, stretch, some) for some in own]
-        return min(*(inside(errors, group, stretch) for group in GROUPS), *apart)
+        apart = [covered_share(errors, BY_PUBLISHER, stretch, some) for some in own]
+        return min(*(covered_share(errors, group, stretch) for group in GROUPS), *apart)
 
     return next((one for one in STRETCHES if held(one) >= share), STRETCHES[-1])
 
 
 def common_sd(errors: Sequence[Error]) -> float:
-    """Standard deviation of the part of log(ratio) that the pairs of a campaign have in common.
+    """Return the standard deviation of the part of log(ratio) that the pairs of a campaign share.
 
-    It is the root of the mean product of two pairs' deviations in the same campaign, campaigns weighing by their pairs.
+    It is the square root of the mean product of two pairs' deviations in the same campaign, with campaigns weighted by
+    their pairs.
     """
     by_pair: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in errors:
@@ -109,14 +112,17 @@ def common_sd(errors: Sequence[Error]) -> float:
 
 
 def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
-    """The errors that an interval is made of."""
+    """Return the errors from which an interval is derived."""
     return [one for one in errors if one.metric == metric and one.mark == mark]
 
 
 def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: Sequence[Error]) -> str:
-    """data/fidelity/intervals.yaml."""
+    """Return the text of data/fidelity/intervals.yaml."""
     lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
-    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
+    lines += [
+        "# benchmarks/fit/intervals.py writes this file.",
+        ORIGIN.format(rows=len(errors) + len(strangers)).rstrip(),
+    ]
     lines.append("metrics:")
     nearest = {}
     for metric in METRICS.values():
@@ -145,20 +151,21 @@ def _interval(low: float, high: float, errors: Sequence[Error]) -> str:
     return f"{{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(errors):.3f}, {counts}}}"
 
 
-def inside(
+def covered_share(
     errors: Sequence[Error],
     group: Callable[[Error], str],
     stretch: float = 1.0,
-    tried: Sequence[Error] | None = None,
+    tested: Sequence[Error] | None = None,
 ) -> float:
-    """Share of the measurements *tried*, or of all, within an interval that was made without their *group*, pairs
-    weighing the same.
+    """Return the fraction of the measurements *tested*, or of all, within an interval derived without their *group*.
+
+    Pairs have the same weight.
     """
     shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    tried = errors if tried is None else tried
-    for out in {group(one) for one in tried}:
+    tested = errors if tested is None else tested
+    for out in {group(one) for one in tested}:
         low, high = quantiles([one for one in errors if group(one) != out] or errors, stretch)
-        for one in tried:
+        for one in tested:
             if group(one) == out:
                 shares[one.pair].append(low <= one.ratio <= high)
     return float(np.mean([np.mean(found) for found in shares.values()]))

@@ -1,7 +1,7 @@
-"""The steps that a simulated row took, in so few groups that its times can be worked out again for other parameters.
+"""Recorded steps of simulated rows, in few groups from which times follow for other parameters.
 
-Which batches a closed loop or a burst forms hardly depends on how long the steps last, so a row is simulated once and
-its steps are timed again for every trial of the fit; after the fit all rows are simulated afresh.
+The batches of a closed loop or burst hardly depend on the step time, so a row is simulated once and its steps are
+timed again for every trial of the fit; after the fit all rows are simulated again.
 """
 
 from collections.abc import Iterable
@@ -28,15 +28,15 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Groups of like steps: the mean of every field of Batch, and how much each group counts in the three metrics."""
+    """Groups of similar steps: mean of every field of Batch, and weights in the three metrics."""
 
     mean: dict[str, Floats]
     steps: Floats
-    """Steps in the group: their times add up to the run."""
+    """Number of steps in each group; their times add up to the run."""
     decodes: Floats
-    """Tokens decoded in them: TPOT is the mean step weighted by these."""
+    """Tokens decoded in each group, the weights of the mean step in TPOT."""
     prompts: Floats
-    """Prompt chunks in them."""
+    """Prompt chunks in each group."""
 
     @property
     def tokens(self) -> Floats:
@@ -45,7 +45,7 @@ class Steps:
 
 
 class Recorder:
-    """An engine that notes the steps which another one takes."""
+    """Engine wrapper that records the steps of another engine."""
 
     def __init__(self, engine: ReplicaEngine) -> None:
         self._engine = engine
@@ -69,12 +69,12 @@ class Recorder:
         sums[-1] += steps
 
     def groups(self) -> Iterable[list[float]]:
-        """Sums over the steps of each group: FIELDS, then the steps."""
+        """Return sums over the steps of each group: FIELDS, then the number of steps."""
         return self._groups.values()
 
 
 def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
-    """The batches that the engine is about to advance, with the steps they take."""
+    """Return the batches that the engine is about to advance, with the number of steps."""
     one: Any = engine
     if hasattr(engine, "_runs"):  # formed ahead; of ranks that step together the fullest has most to do
         runs = one._runs  # the end of a leap; elsewhere only its last step begins
@@ -92,12 +92,12 @@ def _tokens(batch: Batch) -> int:
 
 
 def _behind_intake(replica: Any) -> Any:
-    """Who asks the engine itself for its steps: the replica, or the intake of an API server."""
+    """Return the caller of the engine: the replica, or the intake of an API server."""
     return replica.engine if isinstance(replica.engine, IntakeEngine) else replica
 
 
 def simulate(plan: CasePlan) -> tuple[FleetLog, Steps]:
-    """Runs *plan* once; what happened, and the steps of all replicas together."""
+    """Run *plan* once. Return its log and the steps of all replicas together."""
     fleet = RunningFleet(plan)
     recorders = [Recorder(_behind_intake(replica).engine) for replica in fleet._replicas]
     for replica, recorder in zip(fleet._replicas, recorders, strict=True):

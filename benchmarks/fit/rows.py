@@ -1,7 +1,6 @@
-"""Which measured rows the fit may look at and which it is judged by.
+"""Selection of measured rows for the fit and for its evaluation.
 
-Every rule that leaves a row out has its reason beside it. What is left out of the fit is still predicted and judged:
-the rules say what a parameter may learn from.
+Every rule that excludes a row has its reason next to it. Rows excluded from the fit are still predicted and evaluated.
 """
 
 import re
@@ -15,43 +14,50 @@ from sim.fidelity.prediction import campaigns_of
 
 MS_PER_S = 1000.0
 MOST_ROWS = 4
-"""At most so many rows of one pair, source, mode, precision and parallel layout: campaigns differ a hundredfold."""
+"""Largest number of rows per pair, source, mode, precision and parallel layout, as campaigns differ a hundredfold."""
 
 FITTED_SOURCES = frozenset({
     "accelmark", "inferencex", "trtllm_v0.5.0", "trtllm_v0.9.0", "trtllm_v0.14", "trtllm_v1.0", "cloudrift",
     "deplodock", "nim", "tsho", "argonne", "argonne_power", "argonne_tppp", "lambda", "mlenergy_v2", "mlenergy_v3",
     "aic_own", "rig3090",
 })  # fmt: skip
-"""Harnesses that state lengths and load, or whose lengths are known from elsewhere (data/benchmarks.yaml). What is odd
-about one campaign's host, as with aic_own and rig3090, stays with its random effect. Not used:
-argonne_quant (labels that contradict each other by a factor of two), gpustack (unknown seat limits, outputs down to 4
-tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (its clients send at a given rate, so
-that `concurrency` is not what is in flight)."""
+"""Benchmark harnesses that state lengths and load, or whose lengths are known otherwise (data/benchmarks.yaml).
+
+Peculiarities of a campaign's host, as with aic_own and rig3090, are random effects. Not used: argonne_quant (labels
+that contradict each other by a factor of two), gpustack (unknown max_num_seqs, outputs down to 4 tokens), lmdeploy
+(rounded to the millisecond), splitwise (vLLM 0.1), anyscale (clients send at a given rate, so that `concurrency` is
+not the number in flight).
+"""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed-MII", "LMDeploy-TurboMind")
-"""Their host times have other sources (data/engines). So have those of Deepspeed, though its rows tell of Gaudi 2."""
+"""Engines whose host times have other sources (data/engines); Deepspeed's rows cover Gaudi 2."""
 FOR_FIT_ALONE = tuple(
     Path(__file__).with_name(f"{name}.csv") for name in ("blis_training", "recent_hosts", "more_campaigns")
 )
-"""`use` being fit. Twelve of the fifteen runs that BLIS was trained on: none of the 38 that docs/fidelity.md compares
-it in, though of their cluster; left out are three whose request rate is not stated (reasoning-lite). Further runs of
-releases of 2026 on a consumer card by a publisher of PUBLIC; of its sweeps over rates with a prefix cache the first
-alone, as each sends the prompts of the one before again. Known pairs by publishers new to the tables."""
+"""Tables of rows with `use` fit, which are not evaluated.
+
+They contain twelve of the fifteen runs that BLIS was trained on: none of the 38 with which docs/fidelity.md compares
+it, though of their cluster; three without a stated request rate (reasoning-lite) are omitted. They also contain
+further runs of 2026 releases on a consumer card by a publisher of PUBLIC, with only the first of its sweeps over rates
+with a prefix cache, as each repeats the prompts of the previous one, and known pairs by new publishers.
+"""
 PUBLIC = tuple(Path(__file__).with_name(f"{name}.csv") for name in ("unseen_by_rule", "unseen", "unseen_2026_11"))
-"""Rows from public sources, no fit having them when they were typed: learnt from and judged as all others."""
+"""Tables of rows from public sources, fitted and evaluated like all others."""
 IN_MEASURED = frozenset({"H100-SXM llama3-8b", "A100-SXM-40GB llama3-8b"})
-"""Pairs of PUBLIC that MEASURED has, too. All others nobody in MEASURED ran; they are shown apart."""
+"""Pairs of PUBLIC that MEASURED has as well; all other pairs of PUBLIC are shown separately."""
 PUBLISHERS = {
     "trtllm_": "NVIDIA/TensorRT-LLM", "argonne": "argonne", "mlenergy": "mlenergy", "blis_training": "inference-sim",
     "cloudrift": "cloudrift-ai", "deplodock": "cloudrift-ai", "gpustack": "gpustack",
 }  # fmt: skip
-"""Who published a campaign, where several names begin so; others stand for themselves."""
+"""Publishers of campaigns whose names begin with these prefixes; other campaigns are their own publisher."""
 BLOCKED_IMAGES = ("1.2.0rc6.post3", "1.1.0rc2.post2")
-"""TensorRT-LLM images whose DeepSeek rows run at 0.6 of the time of the same setting in sibling images: most likely
-multi-token prediction that the row does not flag."""
+"""TensorRT-LLM images whose DeepSeek rows take 0.6 of the time of the same setting in related images.
+
+The most likely reason is multi-token prediction that the row does not state.
+"""
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
-    """All rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of PUBLIC."""
+    """Return all rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of PUBLIC."""
     campaigns = campaigns_of(load_catalog())
     found = [*read_benchmarks(measured / "serving.csv"), *_typed(*FOR_FIT_ALONE), *_typed(*PUBLIC)]
     return [campaigns.as_run(row) for row in found]
@@ -68,28 +74,28 @@ def _ids(*tables: Path) -> frozenset[str]:
 
 
 def stranger(row: BenchRow) -> bool:
-    """Whether *row* is of a pair that nobody in MEASURED ran."""
+    """Return whether *row* is of a pair that MEASURED lacks."""
     return row.id in _ids(*PUBLIC) and pair(row) not in IN_MEASURED
 
 
 def typed(row: BenchRow) -> bool:
-    """Whether *row* stands in a table of the project, whose rules say what may stand there."""
+    """Return whether *row* is in a table of the project."""
     return row.id in _ids(*FOR_FIT_ALONE, *PUBLIC)
 
 
 def publisher_of(row: BenchRow) -> str:
-    """Who published *row*: what nobody knows of a server that is to be bought is left out of the fit together."""
+    """Return the publisher of *row*, whose rows are left out of the fit together."""
     key = row.source_key
     return next((name for start, name in PUBLISHERS.items() if key.startswith(start)), key)
 
 
 def pair(row: BenchRow) -> str:
-    """GPU and model family: what cross-validation leaves out together."""
+    """Return GPU and model family, whose rows cross-validation leaves out together."""
     return f"{row.gpu} {row.model_family}"
 
 
 def publisher(source: str) -> str:
-    """Whose measurements stand in a `source`.
+    """Return the publisher named in a `source`.
 
     >>> publisher("noonghunna/club-3090 issue 698"), publisher("sgl-project/sglang#340")
     ('noonghunna/club-3090', 'sgl-project/sglang')
@@ -98,17 +104,17 @@ def publisher(source: str) -> str:
 
 
 def judged(row: BenchRow) -> bool:
-    """Whether the row counts in the figures of docs/fidelity.md: scored, trusted, no replay."""
+    """Return whether the row counts in docs/fidelity.md: scored, trusted, no replay."""
     return row.use == "score" and row.trust in ("A", "B") and row.load != "trace" and not row.spec_decode
 
 
 def simulated(row: BenchRow) -> bool:
-    """Whether the fit needs the row: to judge by, or to learn from."""
+    """Return whether the row is needed to fit or to evaluate."""
     return judged(row) or row.use == "fit"
 
 
 def left_out(row: BenchRow) -> str:
-    """Why the fit must not look at *row*; empty if it may."""
+    """Return the reason why *row* is not fitted; empty if it is."""
     tests = (
         (not simulated(row), "a replay, or not of the scored class"),
         (row.source_key not in FITTED_SOURCES and not typed(row), "source not used"),
@@ -171,7 +177,7 @@ def _served_s(row: BenchRow) -> float:
 
 
 def thinned(rows: Iterable[BenchRow], wanted: Callable[[BenchRow], bool]) -> list[BenchRow]:
-    """The rows that are *wanted*, exact repeats dropped and each stratum thinned evenly to MOST_ROWS."""
+    """Return the rows that are *wanted*, without exact repeats, each stratum reduced evenly to MOST_ROWS."""
     strata: dict[tuple[object, ...], dict[tuple[object, ...], BenchRow]] = {}
     for row in rows:
         if wanted(row):

@@ -1,12 +1,12 @@
-"""Fits the batch time of services to MLPerf results, judges it on left-out pairs, and writes the figures into data/.
+"""Fit of the batch time of services to MLPerf results, with cross-validation, and update of data/.
 
     python benchmarks/fit/services.py MEASURED                 fit and cross-validation, nothing written
     python benchmarks/fit/services.py MEASURED --write data    the same, and the figures into data/
     python benchmarks/fit/services.py MEASURED --picture PNG   and predicted against measured, pairs left out
 
 An observation is the median of the rows of one accelerator, benchmark, scenario and power setting. Parameters are
-logarithms with a prior; the fit is Gauss-Newton on the posterior with residuals above 16 % cut (Huber). In the
-cross-validation all rows of a pair of accelerator and model are left out together, bert-99 with bert-99.9.
+logarithms with a prior; the fit is Gauss-Newton on the posterior with residuals above 16 % limited (Huber). The
+cross-validation leaves out all rows of a pair of accelerator and model together, bert-99 with bert-99.9.
 """
 
 import argparse
@@ -41,13 +41,13 @@ PRIORS: dict[str, tuple[float, float]] = {
     "memory": (log(0.85), 0.05),
     "capped": (log(0.8), 0.3),
 }
-"""By the part of a parameter's name before the colon: mean and standard deviation of its logarithm."""
+"""Mean and standard deviation of log parameters, keyed by the part of the name before the colon."""
 NOISE, CUT, ITERATIONS, STEP, FOLDS = 0.08, 0.16, 8, 1e-3, 10
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What was measured, and which parameters its prediction depends on."""
+    """Measured value with the parameters on which its prediction depends."""
 
     case: ServiceCase
     metric: str
@@ -57,12 +57,12 @@ class Observation:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(accelerator, model)."""
+        """Accelerator and model."""
         return f"{self.case.accelerator.gpu.id}/{self.case.accelerator.profile or ''}", self.case.model.id
 
 
 def observations(measured: Path) -> list[Observation]:
-    """Medians of the rows of MEASURED/mlperf.csv that name services."""
+    """Return the medians of the rows of MEASURED/mlperf.csv that name services."""
     catalog, benchmarks = load_catalog(), load_benchmarks(Path("data/mlperf.yaml"))
     groups: dict[tuple[str, ...], list[tuple[ServiceCase, str, float]]] = defaultdict(list)
     for row in read_mlperf(measured / "mlperf.csv"):
@@ -85,7 +85,7 @@ def observations(measured: Path) -> list[Observation]:
 
 
 def names_of(case: ServiceCase) -> tuple[str, ...]:
-    """Parameters that the prediction of *case* depends on."""
+    """Return the parameters on which the prediction of *case* depends."""
     service = [f"{what}:{case.model.id}" for what in ("compute", "traffic", "kernels")]
     card = [f"arch:{case.device.architecture}", f"gpu:{case.device.gpu}"]
     rest = ["launch", "wave", "power", "memory"]
@@ -96,12 +96,12 @@ def names_of(case: ServiceCase) -> tuple[str, ...]:
 
 
 def value(theta: Theta, name: str) -> float:
-    """A parameter; the prior's mean where nothing was fitted."""
+    """Return a parameter, or its prior mean if it was not fitted."""
     return float(np.exp(theta.get(name, PRIORS[name.partition(":")[0]][0])))
 
 
 def predicted(one: Observation, theta: Theta) -> float:
-    """Logarithm of the predicted seconds: per sample and device, or of a query."""
+    """Return the logarithm of the predicted time: per sample and device, or of a query [s]."""
     case = one.case
     factors = ServiceFactors(
         compute=value(theta, one.names[0]) * value(theta, one.names[3]) * value(theta, one.names[4]),
@@ -126,7 +126,7 @@ def predicted(one: Observation, theta: Theta) -> float:
 
 
 def fit(found: list[Observation]) -> tuple[Theta, dict[str, float]]:
-    """(theta, posterior standard deviations)."""
+    """Return theta and the posterior standard deviations."""
     names = sorted({name for one in found for name in one.names})
     place = {name: index for index, name in enumerate(names)}
     means = np.array([PRIORS[name.partition(":")[0]][0] for name in names])
@@ -151,7 +151,10 @@ def fit(found: list[Observation]) -> tuple[Theta, dict[str, float]]:
 
 
 def left_out(found: list[Observation], seed: int = 0) -> dict[int, float]:
-    """Index of an observation -> predicted / measured - 1 of its rate or latency, its pair left out of the fit."""
+    """Return predicted / measured - 1 of each observation's rate or latency, without its pair in the fit.
+
+    The errors are keyed by the index of the observation.
+    """
     pairs = sorted({one.pair for one in found})
     random.Random(seed).shuffle(pairs)
     errors = {}
@@ -165,13 +168,13 @@ def left_out(found: list[Observation], seed: int = 0) -> dict[int, float]:
 
 
 def error(one: Observation, theta: Theta) -> float:
-    """predicted / measured - 1."""
+    """Return predicted / measured - 1."""
     ratio = float(np.exp(predicted(one, theta) - one.log_seconds))
     return (1 / ratio if one.metric == "samples_s" else ratio) - 1
 
 
 def report(found: list[Observation], errors: dict[int, float], title: str) -> None:
-    """Prints medians over pairs of accelerator and benchmark, all and by scenario and benchmark."""
+    """Print medians over pairs of accelerator and benchmark: all, by scenario, and by benchmark."""
     pairs: dict[tuple[str, str], list[float]] = defaultdict(list)
     for index, size in errors.items():
         pairs[found[index].pair[0], found[index].case.row.benchmark].append(abs(size))
@@ -190,7 +193,7 @@ def _medians(sizes: Iterable[float]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measured", type=Path)
     parser.add_argument("--write", type=Path)

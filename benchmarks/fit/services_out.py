@@ -1,4 +1,4 @@
-"""Figures and picture of the fit of services."""
+"""Output of the fit of services: figures and picture."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ FAMILIES = {
     "recommender": "dlrm-dcnv2",
     "speech": "rnn-t",
 }
-"""Family of a model -> the service that stands for those without a fit of their own."""
+"""Services that represent the models of a family without a fit of their own."""
 WIDE = 1.645
-"""Standard deviations of a range: 5th to 95th percentile."""
+"""Standard deviations from the median to the ends of a range (5th to 95th percentile)."""
 HEAD = """\
 # How much of the datasheet services that answer in one pass reach: the batch time (sim/batchtime). Written by
 # benchmarks/fit/services.py; ranges are the 5th to 95th percentile of the posterior.
@@ -30,7 +30,7 @@ HEAD = """\
 
 
 def write_data(data: Path, theta: Mapping[str, float], spread: Mapping[str, float]) -> None:
-    """Writes data/batchtime.yaml, and the fitted figures of data/mlperf.yaml."""
+    """Write data/batchtime.yaml, and the fitted figures of data/mlperf.yaml."""
 
     def of(name: str) -> str:
         low, middle, high = (exp(theta[name] + shift * WIDE * spread[name]) for shift in (-1, 0, 1))
@@ -73,7 +73,7 @@ def write_data(data: Path, theta: Mapping[str, float], spread: Mapping[str, floa
 
 
 def draw(path: Path, points: Sequence[tuple[ServiceCase, str, float, float]]) -> None:
-    """Predicted against measured, one panel for throughput and one for latency, a colour a service."""
+    """Draw predicted against measured values: a panel each for throughput and latency, a colour per service."""
     marks = style(sorted({case.model.id for case, *_ in points}))
     figures = []
     for metric, title in {

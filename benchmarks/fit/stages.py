@@ -1,9 +1,9 @@
-"""The seconds of recorded steps, split by the parameters they are proportional to.
+"""Times of recorded steps, split by the parameters to which they are proportional.
 
     t = sum over terms of base * product of exp(theta of the parameters named)
 
-with two kinds of terms: plain ones, and the p-norm of a matrix product's arithmetic and memory time. The bases come
-from the objects that the simulator itself runs on (RooflineStepTime), so theta = 0 gives its step times.
+There are two kinds of terms: plain ones, and the p-norm of a matrix product's arithmetic and memory time. The bases
+come from the objects of the simulator (RooflineStepTime), so theta = 0 gives its step times.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Names = tuple[str, ...]
 
 GENERATIONS = ("Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell (GB20x)", "CDNA")
-"""Beginnings of `Gpu.architecture` with a factor on grouped products."""
+"""Prefixes of `Gpu.architecture` with a factor on grouped products."""
 
 
 @dataclass(slots=True)
@@ -35,19 +35,19 @@ class Stages:
     exponent: float
     plain: list[tuple[Names, Floats]] = field(default_factory=list)
     products: list[tuple[Names, Floats, Names, Floats, Names, Floats]] = field(default_factory=list)
-    """(names, arithmetic, names, weights read, names, activations moved)."""
+    """Matrix products as (names, arithmetic, names, weights read, names, activations moved)."""
     reads: list["Reads"] = field(default_factory=list)
-    """Of experts."""
+    """Reads of experts."""
 
     def named(self, names: Callable[[Names], Names]) -> "Stages":
-        """The same terms, proportional to what *names* makes of their parameters."""
+        """Return the same terms with their parameters replaced by *names*."""
         plain = [(names(by), base) for by, base in self.plain]
         reads = [replace(one, by=names(one.by)) for one in self.reads]
         products = [(names(c), c_s, names(w), w_s, names(a), a_s) for c, c_s, w, w_s, a, a_s in self.products]
         return Stages(self.exponent, plain, products, reads)
 
     def seconds(self, theta: dict[str, float]) -> tuple[Floats, dict[str, Floats]]:
-        """(time of each group's step, its derivative by each parameter's logarithm)."""
+        """Return the time of each group's step and its derivative by each log parameter."""
         total = np.zeros_like(self.plain[0][1])
         by: dict[str, Floats] = {}
 
@@ -84,26 +84,26 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Reading a layer's experts, of which a step touches a part that is a parameter's business, too."""
+    """Reads of a layer's experts, of which a step reads a part that depends on a parameter."""
 
     by: Names
-    """Parameters of the time to read all."""
+    """Parameters of the time to read all experts."""
     all_s: Floats
     diverse: str
     """Parameter of the diversity."""
     missed: float
-    """Chance that a token passes an expert by."""
+    """Probability that a token does not use an expert."""
     later: Floats
     """Tokens after the first."""
     diversity: float
     fullest: float
-    """`MatrixProduct.fullest_rank`."""
+    """Value of `MatrixProduct.fullest_rank`."""
 
 
 def touched_share(
     missed: Floats | float, later: Floats, diversity: Floats | float, fullest: Floats | float
 ) -> tuple[Floats, Floats]:
-    """(part of the experts that a step reads, its derivative by the logarithm of *diversity*).
+    """Return the fraction of experts that a step reads, and its derivative by the logarithm of *diversity*.
 
     See `MatrixProduct.touched`.
     """
@@ -122,7 +122,7 @@ def _factor(names: Names, theta: dict[str, float]) -> float:
 
 
 def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
-    """Terms of the step time of *steps* under the data that *steptime* was built with."""
+    """Return the terms of the step time of *steps* under the data of *steptime*."""
     inputs, exponent = steptime.inputs, steptime.inputs.coefficients.gemm_exponent.value
     found = Stages(exponent)
     layers, even = steptime._layers_share, steptime._even_share
@@ -156,8 +156,9 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
 
 
 def _beside(found: Stages, hidden_share: float) -> Stages:
-    """*found* where *hidden_share* of the shorter of host and GPU hides behind the longer, as settled at the parameters
-    that the steps were recorded with.
+    """Return *found* with the fraction *hidden_share* of the shorter of host and GPU time hidden behind the longer.
+
+    The recorded parameters determine which of the two is longer.
     """
     if not hidden_share:
         return found
@@ -169,7 +170,7 @@ def _beside(found: Stages, hidden_share: float) -> Stages:
 
 
 def _scaled(found: Stages, gpu: Floats, host: Floats) -> Stages:
-    """*found* with the terms of the GPU and of the host times these."""
+    """Return *found* with the terms of the GPU and of the host multiplied by the given factors."""
     plain = [(names, base * (host if _of_host(names) else gpu)) for names, base in found.plain]
     reads = [replace(one, all_s=one.all_s * gpu) for one in found.reads]
     products = [(c, c_s * gpu, w, w_s * gpu, a, a_s * gpu) for c, c_s, w, w_s, a, a_s in found.products]
@@ -177,9 +178,9 @@ def _scaled(found: Stages, gpu: Floats, host: Floats) -> Stages:
 
 
 def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> Stages:
-    """*found* where launching hides behind the GPU's work; elsewhere the host's stages and launching itself.
+    """Return *found* where the GPU's work hides launches, elsewhere the host's stages and the launches.
 
-    Which of both takes longer is settled at the parameters that *steptime* was built with.
+    The parameters of *steptime* determine which of the two is longer.
     """
     launches, hidden = steptime._launches, np.ones_like(steps.steps)
     prompts_s = launches.heads_s + launches.linear_s
@@ -210,7 +211,7 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
 
 
 def _latent_share(steptime: RooflineStepTime) -> float:
-    """Share of a model's kernels that layers have which attend in latents."""
+    """Return the fraction of a model's kernels in layers with latent attention."""
     model, factor = steptime.inputs.model, steptime._overheads.mla_layer_factor.value
     if model.mla is None:
         return 0.0
@@ -219,7 +220,7 @@ def _latent_share(steptime: RooflineStepTime) -> float:
 
 
 def _experts_share(steptime: RooflineStepTime) -> float:
-    """Share of a model's kernels that layers with experts have."""
+    """Return the fraction of a model's kernels in layers with experts."""
     model, factor = steptime.inputs.model, steptime._overheads.moe_layer_factor.value
     experts = model.expert_layers
     return experts * factor / (model.layers - experts + experts * factor)
@@ -230,7 +231,7 @@ def _of_host(names: Names) -> bool:
 
 
 def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
-    """(time between GPUs; of it, what no factor stretches: latency of each call, and sends)."""
+    """Return the time between GPUs, and its part without a factor: latency of each call, and sends."""
     still = copy(steptime)
     still._allreduce = replace(steptime._allreduce, factor=0.0)
     still._exchange = replace(steptime._exchange, factor=0.0)
@@ -240,14 +241,14 @@ def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
 
 
 def allreduce_rule(steptime: RooflineStepTime) -> str:
-    """Which rule of data/steptime.yaml the row's all-reduce time comes from."""
+    """Return the rule of data/steptime.yaml for the row's all-reduce time."""
     inputs = steptime.inputs
     rules = inputs.coefficients.allreduce_time_factors
     return str(next(i for i, rule in enumerate(rules) if rule.applies(inputs.gpu, inputs.link)))
 
 
 def generation(steptime: RooflineStepTime) -> Names:
-    """The parameter of grouped products on the row's card; none where its generation has no such parameter."""
+    """Return the parameter of grouped products on the row's GPU; none for generations without one."""
     architecture = steptime.inputs.gpu.architecture
     known = [name for name in GENERATIONS if architecture.startswith(name)]
     return (f"experts:{max(known, key=len)}",) if known else ()
@@ -311,7 +312,7 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
 def _unpacked(
     steptime: RooflineStepTime, one_call: FullAttentionCall, steps: Steps, prompts_s: Floats
 ) -> tuple[Floats, Floats]:
-    """(arithmetic, reading) that decodes take more in one call with prompts of *prompts_s*."""
+    """Return the additional arithmetic and reading of decodes in one call with prompts of *prompts_s*."""
     more = np.zeros((2, len(prompts_s)))
     for i, beside_s in enumerate(prompts_s):
         batch = SimpleNamespace(**{name: values[i] for name, values in steps.mean.items()})
@@ -357,7 +358,7 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
 
 
 def request_names(steptime: RooflineStepTime) -> Names:
-    """Parameters that the time per request is proportional to."""
+    """Return the parameters to which the time per request is proportional."""
     inputs = steptime.inputs
     names: Names = (f"per_request:{inputs.engine.id}",)
     if inputs.tensor_parallel_size > 1:

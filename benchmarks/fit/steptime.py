@@ -1,12 +1,12 @@
-"""Fits the step time to measured servers, judges it on left-out groups, and writes the figures into data/.
+"""Fit of the step time to measured servers, with cross-validation, and update of data/.
 
     python benchmarks/fit/steptime.py MEASURED                 fit, cross-validation, nothing written
     python benchmarks/fit/steptime.py MEASURED --write data    the same, and the figures into data/
-    python benchmarks/fit/steptime.py MEASURED --again data    goes on from the figures in data/: half the simulations
-    python benchmarks/fit/steptime.py MEASURED --recorded F    keeps the recorded steps in F, or takes them from there
-    python benchmarks/fit/steptime.py MEASURED --quick         left-out groups by some Gauss-Newton steps (without.py)
+    python benchmarks/fit/steptime.py MEASURED --again data    starts from the figures in data/: half the simulations
+    python benchmarks/fit/steptime.py MEASURED --recorded F    keeps the recorded steps in F, or reads them from there
+    python benchmarks/fit/steptime.py MEASURED --quick         left-out groups by Gauss-Newton steps (leave_out.py)
 
-The method is in benchmarks/fit/README.md.
+benchmarks/fit/README.md describes the method.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 from cores import each
+from leave_out import LeaveOut
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import HOSTS, Priors, load_priors
 from posterior import Observation, errors, fit
 from rows import judged, pair, publisher_of, read_rows, stranger, thinned
 from rows import simulated as wanted
 from stored import stored
-from without import Without
 from write import write_data
 
 from sim.benchdata import BenchRow
@@ -34,17 +34,17 @@ from sim.catalogue.catalog import load_catalog
 Theta = dict[str, float]
 
 ROUNDS = 2
-"""Simulate, fit, simulate with the result, fit again."""
+"""Number of rounds of simulating and fitting."""
 BOOTSTRAPS = 16
 FREE_HOST, ROWS_OF_A_HOST = 1.0, 8
-"""Width of a host's factor where its spread is asked for, and observations that a host must have to count there."""
+"""Prior width of a host's factor for the estimate of the hosts' spread, and observations that a host needs for it."""
 GROUPS: dict[str, Callable[[BenchRow], str]] = {
     "pairs": pair,
     "gpus": lambda row: row.gpu,
     "campaigns": publisher_of,
     "strangers": lambda row: "all" if stranger(row) else "",
 }
-"""What is left out together: one group after the other; rows of the group "" stay."""
+"""Groups that are left out in turn, by kind; rows of the group "" always stay."""
 COLUMNS = (
     "scheme", "table", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus",
     "interconnect", "tp", "metric", "measured", "predicted",
@@ -52,7 +52,7 @@ COLUMNS = (
 
 
 def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
-    """Prior width of every parameter that the observations touch and that has a prior."""
+    """Return the prior width of every parameter with a prior that affects the observations."""
     names: set[str] = set()
     for one in found:
         names.update(one.request_names)
@@ -66,12 +66,12 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
 
 
 def taught(rows: list[Simulated]) -> list[Observation]:
-    """What the fit learns from."""
+    """Return the observations that are fitted."""
     return [one for one in observations(rows) if fittable(one, rows)]
 
 
 def fitted(ready: list[Ready], priors: Priors, start: Theta, rounds: int) -> tuple[Theta, Theta, list[Simulated]]:
-    """(theta, what the rows were simulated with last, the rows), after *rounds* of simulating and fitting."""
+    """Return theta, the theta of the last simulation, and the rows, after *rounds* of simulating and fitting."""
     at, theta = start, start
     for _ in range(rounds):
         at = theta
@@ -81,7 +81,7 @@ def fitted(ready: list[Ready], priors: Priors, start: Theta, rounds: int) -> tup
 
 
 def simulated(ready: list[Ready], priors: Priors, theta: Theta) -> list[Simulated]:
-    """All rows under *theta*."""
+    """Simulate all rows under *theta*."""
     found = each(lambda row: simulate_row(row, priors, theta), ready, chunk=8)
     return [one for one in found if one is not None]
 
@@ -93,7 +93,7 @@ def refit(
     keep: Callable[[Observation], bool] = lambda one: True,
     start: Theta | None = None,
 ) -> Theta:
-    """Theta from rows simulated at *at*; the stages are shifted, so the prior's centre moves to -at."""
+    """Return theta from rows simulated at *at*; stages are relative to it, so the prior's centre moves to -at."""
     return _moved([one for one in taught(rows) if keep(one)], priors, at, start)
 
 
@@ -104,17 +104,17 @@ def _moved(found: list[Observation], priors: Priors, at: Theta, start: Theta | N
 
 
 def _centre(names: Iterable[str], at: Theta) -> Theta:
-    """The prior's centre in steps from *at*, where the rows were simulated."""
+    """Return the prior's centre relative to *at*, where the rows were simulated."""
     return {name: -at.get(name, 0.0) for name in names}
 
 
 def _shared(step: Mapping[str, float], at: Theta) -> Theta:
-    """Theta a *step* from *at*, without hosts' factors, which no prediction takes."""
+    """Return theta at a *step* from *at*, without hosts' factors, which predictions do not use."""
     return {name: at.get(name, 0.0) + moved for name, moved in step.items() if name.split(":")[0] not in HOSTS}
 
 
 def host_spread(rows: list[Simulated], priors: Priors, at: Theta) -> float:
-    """Standard deviation of hosts' factors that the fit finds where it may move them freely."""
+    """Return the standard deviation of hosts' factors with a wide prior."""
     found = taught(rows)
     sd = widths(found, priors)
     counts = Counter(name for one in found for name in hosts_of(one))
@@ -124,7 +124,7 @@ def host_spread(rows: list[Simulated], priors: Priors, at: Theta) -> float:
 
 
 def hosts_of(one: Observation) -> set[str]:
-    """Parameters of hosts that the observation knows."""
+    """Return the host parameters of the observation."""
     named = {name for names, _ in one.stages.plain for name in names} | set(one.request_names)
     return {name for name in named if name.split(":")[0] == "host"}
 
@@ -132,9 +132,9 @@ def hosts_of(one: Observation) -> set[str]:
 def left_out_errors(
     rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
-    """Every judged row, its steps timed with parameters that were fitted without the row's group.
+    """Return every judged row with its steps timed by parameters fitted without the row's group.
 
-    *theta* is the fit to all rows. A group that it learnt nothing from needs no other.
+    *theta* is the fit to all rows, which is used for groups that are not in the fit.
     """
     groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)} - {""})
     learnt = {group(rows[one.row].row) for one in taught(rows)}
@@ -149,11 +149,11 @@ def left_out_errors(
 def left_out_quickly(
     rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
-    """`left_out_errors` without a fit for each group: in seconds, for trials."""
+    """Return `left_out_errors` without a fit for each group: in seconds, for trials."""
     found = taught(rows)
     sd = widths(found, priors)
     start = {name: value - at.get(name, 0.0) for name, value in theta.items()}
-    whole = Without(found, sd, _centre(sd, at), start)
+    whole = LeaveOut(found, sd, _centre(sd, at), start)
     lines = []
     for out in sorted({group(one.row) for one in rows if judged(one.row)} - {""}):
         own = _shared(whole.theta(np.array([group(rows[one.row].row) == out for one in found])), at)
@@ -162,8 +162,9 @@ def left_out_quickly(
 
 
 def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> list[dict[str, object]]:
-    """One line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*; at its prior stands
-    what *theta* lacks.
+    """Return a line for each metric of *rows*, whose steps were recorded at *at*, timed with *theta*.
+
+    Parameters that *theta* lacks have their prior value.
     """
     found = [one for one in observations(rows) if judged(rows[one.row].row)]
     if not found:
@@ -173,7 +174,7 @@ def timed_rows(scheme: str, rows: list[Simulated], at: Theta, theta: Theta) -> l
 
 
 def compared_rows(scheme: str, one: Simulated) -> list[dict[str, object]]:
-    """One line for each metric of a row, as it was simulated."""
+    """Return a line for each metric of a row as simulated."""
     return [
         _line(scheme, one, kind, one.metrics[column] / one.row.measured[column])
         for kind, column in compared(one.row, one.saturated)
@@ -192,7 +193,7 @@ def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, obj
 
 
 def bootstrap(rows: list[Simulated], priors: Priors, at: Theta) -> dict[str, tuple[float, float]]:
-    """5th and 95th percentile of every theta over refits to pairs drawn with replacement."""
+    """Return the 5th and 95th percentile of every theta over refits to pairs drawn with replacement."""
     found = taught(rows)
     by_pair: dict[str, list[Observation]] = defaultdict(list)
     for one in found:
@@ -208,7 +209,7 @@ def bootstrap(rows: list[Simulated], priors: Priors, at: Theta) -> dict[str, tup
 
 
 def summary(results: list[dict[str, object]]) -> str:
-    """Median and 90th percentile of |error| over pairs, by metric."""
+    """Return median and 90th percentile of the absolute error over pairs, by metric."""
     errors: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in results:
         error = abs(float(one["predicted"]) / float(one["measured"]) - 1)  # type: ignore[arg-type]
@@ -221,7 +222,7 @@ def summary(results: list[dict[str, object]]) -> str:
 
 
 def fitted_rows(arguments: argparse.Namespace, priors: Priors) -> tuple[Theta, Theta, list[Simulated]]:
-    """`fitted` of all rows, or of the steps that were recorded before."""
+    """Return `fitted` for all rows, or for previously recorded steps."""
     recorded: Path | None = arguments.recorded
     if recorded and recorded.exists():
         at, rows = pickle.loads(recorded.read_bytes())
@@ -236,7 +237,7 @@ def fitted_rows(arguments: argparse.Namespace, priors: Priors) -> tuple[Theta, T
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measured", type=Path)
     parser.add_argument("--write", type=Path, help="the data/ folder to write the figures into")

@@ -1,4 +1,4 @@
-"""The fitted figures in data/ as parameters: where a fit begins that goes on from the last one."""
+"""Parameters from the fitted figures in data/, from which a new fit can start."""
 
 from collections.abc import Callable, Mapping
 from math import log
@@ -28,9 +28,9 @@ Figure = Callable[[str], float]
 
 
 def stored(priors: Priors, data: Path) -> dict[str, float]:
-    """Theta of every parameter in *priors*, from the figures under *data*.
+    """Return theta of every parameter in *priors*, from the figures under *data*.
 
-    What eras of an engine have in common stands in each of them, so that its own theta is 0.
+    The common part of pooled eras is in the figures of each of them, so the theta of the common parameter is 0.
     """
     places = _places(priors, Catalog(data), load_coefficients(data / "steptime.yaml"))
     theta = {}
@@ -42,7 +42,7 @@ def stored(priors: Priors, data: Path) -> dict[str, float]:
 
 
 def _places(priors: Priors, catalog: Catalog, coefficients: StepTimeCoefficients) -> dict[str, Figure]:
-    """Where the figure of each kind of parameter stands, by its owner."""
+    """Return the place of the figure of each kind of parameter, by its owner."""
     engines = {name.partition(":")[2] for name in priors.values if name.startswith("per_layer:")}
     kernels = {name.partition(":")[2] for name in priors.values if name.startswith("kernel_compute:")}
     of_family = {family_of(engine): engine for engine in engines}
@@ -85,5 +85,5 @@ def _places(priors: Priors, catalog: Catalog, coefficients: StepTimeCoefficients
 
 
 def _listed(table: Mapping[str, Value], owner: str) -> float:
-    """What *table* says of *owner*; 1 where it says nothing."""
+    """Return the value of *owner* in *table*; 1 if it has none."""
     return table[owner].value if owner in table else 1.0

@@ -1,8 +1,8 @@
-"""All observations timed at once: the stages of their rows laid out in flat arrays.
+"""Times of all observations at once, with the stages of their rows in flat arrays.
 
 A term is a part of one row's step that is proportional to parameters: plain, or one of the three arguments of a matrix
-product's p-norm. An observation's mean step is a weighted sum over its row's terms, so plain terms shrink to one number
-each and only the products keep their step groups.
+product's p-norm. An observation's mean step is a weighted sum over its row's terms, so plain terms reduce to one
+number each and only the products keep their step groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Timed(Protocol):
-    """What is timed: the steps of a row, each group with its weight."""
+    """Steps of a row with the weight of each group."""
 
     stages: Stages
     weights: Floats
@@ -70,13 +70,13 @@ class Timings:
         return csr_matrix((np.ones(len(places)), (places, np.arange(len(places)))), shape=(self._count, len(places)))
 
     def _by(self, named: list[Names]) -> csr_matrix:
-        """How often each term names each parameter."""
+        """Return how often each term contains each parameter."""
         cells = [(row, self._column[name]) for row, by in enumerate(named) for name in by if name in self._column]
         rows, columns = (np.array(one, dtype=int) for one in zip(*cells, strict=True)) if cells else ([], [])
         return csr_matrix((np.ones(len(cells)), (rows, columns)), shape=(len(named), len(self.names)))
 
     def means(self, theta: Floats) -> tuple[Floats, csr_matrix]:
-        """(mean step of each observation [s], its derivatives)."""
+        """Return the mean step of each observation [s] and its derivatives."""
         plain_s = self._plain_s * np.exp(self._plain_by @ theta)
         factors = [np.repeat(np.exp(by @ theta), self._sizes) for by in self._term_by]
         compute, weights, moved = (self._elements[i] * factors[i] for i in range(3))
@@ -106,10 +106,10 @@ class Timings:
         return mean_s, by
 
     def requests(self, theta: Floats) -> tuple[Floats, csr_matrix]:
-        """(factor on each observation's time per request, which parameters it is proportional to)."""
+        """Return the factor on each observation's time per request, and the parameters it is proportional to."""
         return np.exp(self._request_by @ theta), self._request_by
 
 
 def vector(names: Sequence[str], theta: Mapping[str, float]) -> Floats:
-    """*theta* in the order of *names*."""
+    """Return *theta* in the order of *names*."""
     return np.array([theta.get(name, 0.0) for name in names])

@@ -1,8 +1,10 @@
-"""Fit of training's figures: python benchmarks/fit/training.py MEASURED [--write data] [--cross-validate OUT.csv]
+"""Fit of the training figures.
 
-Maximum a posteriori of log factors, Gauss-Newton with Huber weights, as in posterior.py; a row's gradient by each
-of its rates is taken by finite difference, and a rate is a product of parameters. Pairs of GPU and model family are
-left out in turn, eight at a time, for the errors that docs/fidelity-training.md shows.
+    python benchmarks/fit/training.py MEASURED [--write data] [--cross-validate OUT.csv]
+
+Maximum a posteriori of log factors by Gauss-Newton with Huber weights, as in posterior.py; a row's gradient by each of
+its rates is a finite difference, and a rate is a product of parameters. Pairs of GPU and model family are left out in
+turn, eight at a time, for the errors in docs/fidelity-training.md.
 """
 
 import argparse
@@ -33,7 +35,7 @@ from sim.training.steptime import TrainingRates
 
 HUBER, NOISE, STEP, ITERATIONS = 0.2, 0.2, 0.02, 5
 MOST_ROWS = 3
-"""Of one pair of GPU and family, source, model and number of GPUs in the fit."""
+"""Largest number of fitted rows per pair, source, model and number of GPUs."""
 FULL_ROWS = 10
 FOLDS = 12
 REFITS = 3
@@ -42,14 +44,14 @@ METRICS = ("tokens_per_s", "samples_per_s", "step_s")
 
 @dataclass(frozen=True)
 class Fitted:
-    """A row in the fit."""
+    """Fitted row with the parameters of its rates."""
 
     row: TrainingRow
     case: TrainingCase
     metric: str
     measured: float
     names: dict[str, tuple[tuple[str, int], ...]]
-    """Field of Rates -> parameters that it is proportional to (1) or inversely (-1)."""
+    """Parameters to which each field of Rates is proportional (1) or inversely proportional (-1)."""
 
     @property
     def pair(self) -> str:
@@ -58,7 +60,7 @@ class Fitted:
 
 
 def observations(rows: list[TrainingRow], figured: PredictionBasis) -> list[Fitted]:
-    """Rows with a speed that the model covers."""
+    """Return the rows with a speed that the model covers."""
     found = []
     for row in rows:
         metric = next((name for name in METRICS if name in row.measured), None)
@@ -74,7 +76,7 @@ def observations(rows: list[TrainingRow], figured: PredictionBasis) -> list[Fitt
 
 
 def chosen(found: list[Fitted]) -> list[Fitted]:
-    """Those that are fitted: trusted ones, a few of each kind."""
+    """Return the fitted rows: trusted ones, a few of each kind."""
     kinds: dict[tuple[str, ...], int] = defaultdict(int)
     kept = []
     for one in found:
@@ -89,25 +91,25 @@ def chosen(found: list[Fitted]) -> list[Fitted]:
 
 
 def logarithm(one: Fitted, reached: TrainingRates) -> float:
-    """Logarithm of the predicted metric, of throughput where it is a time."""
+    """Return the logarithm of the predicted throughput."""
     value = np.log(speed(one.case, reached)[one.metric])
     return -value if one.metric == "step_s" else value
 
 
 def error(one: Fitted, reached: TrainingRates) -> float:
-    """predicted / measured - 1 of throughput."""
+    """Return predicted / measured - 1 of throughput."""
     sign = -1 if one.metric == "step_s" else 1
     return float(np.exp(logarithm(one, reached) - sign * np.log(one.measured)) - 1)
 
 
 def rates_of(one: Fitted, figured: PredictionBasis) -> TrainingRates:
-    """What the row's job reaches."""
+    """Return the rates of the row's job."""
     job = one.case.job
     return rates(figured.data, figured.kernels, job.gpu, job.link, job.network, job.precision, one.case.stack)
 
 
 def with_theta(figured: PredictionBasis, theta: dict[str, float]) -> PredictionBasis:
-    """All that predictions rest on, at *theta*."""
+    """Return the prediction basis at *theta*."""
     architecture = {
         id: architecture_of(figured.catalog.gpu(id))
         for name in theta
@@ -126,7 +128,7 @@ def fit(
     widths: dict[str, float],
     start: dict[str, float] | None = None,
 ) -> dict[str, float]:
-    """Log factors on the priors; from *start*, that of all pairs, a few steps bring it to the end."""
+    """Return log factors on the priors; from *start*, the fit to all pairs, a few steps suffice."""
     index = {name: i for i, name in enumerate(names)}
     theta = np.array([(start or {}).get(name, 0.0) for name in names])
     prior = np.array([1 / widths[name] ** 2 for name in names])
@@ -161,20 +163,20 @@ def fit(
 
 
 def folds(found: list[Fitted], seed: int) -> list[set[str]]:
-    """Pairs dealt into FOLDS parts."""
+    """Return the pairs distributed over FOLDS parts."""
     pairs = sorted({one.pair for one in found})
     np.random.default_rng(seed).shuffle(pairs)
     return [set(pairs[i::FOLDS]) for i in range(FOLDS)]
 
 
 def group(family: str) -> str:
-    """The class that a family is scored in."""
+    """Return the class in which a family is scored."""
     llm = ("llama", "gpt-large", "mpt", "qwen", "moe", "nemotron", "gpt2")
     return "LLM" if family in llm else family
 
 
-def told(errors: dict[str, list[tuple[Fitted, float]]], title: str) -> None:
-    """Prints medians by class."""
+def print_medians(errors: dict[str, list[tuple[Fitted, float]]], title: str) -> None:
+    """Print medians by class."""
     print(title)
     for name in sorted(errors):
         by_pair: dict[str, list[float]] = defaultdict(list)
@@ -189,7 +191,7 @@ def told(errors: dict[str, list[tuple[Fitted, float]]], title: str) -> None:
 
 
 def by_group(found: list[Fitted], figured: PredictionBasis) -> dict[str, list[tuple[Fitted, float]]]:
-    """Errors of trusted rows by class."""
+    """Return the errors of trusted rows by class."""
     errors: dict[str, list[tuple[Fitted, float]]] = defaultdict(list)
     for one in found:
         if one.row.text("trust") != "C":
@@ -198,7 +200,7 @@ def by_group(found: list[Fitted], figured: PredictionBasis) -> dict[str, list[tu
 
 
 def main() -> None:
-    """Fits, prints, and does what the options ask."""
+    """Fit, print, and write as the options request."""
     parser = argparse.ArgumentParser()
     parser.add_argument("measured", type=Path)
     parser.add_argument("--write", type=Path)
@@ -214,7 +216,7 @@ def main() -> None:
     widths = {name: width_of(name) for name in names}
     theta = fit(fitted, figured, names, widths)
     final = with_theta(figured, theta)
-    told(by_group(found, final), "in the fit")
+    print_medians(by_group(found, final), "in the fit")
     if options.detail:
         for name in names:
             print(f"    {name:34s} {theta[name]:+.2f}")
@@ -226,7 +228,7 @@ def main() -> None:
             rest = with_theta(figured, part)
             for name, values in by_group([one for one in found if one.pair in out], rest).items():
                 left[name] += values
-        told(left, "left out")
+        print_medians(left, "left out")
         with options.cross_validate.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["id", "class", "gpu", "family", "source_key", "measured", "predicted", "error"])
@@ -250,7 +252,7 @@ def main() -> None:
 
 
 def width_of(name: str) -> float:
-    """Prior standard deviation of a parameter's logarithm."""
+    """Return the prior standard deviation of a parameter's logarithm."""
     kind, _, of = name.partition(":")
     if not of and kind in ALL_WIDTHS:
         return ALL_WIDTHS[kind]
@@ -258,7 +260,7 @@ def width_of(name: str) -> float:
 
 
 def detail(found: list[Fitted], figured: PredictionBasis) -> None:
-    """Prints errors by campaign, GPU and precision."""
+    """Print errors by campaign, GPU and precision."""
     table: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in found:
         table[

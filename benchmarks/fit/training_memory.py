@@ -1,7 +1,9 @@
-"""Peak memory of training with pairs left out: python benchmarks/fit/training_memory.py MEASURED
+"""Peak memory of training with pairs left out.
 
-The two figures of data/training/stacks.yaml that were settled on measured rows, the reserve of Megatron and the bytes
-of LitGPT's 4-bit weights, are settled anew without the pair of GPU and model family that is then predicted.
+    python benchmarks/fit/training_memory.py MEASURED
+
+The two figures of data/training/stacks.yaml that were derived from measured rows, the reserve of Megatron and the
+bytes of LitGPT's 4-bit weights, are derived again without the pair of GPU and model family that is then predicted.
 """
 
 import sys
@@ -25,7 +27,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Measured:
-    """A row with its peak memory."""
+    """Row with its peak memory."""
 
     pair: tuple[str, str]
     stack: str
@@ -34,13 +36,13 @@ class Measured:
     peak_bytes: float
 
     def total_bytes(self, **instead: float) -> float:
-        """The prediction, some parameters of the memory layout replaced."""
+        """Return the predicted memory, with some parameters of the memory layout replaced [bytes]."""
         changed: dict[str, Any] = dict(instead)
         return memory(self.job, replace(self.held, **changed)).total_bytes
 
 
 def measured(row: TrainingRow, figured: PredictionBasis) -> Measured | None:
-    """None for rows without a memory, without trust, or that nobody covers."""
+    """Return the measured row; None for rows without memory or trust, or that are not covered."""
     peak = row.measured.get("peak_memory_gb")
     if not peak or row.text("trust") == "C":
         return None
@@ -56,7 +58,7 @@ def measured(row: TrainingRow, figured: PredictionBasis) -> Measured | None:
 
 
 def settled(rows: list[Measured]) -> dict[str, dict[str, float]]:
-    """Stack -> its settled figures, as medians over *rows*."""
+    """Return the derived figures of each stack, as medians over *rows*."""
     reserves = [one.peak_bytes - one.total_bytes(reserve_bytes=0.0) for one in rows if one.stack == "megatron-2021"]
     weights = [
         (one.peak_bytes - one.total_bytes(four_bit_bytes=0.0))
@@ -69,7 +71,7 @@ def settled(rows: list[Measured]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Prints every pair's median error, and their median."""
+    """Print every pair's median error, and their median."""
     figured = PredictionBasis.of(load_catalog())
     table = read_training(Path(sys.argv[1]) / "training.csv")
     rows = [one for row in table if (one := measured(row, figured)) is not None]

@@ -1,4 +1,4 @@
-"""Parameters of training's fit: prior values, widths of their logarithms, and which of them a row's rates rest on."""
+"""Parameters of the training fit: prior values, widths of their logarithms, and their effect on a row's rates."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
@@ -38,11 +38,11 @@ PRIORS: dict[str, tuple[float, float]] = {
 }
 STACK_PRIORS = {"compute": 1.15, "stream": 3.0, "layer": 500e-6, "step": 15e-3, "exposed": 0.2, "tensor": 0.6}
 ALL_WIDTHS = {"compute": 0.2, "stream": 0.4, "layer": 0.5, "step": 0.5, "exposed": 0.4, "tensor": 0.4}
-"""Of what all stacks have in common."""
+"""Widths of the parameters that all stacks share."""
 STACK_WIDTHS = {"compute": 0.25, "stream": 0.4, "layer": 0.5, "step": 0.6, "exposed": 0.4, "tensor": 0.6}
-"""Of what a stack differs from the others."""
+"""Widths of a stack's deviation from the shared parameters."""
 OWN_PRIORS = {"tensor:nemo": 0.35}
-"""Transformer Engine hides tensor-parallel exchange behind matrix products (its user buffers)."""
+"""Priors of single stacks; Transformer Engine hides tensor-parallel exchange (its user buffers)."""
 NETWORK_PRIORS = {"net_stream": 1.0, "net_compute": 1.0}
 NETWORK_WIDTHS = {"net_stream": 0.7, "net_compute": 0.7}
 LINKS = ("nvlink5*", "nvlink*bridge*", "nvlink*", "pcie*-no-p2p", "pcie*", "*")
@@ -66,7 +66,7 @@ EXPONENT = 2.5
 
 
 def parameters_of(case: TrainingCase, data: TrainingData) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Field of Rates -> the parameters it is proportional to (1) or inversely (-1)."""
+    """Return the parameters to which each field of Rates is proportional (1) or inversely proportional (-1)."""
     job, stack, gpu, network = case.job, case.stack, case.job.gpu.id, case.job.network
     own = network.id in OWN_NETWORKS
     precision = {"fp8": "fp8", "nvfp4": "fp4", "fp32": "fp32", "tf32": "fp32"}.get(job.precision)
@@ -130,12 +130,12 @@ OWN_NETWORKS = (
 
 
 def architecture_of(gpu: Gpu) -> str:
-    """What cards without rows of their own are like: GeForce cards reach more of their halved rate."""
+    """Return the group of a GPU without rows; GeForce cards reach more of their halved rate."""
     return f"{gpu.architecture} GeForce" if gpu.geforce else gpu.architecture
 
 
 def value_of(name: str, theta: Mapping[str, float]) -> float:
-    """A parameter: its prior times its factor, and that of what it belongs to."""
+    """Return a parameter: its prior times its factor and that of its parent."""
     kind = name.split(":")[0]
     prior = OWN_PRIORS.get(name) or STACK_PRIORS.get(kind) or NETWORK_PRIORS.get(kind) or PRIORS[kind][0]
     common = theta.get(f"{kind}:", 0.0) if kind in STACK_PRIORS and name != f"{kind}:" else 0.0
@@ -144,7 +144,7 @@ def value_of(name: str, theta: Mapping[str, float]) -> float:
 
 
 def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> TrainingFigures:
-    """All figures at *theta*; *architecture* by GPU."""
+    """Return all figures at *theta*; *architecture* is by GPU."""
 
     def plain(value: float) -> Value:
         return Value(
@@ -211,7 +211,7 @@ def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> T
 
 
 def written(figures: TrainingFigures) -> str:
-    """data/training/figures.yaml."""
+    """Return the text of data/training/figures.yaml."""
     head = (
         "# How far a training step is from datasheet and kernels: fitted to public training runs by\n"
         "# benchmarks/fit/training.py. gpus: against the card's own kernels in data/steptime.yaml.\n"

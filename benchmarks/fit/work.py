@@ -1,11 +1,12 @@
-"""Counts the arithmetic, the traffic and the kernels of services layer by layer: the `computed` figures of data/models.
+"""Arithmetic, traffic and kernels of services, counted layer by layer: the `computed` figures of data/models.
 
-    python benchmarks/fit/work.py            a line a network
+    python benchmarks/fit/work.py            a line per network
 
-Two FLOP per multiply-add. Traffic is what every layer reads and writes besides its weights, as if there were no cache.
-Batch norm and ReLU are fused into convolutions; norms and activations of transformers count as kernels of their own.
-Dimensions are those of the published configurations: ResNet-50 and ResNeXt-50 32x4d (torchvision), RetinaNet with 264
-classes (MLPerf), 3D U-Net of KiTS19 (nnU-Net), BERT, DLRM and DLRM-DCNv2 (Criteo), Stable Diffusion (U-Net, decoder).
+A multiply-add is two FLOP. Traffic is what every layer reads and writes besides its weights, as if there were no
+cache. Batch norm and ReLU are fused into convolutions; norms and activations of transformers count as separate
+kernels. Dimensions are those of the published configurations: ResNet-50 and ResNeXt-50 32x4d (torchvision), RetinaNet
+with 264 classes (MLPerf), 3D U-Net of KiTS19 (nnU-Net), BERT, DLRM and DLRM-DCNv2 (Criteo), Stable Diffusion (U-Net,
+decoder).
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from itertools import pairwise
 
 
 class Count:
-    """Multiply-adds, those of self-attention among them, numbers moved, kernels, weights, and the widest layer."""
+    """Counts of multiply-adds (all, and in self-attention), numbers moved, kernels, weights, and the widest layer."""
 
     def __init__(self) -> None:
         self.macs = self.attention_macs = self.moved = self.kernels = self.weights = self.widest = 0
@@ -21,7 +22,10 @@ class Count:
     def conv(
         self, inputs: int, outputs: int, taps: int, pixels: int, pixels_in: int = 0, groups: int = 1, times: int = 1
     ) -> None:
-        """*times* convolutions of *taps* taps that give *pixels* pixels (from *pixels_in* where they differ)."""
+        """Add *times* convolutions of *taps* taps with *pixels* output pixels.
+
+        *pixels_in* is the number of input pixels, if different.
+        """
         weights = taps * inputs * outputs // groups
         self.macs += times * weights * pixels
         self.weights += times * weights
@@ -31,11 +35,11 @@ class Count:
         self.kernels += times
 
     def linear(self, inputs: int, outputs: int, tokens: int, times: int = 1) -> None:
-        """Matrix products: convolutions of one tap."""
+        """Add matrix products: convolutions of one tap."""
         self.conv(inputs, outputs, 1, tokens, times=times)
 
     def attend(self, queries: int, keys: int, width: int) -> None:
-        """Scores and values of *queries* tokens over *keys* tokens; self-attention where they are as many."""
+        """Add scores and values of *queries* tokens over *keys* tokens; equal numbers mean self-attention."""
         macs = 2 * queries * keys * width
         self.macs += macs
         self.attention_macs += macs if queries == keys else 0
@@ -44,7 +48,7 @@ class Count:
         self.kernels += 1
 
     def pointwise(self, numbers: int, kernels: int) -> None:
-        """Norms and activations that read and write *numbers* in all."""
+        """Add norms and activations that read and write *numbers* in total."""
         self.moved += numbers
         self.kernels += kernels
 
@@ -55,7 +59,7 @@ class Count:
 
 
 def residual(count: Count, inputs: int, outputs: int, pixels: int) -> None:
-    """A residual block of a U-Net or its decoder: two convolutions with group norms."""
+    """Add a residual block of a U-Net or its decoder: two convolutions with group norms."""
     count.conv(inputs, outputs, 9, pixels)
     count.conv(outputs, outputs, 9, pixels)
     count.pointwise(2 * (inputs + outputs) * pixels, 2)
@@ -64,7 +68,7 @@ def residual(count: Count, inputs: int, outputs: int, pixels: int) -> None:
 
 
 def transformer(count: Count, width: int, pixels: int, blocks: int, context_width: int) -> None:
-    """Self-attention, cross-attention over 77 text tokens and a gated feed-forward, *blocks* times."""
+    """Add *blocks* of self-attention, cross-attention over 77 text tokens and a gated feed-forward network."""
     count.linear(width, width, pixels, times=2)
     for _ in range(blocks):
         count.linear(width, width, pixels, times=6)
@@ -79,7 +83,7 @@ def transformer(count: Count, width: int, pixels: int, blocks: int, context_widt
 def denoiser(
     widths: Sequence[int], blocks: Sequence[int], middle: int, latent: int, context_width: int, first: int = 320
 ) -> Count:
-    """One U-Net call: two residual blocks a level down, three up, *blocks* transformer blocks at each."""
+    """Return a U-Net call: per level two residual blocks down and three up, each with *blocks* transformer blocks."""
     count, pixels, width = Count(), latent * latent, first
     count.conv(4, first, 9, pixels)
     skips = [first]
@@ -115,7 +119,7 @@ def denoiser(
 
 
 def decoder(latent: int) -> Count:
-    """Latents to an image of eight times the side."""
+    """Return the decoding of latents to an image with eight times their side."""
     count, pixels, width = Count(), latent * latent, 512
     count.conv(4, width, 9, pixels)
     residual(count, width, width, pixels)
@@ -134,7 +138,7 @@ def decoder(latent: int) -> Count:
 
 
 def resnet(side: int, groups: int = 1, widening: int = 1) -> Count:
-    """The four stages of ResNet-50 or ResNeXt-50 without the classifier."""
+    """Return the four stages of ResNet-50 or ResNeXt-50 without the classifier."""
     count, pixels, inputs = Count(), (side // 4) ** 2, 64
     count.conv(3, 64, 49, 4 * pixels, side * side)
     count.pointwise(64 * 5 * pixels, 1)
@@ -153,14 +157,17 @@ def resnet(side: int, groups: int = 1, widening: int = 1) -> Count:
 
 
 def resnet_50() -> Count:
-    """ResNet-50 on 224 x 224 pixels."""
+    """Return ResNet-50 on 224 x 224 pixels."""
     count = resnet(224)
     count.linear(2048, 1000, 1)
     return count
 
 
 def retinanet() -> Count:
-    """RetinaNet on 800 x 800 pixels: nine anchors and 264 classes at five levels; its heads' weights count at each."""
+    """Return RetinaNet on 800 x 800 pixels, with nine anchors and 264 classes at five levels.
+
+    The weights of its heads count at each level.
+    """
     count = resnet(800, groups=32, widening=2)
     for width, pixels in ((512, 10000), (1024, 2500), (2048, 625)):
         count.conv(width, 256, 1, pixels)
@@ -175,7 +182,7 @@ def retinanet() -> Count:
 
 
 def unet_3d() -> Count:
-    """One window of 128 x 128 x 128 voxels."""
+    """Return one window of 128 x 128 x 128 voxels."""
     count, voxels, widths = Count(), 128**3, (32, 64, 128, 256, 320, 320)
     count.conv(1, 32, 27, voxels)
     count.conv(32, 32, 27, voxels)
@@ -194,7 +201,7 @@ def unet_3d() -> Count:
 
 
 def bert(layers: int, width: int, tokens: int) -> Count:
-    """An encoder without its embedding."""
+    """Return an encoder without its embedding."""
     count = Count()
     for _ in range(layers):
         count.linear(width, 3 * width, tokens)
@@ -207,7 +214,7 @@ def bert(layers: int, width: int, tokens: int) -> Count:
 
 
 def dlrm(cross: bool) -> Count:
-    """One user-item pair; *cross*: DCNv2's three layers of rank 512 instead of dot products."""
+    """Return one user-item pair; with *cross*, DCNv2's three layers of rank 512 instead of dot products."""
     count = Count()
     top = 3456 if cross else 479
     for inputs, outputs in ((13, 512), (512, 256), (256, 128), (top, 1024), (1024, 1024), (1024, 512), (512, 256)):
@@ -226,7 +233,7 @@ def dlrm(cross: bool) -> Count:
 
 
 def rnn_t() -> Count:
-    """Encoder of an utterance of 7.4 s: frames of 30 ms, halved after two LSTM layers."""
+    """Return the encoder of an utterance of 7.4 s: frames of 30 ms, halved after two LSTM layers."""
     count, frames = Count(), int(7.4 / 0.03)
     for inputs, steps in ((240, frames), (1024, frames), (2048, frames // 2), (1024, frames // 2), (1024, frames // 2)):
         count.linear(inputs + 1024, 4096, 1, times=steps)
@@ -247,13 +254,13 @@ NETWORKS = {
     "sd-2.1": lambda: denoiser((320, 640, 1280, 1280), (1, 1, 1, 0), 1, 64, 1024),
     "sdxl-base": lambda: denoiser((320, 640, 1280), (0, 2, 10), 10, 128, 2048),
 }
-"""By model id: what one pass (one denoiser call) counts."""
+"""Function that counts one pass (one denoiser call), keyed by model id."""
 DECODERS = {"sd-1.5": 64, "sd-2.1": 64, "sdxl-base": 128}
-"""Side of the latents of an image."""
+"""Side of the latents of an image, keyed by model id."""
 
 
 def main() -> None:
-    """Prints every network."""
+    """Print every network."""
     for name, counted in NETWORKS.items():
         _show(name, counted())
     for name, latent in DECODERS.items():

@@ -1,4 +1,4 @@
-"""Writes fitted figures into data/: the `overheads` of engines, kernels' factors, data/steptime.yaml."""
+"""Output of fitted figures to data/: the `overheads` of engines, kernels' factors, data/steptime.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -22,16 +22,16 @@ from parameters import (
 from sim.catalogue.engine import family_of
 
 NEARLY_ONE = 0.98
-"""A share that is as good as 1."""
+"""Smallest fraction that is treated as 1."""
 WHERE = "benchmarks/fit/steptime.py on serving rows"
 SAME_CHIP = {"mi325x": ("mi300x", 785 / 668)}
-"""A card that no row tells -> one of its chip that rows tell, and its best 16-bit product over that one's."""
+"""GPUs without rows, with one of the same chip that has rows, and the ratio of their best 16-bit products."""
 
 
 def write_data(
     data: Path, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]], spread: float
 ) -> None:
-    """Replaces every fitted figure under *data*, and nothing else."""
+    """Replace every fitted figure under *data*, and nothing else."""
     entry = _Entries(priors, theta, ranges)
     for path in sorted((data / "engines").glob("*.yaml")):
         _write_engine(path, entry)
@@ -41,13 +41,13 @@ def write_data(
 
 
 class _Entries:
-    """Values as YAML, with what they rest on."""
+    """Parameter values as YAML with their sources."""
 
     def __init__(self, priors: Priors, theta: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]) -> None:
         self.priors, self.theta, self.ranges = priors, theta, ranges
 
     def of(self, name: str, note: str = "") -> str:
-        """`{value: ..., range: ..., source: ..., where: ..., kind: ...}` of a parameter."""
+        """Return `{value: ..., range: ..., source: ..., where: ..., kind: ...}` of a parameter."""
         value, *ends = self.ends(name)
         informed = name in self.ranges and self.priors.width(name) > 0
         kind, where = ("fitted", WHERE) if informed else ("assumed", "benchmarks/fit/priors.yaml; no row tells it")
@@ -58,23 +58,23 @@ class _Entries:
         return f'{{value: {value:.4g}, {spread}source: gpufleet-study, where: "{where}", kind: {kind}{extra}}}'
 
     def ends(self, name: str) -> tuple[float, float, float]:
-        """(value, lower end, upper end) of a parameter."""
+        """Return value, lower end and upper end of a parameter."""
         value, width = self.priors.value(name, self.theta), self.priors.width(name)
         both = (self.priors.value(name, {name: end}) for end in self.ranges.get(name, (-width, width)))
         low, _, high = sorted((*both, value))
         return value, low, high
 
-    def told(self, name: str) -> bool:
-        """Whether the value is one to write: a share of 1 is what holds where nothing is said."""
+    def is_written(self, name: str) -> bool:
+        """Return whether the value must be written; a fraction of 1 is the default."""
         return name.split(":")[0] not in AT_MOST_ONE or self.priors.value(name, self.theta) < NEARLY_ONE
 
     def known(self, name: str) -> bool:
-        """Whether the parameter is the fit's to write."""
+        """Return whether the fit determines the parameter."""
         return self.priors.known(name)
 
 
 def _short(end: float, value: float) -> str:
-    """An end of a range; rounding must not push it past the value."""
+    """Return an end of a range, rounded so that it does not pass the value."""
     rounded = float(f"{end:.3g}")
     at = float(f"{value:.4g}")
     return f"{at:.4g}" if (end <= value and rounded > at) or (end >= value and rounded < at) else f"{rounded:.4g}"
@@ -126,7 +126,7 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
     text = path.read_text(encoding="utf-8")
     hosts = f'{{value: {spread:.2g}, source: gpufleet-study, where: "{WHERE}: hosts of campaigns", kind: fitted}}'
     for what, field in EXPERTS.items():
-        names = [name for name in entry.priors.values if name.startswith(f"{what}:") and entry.told(name)]
+        names = [name for name in entry.priors.values if name.startswith(f"{what}:") and entry.is_written(name)]
         table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
         pattern = rf"^({field}:.*\n)(?:  .*\n)+"
         text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table}", text, flags=re.MULTILINE)  # type: ignore[misc]
@@ -141,9 +141,9 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
             text = re.sub(pattern, lambda _, block=block: block, text, flags=re.MULTILINE)  # type: ignore[misc]
         else:
             text = text.replace("architectures:\n", f"{block}architectures:\n", 1)
-    for card, (told, ratio) in SAME_CHIP.items():
-        value, low, high = (ratio * one for one in entry.ends(f"compute:{told}"))
-        where = f"{told}'s, which serving rows tell, times {ratio:.3f}: the best 16-bit products of both, aiter.py"
+    for card, (similar, ratio) in SAME_CHIP.items():
+        value, low, high = (ratio * one for one in entry.ends(f"compute:{similar}"))
+        where = f"{similar}'s, which serving rows tell, times {ratio:.3f}: the best 16-bit products of both, aiter.py"
         line = f'{{value: {value:.3g}, range: [{low:.3g}, {high:.3g}], source: stas, where: "{where}", kind: computed}}'
         text = re.sub(rf"(?<=^  {card}:\n    compute: ).*", lambda _, line=line: line, text, flags=re.MULTILINE)  # type: ignore[misc]
     head, rules = text.split("allreduce_time_factors:", 1)
@@ -155,7 +155,10 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
 
 
 def _replaced(text: str, field: str, entry: str) -> str:
-    """*text* with the mapping of a top-level *field*, over however many lines, replaced, unless it is an assumption."""
+    """Return *text* with the mapping of a top-level *field* replaced, over all its lines.
+
+    An assumption is kept.
+    """
     return re.sub(
         rf"^{field}: \{{(?![^{{}}]*assumption)[^{{}}]*\}}", lambda _: f"{field}: {entry}", text, flags=re.MULTILINE
     )

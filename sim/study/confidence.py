@@ -3,9 +3,9 @@
 `fleet_confidence` assesses a fleet of a scenario, `point_confidences` the points of its sweep, and `worst` selects the
 least certain assessment.
 
-data/fidelity/measured.csv, written by benchmarks/fit/worth.py, is an index of the measured servers, without results. A
-line is one GPU, model, number format, engine and parallel layout. A setting is compared with it in six directions: GPU,
-model, format, layout, engine and load.
+data/fidelity/measured.csv, written by benchmarks/fit/intervals.py, is an index of the measured servers, without
+results. A line is one GPU, model, number format, engine and parallel layout. A setting is compared with it in six
+directions: GPU, model, format, layout, engine and load.
 
 - measured near here: in each direction something similar was measured on the same GPU, and also all together
 - interpolated: between measurements (another model of its kind and size, another card of its architecture, a format or

@@ -21,13 +21,13 @@ from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
+    from leave_out import LeaveOut
     from observe import about_median, prepare, simulate_row
     from parameters import AT_MOST_ONE, load_priors
     from posterior import Observation, fit
     from record import FIELDS, Recorder, Steps
     from stages import Stages, stages
     from stored import stored
-    from without import Without
     from write import write_data
 finally:
     sys.path.pop(0)
@@ -134,7 +134,7 @@ def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
 
     found = [seen("a", "own:a", 1.5), seen("b", "own:b", 1.2), seen("c", "own:c", 1.1), seen("c", "own:c", 1.3)]
     sd = {"all": 0.3, "own:a": 0.2, "own:b": 0.2, "own:c": 0.2}
-    less = Without(found, sd, {}, {}).theta(np.array([True, False, False, False]))
+    less = LeaveOut(found, sd, {}, {}).theta(np.array([True, False, False, False]))
     assert less == pytest.approx(fit(found[1:], sd), abs=1e-3)
     assert less["own:a"] == pytest.approx(0, abs=1e-9)
 

@@ -29,7 +29,7 @@ from sim.study.confidence import (
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
-    from worth import index_of, left_out, located
+    from intervals import index_of, left_out, located
 finally:
     sys.path.pop(0)
 

@@ -1,20 +1,19 @@
-"""What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
+"""Confidence of predictions: index of measured servers, errors of left-out rows, and intervals from both.
 
     python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
     gpufleet validate benchmarks/fit/unseen_2026_12.csv --out outputs/unseen
     gpufleet validate benchmarks/fit/unseen_2026_12b.csv --out outputs/unseen_b
-    python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
+    python benchmarks/fit/intervals.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
         --strangers benchmarks/fit/unseen_2026_12.csv outputs/unseen/validation.csv
         --strangers benchmarks/fit/unseen_2026_12b.csv outputs/unseen_b/validation.csv
         --calibrated outputs/fit/other_loads.csv
 
-Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
-It writes, by the method in benchmarks/fit/README.md,
+Needs the errors that steptime.py writes, and those that power.py writes to outputs/fit/left_out_power.csv if present.
+It takes seconds. By the method in benchmarks/fit/README.md it writes
 
-data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and loads were measured: no results
-data/fidelity/left_out.csv    measured over predicted of rows whose publisher was left out of the fit, with the mark
-                              that they have without it; of rows in the fit, which have something measured near; of
-                              rows in no fit
+data/fidelity/measured.csv    measured GPUs, models, formats, engines, layouts and loads, without results
+data/fidelity/left_out.csv    measured / predicted of rows whose publisher was left out of the fit, with the mark that
+                              they have without it; of fitted rows with a near measurement; of rows in no fit
 data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, and of servers that were calibrated
                               on two of their loads
 """
@@ -36,7 +35,7 @@ from quantiles import (
     Error,
     chosen,
     common_sd,
-    inside,
+    covered_share,
     intervals,
     quantiles,
     stretch_of,
@@ -60,7 +59,7 @@ LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predic
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A measured row in the terms of the index."""
+    """Measured row in the terms of the index."""
 
     row: BenchRow
     setting: PredictedSetting
@@ -68,7 +67,7 @@ class Located:
 
 
 def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
-    """The judged rows that the catalogue covers."""
+    """Yield the judged rows that the catalogue covers."""
     campaigns = campaigns_of(catalog)
     for row in rows:
         setup = campaigns.setup(row)
@@ -97,7 +96,7 @@ def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
 
 
 def located_cards(catalog: Catalog) -> Iterator[Located]:
-    """The runs whose watts power.py fits beside those of rows; nothing else of them is judged."""
+    """Yield the additional runs whose power power.py fits; only their power is evaluated."""
     with (Path(__file__).parent / "power_cards.csv").open(newline="", encoding="utf-8") as file:
         cards = [card for card in csv.DictReader(file) if card["fit"] == "1"]
     for card in cards:
@@ -122,7 +121,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
 
 
 def index_of(rows: Sequence[Located]) -> list[MeasuredSetup]:
-    """One entry for all rows that differ in their load only."""
+    """Return the index, with one entry for all rows that differ only in their load."""
     groups: dict[tuple[object, ...], list[Located]] = defaultdict(list)
     for one in rows:
         groups[_key(one.setting)].append(one)
@@ -151,11 +150,11 @@ def _entry(members: list[Located]) -> MeasuredSetup:
 def left_out(
     path: Path, rows: Sequence[Located], index: list[MeasuredSetup], cards: Sequence[Located] = ()
 ) -> Iterator[Error]:
-    """The errors in the file *path*, each marked by the index without what was left out.
+    """Yield the errors in the file *path*, each with its mark by the index without the left-out rows.
 
-    Of rows that were in the fit only those count that have something measured near them: themselves, or others. A file
-    of errors without whole campaigns says what a server is like whose host and client nobody knows; without a pair, or
-    a GPU, others of the same host are still in the fit, and these lines are passed over. *cards* are in no index.
+    Of fitted rows only those with a near measurement (themselves or others) count. A file of errors without whole
+    campaigns describes servers whose host and client are not known; without a pair or a GPU, others of the same host
+    are still fitted, and these lines are ignored. *cards* are not in the index.
     """
     by_id = {one.row.id: one for one in (*rows, *cards)}
     without = {
@@ -173,12 +172,12 @@ def left_out(
         known = without.get(publisher_of(one.row), index) if line["scheme"] == "campaigns" else index
         mark, _ = mark_of(setting, [entry for entry in known if not _without(line["scheme"], setting, entry)])
         ratio = float(line["measured"]) / float(line["predicted"])
-        told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, publisher_of(one.row))
-        yield Error(*told, ratio)
+        described = (METRICS[line["metric"]], mark, setting.gpu, setting.family, publisher_of(one.row))
+        yield Error(*described, ratio)
 
 
 def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[MeasuredSetup]) -> Iterator[Error]:
-    """Errors of servers in no fit: no more is known of them than *table* says. *validation*: what validate wrote."""
+    """Yield errors of servers in no fit, described by *table*; *validation* is the output of validate."""
     rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
     with validation.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
@@ -189,27 +188,27 @@ def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Me
             for metric, column in compared(one.row, line["saturated"] == "true"):
                 if line[f"{column}_predicted"]:
                     ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
-                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher_of(one.row))
-                    yield Error(*told, ratio)
+                    described = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher_of(one.row))
+                    yield Error(*described, ratio)
 
 
 def _without(scheme: str, setting: PredictedSetting, entry: MeasuredSetup) -> bool:
-    """Whether *entry* was left out of the fit that predicted *setting*."""
+    """Return whether *entry* was left out of the fit that predicted *setting*."""
     same_gpu = entry.gpu == setting.gpu
     return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
 
 
 def of_calibrated(path: Path) -> Iterator[Error]:
-    """Errors at other loads of servers that were calibrated on two, as benchmarks/other_loads.py wrote them."""
+    """Yield errors at other loads of servers calibrated on two, as benchmarks/other_loads.py writes them."""
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             if line["calibrated_on"] == "2":
-                told = (line["metric"], "calibrated", line["gpu"], line["family"], line["campaign"])
-                yield Error(*told, float(line["measured_over_predicted"]))
+                described = (line["metric"], "calibrated", line["gpu"], line["family"], line["campaign"])
+                yield Error(*described, float(line["measured_over_predicted"]))
 
 
 def write(folder: Path, index: Sequence[MeasuredSetup], *errors: Sequence[Error]) -> None:
-    """The three files: *errors* of left-out rows, of servers in no fit, of calibrated servers."""
+    """Write the three files: *errors* of left-out rows, of servers in no fit, of calibrated servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -228,13 +227,14 @@ def _cells(entry: MeasuredSetup) -> list[object]:
     return [getattr(entry, name) for name in COLUMNS]
 
 
-def _told(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
-    """The interval of *errors*, and how much of what it was made without it holds; of *strangers* by themselves."""
+def _interval_line(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
+    """Return the interval of *errors* and its coverage of left-out groups; of *strangers* on their own."""
     stretch = stretch_of(errors, strangers)
     low, high = quantiles(errors, stretch)
     tried = [("GPU", GROUPS[0], errors), ("publisher", BY_PUBLISHER, errors), ("in no fit", BY_PUBLISHER, strangers)]
     held = ", ".join(
-        f"{name} {inside(errors, group, 1.0, some):.0%} inside, {inside(errors, group, stretch, some):.0%} stretched"
+        f"{name} {covered_share(errors, group, 1.0, some):.0%} inside, "
+        f"{covered_share(errors, group, stretch, some):.0%} stretched"
         for name, group, some in tried
         if some
     )
@@ -243,7 +243,7 @@ def _told(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measured", type=Path)
     parser.add_argument(
@@ -256,7 +256,7 @@ def main() -> None:
         action="append",
         default=[],
         metavar=("TABLE", "VALIDATION"),
-        help="servers in no fit, and their predictions; may be told for several tables",
+        help="servers in no fit, and their predictions; may be given for several tables",
     )
     parser.add_argument("--calibrated", type=Path, help="other_loads.csv of other_loads.py")
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
@@ -265,13 +265,13 @@ def main() -> None:
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
-    strangers = thinned([error for told in arguments.strangers for error in of_strangers(*told, catalog, index)])
+    strangers = thinned([error for files in arguments.strangers for error in of_strangers(*files, catalog, index)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of servers in no fit")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
     for metric in METRICS.values():
         for mark in (*MARKS, "calibrated"):
             if some := chosen([*errors, *strangers, *calibrated], metric, mark):
-                print(f"{metric:10s} {mark:18s} {_told(some, chosen(strangers, metric, mark))}")
+                print(f"{metric:10s} {mark:18s} {_interval_line(some, chosen(strangers, metric, mark))}")
     if arguments.write:
         write(arguments.write / "fidelity", index, errors, strangers, calibrated)
 

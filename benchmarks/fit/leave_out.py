@@ -1,7 +1,7 @@
-"""Parameters without a group of rows, without a new fit: Gauss-Newton steps from the fit to all rows, linear in theta.
+"""Parameters without a group of rows, by Gauss-Newton steps from the fit to all rows instead of a new fit.
 
-What only the group touched goes back to its prior; weights of large errors are renewed at each step. Predictions of
-left-out rows differ from those of a new fit by 0.03 % in the median, by 0.5 % at the 95th percentile; all pairs and
+Parameters that only the group affects return to their prior; robust weights are updated at each step. Predictions of
+left-out rows differ from those of a new fit by 0.03 % in the median and by 0.5 % at the 95th percentile; all pairs and
 GPUs take some seconds.
 """
 
@@ -13,11 +13,11 @@ from posterior import Observation, Posterior, fit
 
 STEPS = 4
 SMALL = 3e-3
-"""A step that moves no parameter by more than this is the last."""
+"""Largest change of a parameter in the last step."""
 
 
-class Without:
-    """A fit to *observations*, from which some can be taken away. Arguments are those of `posterior.fit`."""
+class LeaveOut:
+    """Fit to *observations*, from which some can be removed. Arguments are those of `posterior.fit`."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Without:
         self._residuals, self._slopes = self._posterior.residuals(self._at), self._posterior.slopes(self._at)
 
     def theta(self, gone: NDArray[np.bool_]) -> dict[str, float]:
-        """Theta of all but the observations that are *gone*."""
+        """Return theta without the observations that are *gone*."""
         keep = np.concatenate([~gone, np.ones(len(self._at), dtype=bool)])
         moved = np.zeros(len(self._at))
         for _ in range(STEPS):
