@@ -180,7 +180,7 @@ def price_case(plan: CasePlan, log: FleetLog) -> CaseResult:
     if plan.costs is None or end_s <= start_s:
         return result
     ledger = Ledger.of(log.intervals, plan.costs, *result.window_s)
-    if not plan.requests_cost:
+    if not plan.cost_per_request:
         return CaseResult(plan, log, ledger)
     return CaseResult(plan, log, ledger, _costs_of_requests(plan, log, ledger))
 

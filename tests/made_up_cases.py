@@ -81,7 +81,7 @@ def made_up(
         "gpus": 4, "servers": 1, "gpu_power_w_mean": 800 * busy + 200, "it_power_w_mean": 800 * busy + 500,
         "facility_power_w_mean": 1200 * busy + 750, "energy_kwh": hours * (1.2 * busy + 0.75), "capex_usd": None,
         "cost_usd": None, "window_h": hours, "output_tokens": output, "total_tokens": 3 * output,
-        "good_output_tokens": output * attained, "thin_percentiles": ["ttft_s_p99"] if load < 1 else [],
+        "good_output_tokens": output * attained, "low_sample_percentiles": ["ttft_s_p99"] if load < 1 else [],
         "step_share": {"compute": 0.1 + 0.3 * busy, "memory": 0.5 - 0.3 * busy, "attention": 0.1, "link": 0.3},
         "component_usd_per_h": None,
     }  # fmt: skip

@@ -71,7 +71,7 @@ class RunningFleet:
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
                 self._stranded = StrandedRequests(self._replicas, self._discount, attempts.lose, attempts.move)
-        self._source = self._arrivals(with_busy_times(arrive) if plan.requests_cost else arrive, streams)
+        self._source = self._arrivals(with_busy_times(arrive) if plan.cost_per_request else arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._kv_transfers = self._routed(streams)

@@ -77,7 +77,7 @@ class MeterLog:
 
     def _share_time(self, on: bool, now: float) -> None:
         """Start or stop attributing busy time to requests, where the case needs their costs."""
-        if self._plan.requests_cost:
+        if self._plan.cost_per_request:
             for replica in self._replicas:
                 replica.engine.share_time(on, now)
 

@@ -71,7 +71,7 @@ def mser5(series: Floats) -> WarmupTruncation:
 
 def with_warmup(plan: CasePlan) -> CasePlan:
     """Return *plan* with the warm-up [s] that a simulation without warm-up shows by MSER-5."""
-    log = RunningFleet(replace(plan, warmup_s=0.0, requests_cost=False)).run()
+    log = RunningFleet(replace(plan, warmup_s=0.0, cost_per_request=False)).run()
     warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
     return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
 

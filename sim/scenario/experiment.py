@@ -335,7 +335,7 @@ class Experiment(InheritedKeys):
     """Point of latency measurement: client includes the API server's time per request, engine excludes it."""
     requests: Literal["csv", "parquet", "none"] = "csv"
     """Format of the request table; csv turns into parquet from 200,000 rows."""
-    requests_cost: bool = False
+    cost_per_request: bool = False
     """True to book each request's part of the cost: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
     client: Client | None = None

@@ -96,7 +96,7 @@ carbon:                       # kg CO2e of the electricity, and of making the ma
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]
   # fleets.2x RTX 4090.pools.0.replicas: [2, 4]
-# requests_cost: true         # each request's part of the bill
+# cost_per_request: true      # each request's part of the bill
 {sections}
 """
 

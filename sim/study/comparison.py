@@ -33,9 +33,9 @@ class Difference:
     """Half of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
 
     @property
-    def horizon_dependent(self) -> bool:
+    def nonstationary(self) -> bool:
         """True if a fleet is overloaded at the point, so that a longer run would give another difference."""
-        listed = (str(point.row["horizon_dependent"] or "").split() for point in (self.first, self.second))
+        listed = (str(point.row["nonstationary_columns"] or "").split() for point in (self.first, self.second))
         return any(self.metric in names for names in listed)
 
     @property

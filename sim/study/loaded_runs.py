@@ -29,7 +29,7 @@ from sim.study.execution.cases import limits
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.case_metrics import CaseMetrics, with_bill
-from sim.study.metrics.requests import goal_shares, percentiles_s, tenant_shares, thin_percentiles
+from sim.study.metrics.requests import goal_shares, low_sample_percentiles, percentiles_s, tenant_shares
 from sim.study.metrics.window_requests import WindowRequests
 from sim.study.monte_carlo import DisputedSetting, stored_disputes
 from sim.study.points import Point, summarize
@@ -193,7 +193,7 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics
         goodput_rps=good / (cohort.end_s - cohort.start_s) if cohort.end_s > cohort.start_s else 0.0,
         slo_attainment=good / requests if requests else None,
         latencies=known | named,
-        thin_percentiles=thin_percentiles(slo, cohort),
+        low_sample_percentiles=low_sample_percentiles(slo, cohort),
         slo=slo.model_dump(exclude_none=True),
         slo_shares=goal_shares(slo, cohort),
         tenant_shares=own,

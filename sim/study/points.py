@@ -200,7 +200,11 @@ def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, A
     waiting_counts = over and any(name in level.per_request for name in ("ttft_s", "e2e_s"))
     dependent = dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)
     together = {"overloaded": over} if cases[0].services else {}
-    return together | {"meets_slo": found.met, "slo_verdict": found.verdict, "horizon_dependent": " ".join(dependent)}
+    return together | {
+        "meets_slo": found.met,
+        "slo_verdict": found.verdict,
+        "nonstationary_columns": " ".join(dependent),
+    }
 
 
 def replication_costs(point: Point, tokens: str = TOKENS[0]) -> list[float]:

@@ -189,7 +189,7 @@ def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
     """Return *plan* with the window that the run has measured, and the log of its meters."""
     plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
-    requests = _requests(stored) if plan.requests_cost else []
+    requests = _requests(stored) if plan.cost_per_request else []
     pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]
     end_s = max((interval.end_s for interval in intervals), default=0.0)
     log = FleetLog(requests, intervals, [], pools, end_s)

@@ -34,8 +34,8 @@ class TenantShare:
 def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per fleet, point and tenant, means over replications; none where requests have no tenants.
 
-    Where requests have costs (`requests_cost`), energy and cost of the tenants and of the row for no tenant sum to the
-    fleet's.
+    Where requests have costs (`cost_per_request`), energy and cost of the tenants and of the row for no tenant sum to
+    the fleet's.
     """
     rows: list[dict[str, Any]] = []
     for members in group([case for case in cases if case.status == "ok"], axes).values():

@@ -149,7 +149,7 @@ def test_tenants_and_unattributed_rows_sum_to_the_fleet(tmp_path: Path) -> None:
             "workload": workload(rate_rps=2),
             "horizon_s": 12,
             "warmup_s": 3,
-            "requests_cost": True,
+            "cost_per_request": True,
             "fleets": [
                 {
                     "name": "a",

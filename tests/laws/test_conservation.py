@@ -183,7 +183,7 @@ POLICIES = [
 def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simulate, batching: dict) -> None:
     fleet = FLEET | {"pools": [POOL | {"batching": batching}]}
     arrivals = {"process": "poisson", "rate_rps": 8.0}
-    (result,) = simulate(scenario(arrivals, fleets=[fleet], requests_cost=True, horizon_s=70, warmup_s=37))
+    (result,) = simulate(scenario(arrivals, fleets=[fleet], cost_per_request=True, horizon_s=70, warmup_s=37))
     meters, requests = result.log.meters, result.log.requests
     for phase in ("prefill_s", "recompute_s"):
         shared = fsum(getattr(r.busy, phase) for r in requests)
@@ -219,7 +219,8 @@ def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate
     batching = POOL["batching"] | {"num_gpu_blocks": blocks}
     fleet = FLEET | {"pools": [POOL | {"replicas": 1, "batching": batching} | layout]}
     arrivals = {"process": "poisson", "rate_rps": rate}
-    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], requests_cost=True, horizon_s=70, warmup_s=37))
+    times = {"horizon_s": 70, "warmup_s": 37}
+    (result,) = simulate(scenario(arrivals, seed=seed, fleets=[fleet], cost_per_request=True, **times))
     meters, requests = result.log.meters, result.log.requests
     decode_s = fsum(m.busy_s - m.prefill_s - m.recompute_s for m in meters)
     assert fsum(r.busy.prefill_s for r in requests) == pytest.approx(fsum(m.prefill_s for m in meters), rel=1e-9)

@@ -42,7 +42,7 @@ def scenario(**more: Any) -> dict[str, Any]:
         "services": [FAST, SLOW, TALK],
         "horizon_s": 3.6,
         "warmup_s": 0.4,
-        "requests_cost": True,
+        "cost_per_request": True,
         "fleets": [{"name": "f", "pools": POOLS, "cost": cost}],
         "site": {"electricity_usd_per_kwh": 0.2, "pue": 1.5, "hosting": "none"},
         "finance": {"method": "straight_line", "life_years": 4},
@@ -134,7 +134,7 @@ def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
     services = [FAST | {"slo": {"e2e_s": 0.03}}, SLOW | {"slo": {"e2e_s": 0.03}}]
     path = tmp_path / "s.yaml"
     fleets = [{"name": "f", "pools": POOLS[:2]}]
-    path.write_text(dump(scenario(services=services, horizon_s=0.9, requests_cost=False, fleets=fleets)))
+    path.write_text(dump(scenario(services=services, horizon_s=0.9, cost_per_request=False, fleets=fleets)))
 
     def capacity(*sets: str) -> float:
         (found,) = capacities(

@@ -31,8 +31,8 @@ def written(path: Path, cases: list[Any], axes: list[str]) -> list[dict[str, str
 def test_columns_are_those_of_the_contract_and_then_the_intervals() -> None:
     columns, expected = summary_columns(["rate_rps"], money=True), CONTRACT.split()
     assert [name for name in columns if name in expected] == expected
-    marks = columns.index("thin_percentiles")
-    assert columns[marks:][:3] == ["thin_percentiles", "horizon_dependent", "intervals"]
+    marks = columns.index("low_sample_percentiles")
+    assert columns[marks:][:3] == ["low_sample_percentiles", "nonstationary_columns", "intervals"]
     assert all(name.endswith(("_ci95", "_ci95_low", "_ci95_high")) for name in columns[marks + 3 :])
     assert columns[marks - 1] == "slo_verdict"
     ends = [name.removesuffix("_ci95_low") for name in columns if name.endswith("_low")]
@@ -85,9 +85,9 @@ def test_an_infinite_percentile_is_printed_inf(tmp_path: Path, make_case: Callab
     assert float(row["ttft_s_p50"]) == summarize(cases, [], SLO)[0].row["ttft_s_p50"]
 
 
-def test_thin_percentiles_are_named(make_case: Callable[..., Any]) -> None:
+def test_low_sample_percentiles_are_named(make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 0.5, i, capacity=2.0, usd_per_h=None) for i in range(2)]
-    assert summarize(cases, [], SLO)[0].row["thin_percentiles"] == "ttft_s_p99"
+    assert summarize(cases, [], SLO)[0].row["low_sample_percentiles"] == "ttft_s_p99"
 
 
 def test_an_infeasible_fleet_is_a_row_with_its_reason(tmp_path: Path, make_case: Callable[..., Any]) -> None:
@@ -110,8 +110,8 @@ def test_what_grows_with_the_horizon_is_named(make_case: Callable[..., Any]) -> 
         summarize([make_case("a", load, i, capacity=2.0, usd_per_h=1.0) for i in range(3)], [], SLO)[0].row
         for load in (4.0, 1.0)
     )
-    assert steady["horizon_dependent"] == ""
-    named = over["horizon_dependent"].split()
+    assert steady["nonstationary_columns"] == ""
+    named = over["nonstationary_columns"].split()
     assert {"ttft_s_p95", "e2e_s_mean", "queue_s_p95", "slo_attainment"} <= set(named)
     assert not [name for name in named if name.startswith("tpot")]
     assert over["intervals"] == steady["intervals"] == "replications"
@@ -127,7 +127,7 @@ def test_an_axis_is_not_lost_to_a_column_of_its_name(tmp_path: Path, make_case: 
 def test_an_endless_time_per_token_of_an_overloaded_fleet_is_named(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 4.0, capacity=2.0, usd_per_h=None)
     case.set(tpot_s_p95=inf)
-    assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["horizon_dependent"].split()
+    assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["nonstationary_columns"].split()
 
 
 def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callable[..., Any]) -> None:

@@ -41,7 +41,7 @@ SCENARIO = {
     "horizon_s": 60,
     "warmup_s": 7,
     "meter_interval_s": 13,
-    "requests_cost": True,
+    "cost_per_request": True,
     "fleets": [
         {"name": "own", "pools": [POOL], "cost": {"acquisition": "buy"}},
         {"name": "rented", "pools": [POOL], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}},

@@ -44,7 +44,7 @@ def run_document(
                 "difference": one.difference,
                 "difference_ci95": one.half_width,
                 "verdict": one.verdict,
-                "horizon_dependent": one.horizon_dependent,
+                "nonstationary": one.nonstationary,
             }
             for one in differences(points)
         ],

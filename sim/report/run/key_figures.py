@@ -147,7 +147,7 @@ def figure(point: Point, column: KeyFigure) -> str:
 
 
 def _marks(point: Point, name: str) -> str:
-    listed = {THIN: "thin_percentiles", OVER: "horizon_dependent"}
+    listed = {THIN: "low_sample_percentiles", OVER: "nonstationary_columns"}
     return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
 
 
@@ -208,7 +208,7 @@ def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
 def notes_for(points: Sequence[Point]) -> list[str]:
     """Explain the marks that occur in the table of *points*, and give the range of the warm-up if it was estimated."""
     marks = []
-    if any(point.row["thin_percentiles"] for point in points):
+    if any(point.row["low_sample_percentiles"] for point in points):
         marks.append(f"{THIN} {_(NOTES[THIN])}")
     if any(point.row["overloaded"] for point in points):
         marks.append(f"{OVER} {_(NOTES[OVER])}")
@@ -251,7 +251,7 @@ def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -
     """Write paired.csv, one row per pair of fleets, point and metric; base units."""
     head = ["first", "second", *axes, "metric", "pairs", "first_value", "second_value", "difference"]
     lines = (_line(one, axes, name, rate) for one in found for name, rate in _units(one.metric))
-    write_csv(path, [*head, "difference_ci95", "verdict", "horizon_dependent"], lines)
+    write_csv(path, [*head, "difference_ci95", "verdict", "nonstationary"], lines)
 
 
 def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[Any]:
@@ -259,7 +259,7 @@ def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[
     places = [one.first.axes.get(axis) for axis in axes]
     half = None if one.half_width is None else rate * one.half_width
     amounts = [*(rate * value for value in one.values), rate * one.difference, half]
-    return [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict, one.horizon_dependent]
+    return [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict, one.nonstationary]
 
 
 def _units(metric: str) -> Iterator[tuple[str, float]]:
@@ -332,7 +332,7 @@ def _shown(one: Difference | None) -> str:
     text = ("+" if value > 0 else "") + (steady(value) if value else "0")
     if one.half_width:
         text += f" ± {plain(scale * one.half_width, 2)}"
-    text += OVER if one.horizon_dependent else f" ({wanted})" if (wanted := _wanted(one)) else ""
+    text += OVER if one.nonstationary else f" ({wanted})" if (wanted := _wanted(one)) else ""
     return f"{text} {UNSURE}" if one.verdict == "cannot tell" else text
 
 

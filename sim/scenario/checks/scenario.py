@@ -189,9 +189,9 @@ def scenario_issues(scenario: Scenario) -> Found:
     failing = any(pool.failures or pool.spot for fleet in scenario.fleets for pool in fleet.pools)
     if failing and not scheduled and scenario.horizon_s is None:
         found.append(ValidationIssue(("horizon_s",), "is missing: failures go on for ever"))
-    if scenario.requests_cost and scenario.requests == "none":
+    if scenario.cost_per_request and scenario.requests == "none":
         found.append(
-            ValidationIssue(("requests_cost",), "stands in the request table: requests must be csv or parquet")
+            ValidationIssue(("cost_per_request",), "stands in the request table: requests must be csv or parquet")
         )
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(ValidationIssue(("horizon_s",), "is missing: nothing else ends these arrivals"))

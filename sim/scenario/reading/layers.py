@@ -27,7 +27,11 @@ KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "me
 """Keys that define the kind of a mapping: a mapping of another kind replaces the base's mapping as a whole."""
 LONGEST_SHOWN = 200
 NOT_INHERITED = ("name", "question", "base")
-RENAMED = {("operations", "tax"): "sales_tax", ("inflation", "rental_unused"): "unused commitment"}
+RENAMED = {
+    ("operations", "tax"): "sales_tax",
+    ("inflation", "rental_unused"): "unused commitment",
+    ("", "requests_cost"): "cost_per_request",
+}
 """Renamed keys: (key of the mapping, old key) -> new key. Both are read, also in dotted paths."""
 LOG = logging.getLogger("gpufleet")
 

@@ -35,7 +35,7 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
         drain_limit_s=at.drain_limit_s if at.drain_limit_s is not None else at.horizon_s,
         meter_interval_s=at.meter_interval_s,
         clock=built.clock,
-        requests_cost=at.requests_cost or any(pool.services for pool in fleet.pools),
+        cost_per_request=at.cost_per_request or any(pool.services for pool in fleet.pools),
         load_by_hour=load_by_hour(at),
         model=", ".join(sorted(model for model in models if model)),
         costs=built.costs,

@@ -294,7 +294,7 @@ class CasePlan:
     """False if no steady part was found after the warm-up."""
     clock: SiteClock | None = None
     """Local time at the site; None without a start time."""
-    requests_cost: bool = False
+    cost_per_request: bool = False
     load_by_hour: tuple[float, ...] | None = None
     """Share of the year's load in each hour of the day; None: even."""
     model: str = ""

@@ -147,7 +147,7 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
     tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
     if result is not None:
         tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
-        if result.plan.requests_cost:
+        if result.plan.cost_per_request:
             before = tables["requests"]
             others = [name for name in before.column_names if name not in (*SHARES, VISITS, "cost_usd")]
             tables["requests"] = _with_costs(before.select(others), result.log.requests, result.request_nano_usd)
@@ -204,7 +204,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
         table = table.append_column("kv_transfer_s", _dates([r.kv_transfer_s for r in requests]))
         where = [r.prefill_replica if r.prefill_replica >= 0 else None for r in requests]
         table = table.append_column("prefill_replica", pa.array(where, pa.int32()))
-    return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
+    return _with_costs(table, requests, costs) if result and result.plan.cost_per_request else table
 
 
 def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:

@@ -153,7 +153,7 @@ def _request_percentile_usd(percent: float, run: MeasuredRun) -> float | None:
 
 
 for _p in PERCENTILES:
-    metric(f"usd_per_request_p{_p}", "USD", f"{_p}th percentile of what a request costs (`requests_cost`)",
+    metric(f"usd_per_request_p{_p}", "USD", f"{_p}th percentile of what a request costs (`cost_per_request`)",
            "request cost", "money", optional=True)(partial(_request_percentile_usd, _p))  # fmt: skip
 metric("usd_per_thousand_units", "USD", "all cost over a service's units of work", "cost per unit",
        average=Ratio(("cost_usd",), "units"))  # fmt: skip

@@ -14,7 +14,7 @@ from sim.fleet.fleet import RunningFleet
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.slo import LATENCIES
 from sim.study.metrics import bill, machines, requests  # noqa: F401 (they register metrics)
-from sim.study.metrics.metric import FIGURES, PARTS, MeasuredRun
+from sim.study.metrics.metric import EARLIER_NAMES, FIGURES, PARTS, MeasuredRun
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Burst
 
@@ -69,6 +69,7 @@ class CaseMetrics:
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "CaseMetrics":
         """Return the figures that `as_data` gave; missing figures (a case stored by an older version) are None."""
+        data = {EARLIER_NAMES.get(name, name): value for name, value in data.items()}
         latencies = {name: value for name, value in data.items() if name not in FIGURES and name != SERVICES}
         services = {name: cls.of_data(one) for name, one in (data.get(SERVICES) or {}).items()}
         return cls({name: data[name] for name in STORED if name in data} | {"latencies": latencies}, services)
@@ -152,7 +153,7 @@ def without_load(plan: CasePlan) -> CasePlan:
     return replace(
         plan,
         workload=nothing,
-        requests_cost=False,
+        cost_per_request=False,
         warmup_auto=False,
         warmup_s=window_s[0],
         horizon_s=window_s[1],

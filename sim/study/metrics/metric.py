@@ -37,6 +37,10 @@ SHOWN_GROUPS = (
 """Groups in the order of a report's tables and of paired.csv; the others follow in the order of GROUPS."""
 
 
+EARLIER_NAMES = {"thin_percentiles": "low_sample_percentiles", "horizon_dependent": "nonstationary_columns"}
+"""Earlier name of a column -> its name, for runs that an earlier version has stored."""
+
+
 class Format(NamedTuple):
     """Display format of a column: unit shown, factor from the column's unit to the unit shown, and number style."""
 

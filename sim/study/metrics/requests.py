@@ -143,7 +143,7 @@ def percents(slo: Slo, latency: str) -> list[float]:
     return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
 
 
-def thin_percentiles(slo: Slo, cohort: WindowRequests) -> list[str]:
+def low_sample_percentiles(slo: Slo, cohort: WindowRequests) -> list[str]:
     """Return the columns of the percentiles with fewer than THIN_TAIL requests beyond them."""
     sizes = {name: int(cohort.members(name).sum()) for name in LATENCIES}
     return [
@@ -172,7 +172,7 @@ def percentiles_s(
 
 def _thin(cases: Cases) -> str:
     """Return the names of the percentiles with a thin tail in some replication."""
-    return " ".join(dict.fromkeys(name for one in cases for name in one["thin_percentiles"]))
+    return " ".join(dict.fromkeys(name for one in cases for name in one["low_sample_percentiles"]))
 
 
 mark = partial(metric, group="marks")
@@ -181,8 +181,8 @@ mark(
     "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit or the queue "
     "seems to grow; empty without an SLO", average=JUDGED,
 )  # fmt: skip
-metric("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
-       average=Aggregate(_thin))(lambda run: thin_percentiles(run.plan.slo, run.cohort))  # fmt: skip
+metric("low_sample_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
+       average=Aggregate(_thin))(lambda run: low_sample_percentiles(run.plan.slo, run.cohort))  # fmt: skip
 
 
 @figure("latencies", "latencies")
@@ -258,7 +258,7 @@ def _basis(cases: Cases) -> str:
     return "" if cases[0]["chance"] is False else NO_INTERVAL
 
 
-mark("horizon_dependent", "", "columns that would be others with another horizon, because the queue grows",
+mark("nonstationary_columns", "", "columns that would be others with another horizon, because the queue grows",
      average=JUDGED)  # fmt: skip
 mark(
     "intervals", "",

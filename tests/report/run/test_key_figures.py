@@ -51,10 +51,10 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
     assert pairs == {("4x RTX 4090", "2x A100 80GB", load, "5") for load in loads} | {
         (name, "third", "1.0", "3") for name in ("4x RTX 4090", "2x A100 80GB")
     }
-    assert {row["horizon_dependent"] for row in rows if row["metric"] == "ttft_s_p95" and row["rate_rps"] == "4.0"} == {
+    assert {row["nonstationary"] for row in rows if row["metric"] == "ttft_s_p95" and row["rate_rps"] == "4.0"} == {
         "true"
     }
-    assert {row["horizon_dependent"] for row in rows if row["metric"] == "tpot_s_p95"} == {"false"}
+    assert {row["nonstationary"] for row in rows if row["metric"] == "tpot_s_p95"} == {"false"}
     assert len(blocks(found, ["rate_rps"], SLO)) == 3
 
 

@@ -58,6 +58,11 @@ def test_earlier_names_are_read_and_told_at_their_lines(tmp_path: Path, caplog: 
         f"17: finance.inflation.rental_unused: is called unused commitment now; {read}",
     ]
     caplog.clear()
+    assert loaded(tmp_path, SCENARIO + "requests_cost: true\n").cost_per_request
+    assert [one.getMessage().rpartition(":18: ")[2] for one in caplog.records][-1] == (
+        f"requests_cost: is called cost_per_request now; {read}"
+    )
+    caplog.clear()
     again = loaded(tmp_path, dump(as_data(scenario)))
     assert again.fleets[0].operations == scenario.fleets[0].operations
     assert not caplog.records

@@ -40,7 +40,7 @@ def scenario(rate_rps: float = 50, **pools: list[dict[str, Any]]) -> dict[str, A
         "fleets": [{"name": name, "pools": held, "cost": BUY} for name, held in pools.items()],
         "site": {"electricity_usd_per_kwh": 0.2, "pue": 1.5, "hosting": "none"},
         "finance": {"method": "straight_line", "life_years": 4},
-        "requests_cost": True,
+        "cost_per_request": True,
     }
 
 

@@ -26,7 +26,7 @@ RENTED = "{acquisition: rent, quotes: {rtx-4090: %s}}"
 BOUGHT = "{acquisition: buy, share: %s, quotes: {rtx-4090: 2000, workstation-4x4090: 6000}}"
 TERMS = """\
 slo: {ttft_s: 2, attainment: 0.9}
-requests_cost: true
+cost_per_request: true
 site: {electricity_usd_per_kwh: 0.1, pue: 1.3}
 finance: {method: annuity, life_years: 4, discount_rate: 0.08}
 """

@@ -14,6 +14,7 @@ from sim.report.run.page_tables import glance
 from sim.report.run.terminal import terminal_table
 from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.machines import TimeWeightedLevel
 from sim.study.points import Point, summarize, sweep_of
 
@@ -116,3 +117,8 @@ def test_page_and_terminal_show_the_replicas_of_a_scaled_fleet(
 def points(run: sim.Run) -> list[Point]:
     found = sorted(map(load_case, (run.folder / "points").glob("[!.]*")), key=lambda case: case.fleet != "one")
     return summarize([case for case in found if case is not None], [], {})
+
+
+def test_figures_that_an_earlier_version_stored_are_read_under_their_names() -> None:
+    stored = CaseMetrics.of_data({"thin_percentiles": ["ttft_s_p99"]})
+    assert stored["low_sample_percentiles"] == ["ttft_s_p99"]
