@@ -1,8 +1,8 @@
 """Coverage of 95 % intervals over many seeds: `python benchmarks/coverage.py --seeds 200`.
 
 The true value is the mean over many more replications of the same length with other seeds. Prints the tables of
-docs/statistics.md; `--only queues` prints batch means of waits in single-server queues, by Lindley's recursion, whose
-true values are those of ten million requests.
+benchmarks/coverage.md; `--only queues` prints batch means of waits in single-server queues, by Lindley's recursion,
+whose true values are those of ten million requests.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 `python benchmarks/horizons.py` searches as `capacity` does, but simulates single-server queues by a recursion, so that
 five hundred searches take a minute; `--engine` searches the fleets of horizons.yaml with the engine itself. Both print
-a table of docs/statistics.md.
+a table of benchmarks/coverage.md.
 
 Source: D. V. Lindley, "The theory of queues with a single server", Mathematical Proceedings of the Cambridge
 Philosophical Society 48(2), 1952 (the wait of a request from that of the request before it).

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = (
     *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md"),
+    *("benchmarks/coverage.md", "benchmarks/published.md"),
 )
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
@@ -44,7 +45,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Links that leave docs/ for a page of the site, and the tables of columns where a page asks for them."""
     found = re.sub(r"\[([^\]]*)\]\(\.\./benchmarks/[^)]*(?<!\.md)\)", r"\1", markdown)  # no page of the site
-    found = found.replace("](../benchmarks/", "](benchmarks/").replace(COLUMNS_MARK, "\n".join(_columns()))
+    for name in OUTSIDE:
+        found = found.replace(f"](../{name}", f"]({name}")
+    found = found.replace(COLUMNS_MARK, "\n".join(_columns()))
     for mark, declared in WORK_MARKS.items():
         found = found.replace(mark, "\n".join(_work_columns(declared)))
     return found

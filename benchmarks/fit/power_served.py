@@ -1,4 +1,4 @@
-"""Power of whole simulated runs compared with measurements: table of docs/fidelity-power.md, "In the simulator".
+"""Power of whole simulated runs compared with measurements: table of docs/fidelity-power.md, "Power of GPUs".
 
     PYTHONPATH=. python -m benchmarks.fit.power_served MEASURED
 
