@@ -110,8 +110,8 @@ class PagedLimits(BatchingLimits):
 
         """
         blocks = self.num_gpu_blocks or blocks
-        held = max(0, blocks - 1) * self.block_size  # one block is the null block
-        longest = self.max_model_len or min(held, longest or held)
+        tokens = max(0, blocks - 1) * self.block_size  # one block is the null block
+        longest = self.max_model_len or min(tokens, longest or tokens)
         return self.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
 
 

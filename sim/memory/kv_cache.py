@@ -206,8 +206,8 @@ class StateCache:
                 self.per_request,
             )
         needed = (self.places or self.per_request) * place_bytes
-        held = self.places_in(free_bytes, place_bytes) * place_bytes
-        if free_bytes <= 0 or needed <= held < free_bytes:
+        allocated = self.places_in(free_bytes, place_bytes) * place_bytes
+        if free_bytes <= 0 or needed <= allocated < free_bytes:
             return ""
         return Message(
             "needs {needed:.2f} GB for recurrent states, {free_bytes:.2f} GB are left beside the weights",

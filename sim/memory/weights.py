@@ -59,22 +59,22 @@ def stage_weight_bytes(
     """
     total = _rotary_table_bytes(model)
     for matrix in matrices:
-        held = copies(model, matrix, layout, stage)
-        if held:
-            total += held * rank_bytes(model, quantization, matrix, layout)
+        count = copies(model, matrix, layout, stage)
+        if count:
+            total += count * rank_bytes(model, quantization, matrix, layout)
     return total
 
 
 def copies(model: Model, matrix: Matrix, layout: ReplicaLayout, stage: int) -> int:
     """Return the number of copies of *matrix*, or of the rank's part of it, on one GPU of a stage."""
     first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-    held = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
+    count = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
     if matrix.last_layer == 0:
-        held = int(_stage_has(model, matrix, stage == 0, last == model.layers))
+        count = int(_stage_has(model, matrix, stage == 0, last == model.layers))
     if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
         ranks = layout.tensor_parallel_size * layout.data_parallel_size
-        held = held // model.moe.experts * -(-model.moe.experts // ranks)
-    return held
+        count = count // model.moe.experts * -(-model.moe.experts // ranks)
+    return count
 
 
 def _stage_has(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:

@@ -148,12 +148,14 @@ def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
         name, _, percentile = path.partition(".")
         if name not in Slo.model_fields:
             wrong.append(InputError(f"--set slo.{path}", 0, "", f"is no limit{did_you_mean(name, Slo.model_fields)}"))
-        held = data.get(name)
-        data[name] = {**(held if isinstance(held, dict) else {}), percentile: value} if percentile else value
+        limits = data.get(name)
+        data[name] = {**(limits if isinstance(limits, dict) else {}), percentile: value} if percentile else value
     if wrong:
         raise ScenarioErrors(wrong)
     try:
         return Slo.model_validate(data)
     except ValidationError as error:
-        told = validation_issues(error, Slo, data)
-        raise ScenarioErrors(InputError(f"--set slo.{dotted(one.place)}", 0, "", one.message) for one in told) from None
+        issues = validation_issues(error, Slo, data)
+        raise ScenarioErrors(
+            InputError(f"--set slo.{dotted(one.place)}", 0, "", one.message) for one in issues
+        ) from None

@@ -232,10 +232,10 @@ def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
 
 def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of offloading to host memory; none where nothing is offloaded."""
-    asked, use = pool.offload, pool.engine.offload
-    if asked is None:
+    offload, use = pool.offload, pool.engine.offload
+    if offload is None:
         return
-    given = {name: value for name, value in asked.given.items() if getattr(pool.spec, name) is not None}
+    given = {name: value for name, value in offload.given.items() if getattr(pool.spec, name) is not None}
     foreign = [name for name in given if use is None or name not in use.options]
     for name in foreign:
         yield ValidationIssue((*place, name), _foreign(name, pool.engine))
@@ -249,7 +249,7 @@ def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         return
     key = str(next(iter(given), "engine"))
     if pool.model is not None:
-        for wrong, text in _beyond(asked, pool.model):
+        for wrong, text in _beyond(offload, pool.model):
             yield ValidationIssue((*place, wrong), text)
     yield from _layout(pool, key, place)
     yield from _host(pool, use, key, place)
@@ -261,24 +261,26 @@ def _foreign(name: OffloadOption, engine: Engine) -> str:
     return Message("{id} has no such option; it has {options}", engine.id, " and ".join(engine.offload.options))
 
 
-def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
+def _beyond(offload: Offload, model: Model) -> Iterator[tuple[str, str]]:
     """Yield (key, message) where the layers or experts to offload exceed those of the model."""
     layers = model.layers
-    if asked.n_gpu_layers is not None and asked.n_gpu_layers > layers + 1:
+    if offload.n_gpu_layers is not None and offload.n_gpu_layers > layers + 1:
         text = Message(
             "must be at most {layers}, not {n_gpu_layers}: {id} has {layers_2} layers and its LM head",
             layers + 1,
-            asked.n_gpu_layers,
+            offload.n_gpu_layers,
             model.id,
             layers,
         )
         yield "n_gpu_layers", text
-    if asked.n_cpu_moe is not None and model.moe is None:
+    if offload.n_cpu_moe is not None and model.moe is None:
         yield "n_cpu_moe", Message("{id} has no experts", model.id)
-    elif asked.n_cpu_moe is not None and asked.n_cpu_moe > layers:
+    elif offload.n_cpu_moe is not None and offload.n_cpu_moe > layers:
         yield (
             "n_cpu_moe",
-            Message("must be at most {layers}, the layers of {id}, not {n_cpu_moe}", layers, model.id, asked.n_cpu_moe),
+            Message(
+                "must be at most {layers}, the layers of {id}, not {n_cpu_moe}", layers, model.id, offload.n_cpu_moe
+            ),
         )
 
 

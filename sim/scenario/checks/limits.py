@@ -32,21 +32,21 @@ def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
     if points > limits.points:
         yield _over(("sweep",), Message("{count} sweep points", _count(points)), "points", limits)
         return
-    held: dict[Place, Any] = {("replications",): data.get("replications")}
+    replications: dict[Place, Any] = {("replications",): data.get("replications")}
     if isinstance(precision := data.get("precision"), dict):
-        held["precision", "max_replications"] = precision.get("max_replications")
-    place, most = max(((place, _number(value)) for place, value in held.items()), key=lambda one: one[1])
+        replications["precision", "max_replications"] = precision.get("max_replications")
+    place, most = max(((place, _number(value)) for place, value in replications.items()), key=lambda one: one[1])
     number = len(fleets) if isinstance(fleets, list) else 1
     cases = number * points * most
     if cases > limits.cases:
-        told = Message(
+        text = Message(
             "{number} fleets x {count} sweep points x {count_2} replications are {count_3}",
             number,
             _count(points),
             _count(most),
             _count(cases),
         )
-        yield _over(place if most > points else ("sweep",), f"{told} cases", "cases", limits)
+        yield _over(place if most > points else ("sweep",), f"{text} cases", "cases", limits)
 
 
 def _limits(data: dict[str, Any]) -> ScenarioLimits:
@@ -72,9 +72,9 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
 
 
-def _over(place: Place, told: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
+def _over(place: Place, text: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
     return ValidationIssue(
-        place, Message("{told}; at most {getattr:,} (limits.{limit} raises it)", told, getattr(limits, limit), limit)
+        place, Message("{text}; at most {getattr:,} (limits.{limit} raises it)", text, getattr(limits, limit), limit)
     )
 
 
@@ -128,8 +128,8 @@ def _replicas(scenario: Scenario) -> Iterator[ValidationIssue]:
         counts = [_most_replicas(pool) * pool.data_parallel_size for pool in fleet.pools]
         if sum(counts) > scenario.limits.replicas:
             largest = counts.index(max(counts))
-            told = Message("{count} replicas (with their data-parallel ranks) in one fleet", _count(sum(counts)))
-            yield _over(("fleets", i, "pools", largest), told, "replicas", scenario.limits)
+            text = Message("{count} replicas (with their data-parallel ranks) in one fleet", _count(sum(counts)))
+            yield _over(("fleets", i, "pools", largest), text, "replicas", scenario.limits)
 
 
 def _most_replicas(pool: Pool) -> int:
@@ -143,14 +143,14 @@ def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
         replicas = sum(_most_replicas(pool) for pool in fleet.pools)
         rows = replicas * (span_s / scenario.meter_interval_s)
         if replicas <= scenario.limits.replicas and rows > scenario.limits.usage_rows:
-            told = Message(
+            text = Message(
                 "about {rows:.2g} rows of usage in one case ({count} replicas, {span_s:g} s)",
                 rows,
                 _count(replicas),
                 span_s,
             )
             place = "horizon_s" if scenario.meter_interval_s >= USUAL_INTERVAL_S else "meter_interval_s"
-            yield _over((place,), told, "usage_rows", scenario.limits)
+            yield _over((place,), text, "usage_rows", scenario.limits)
             return
 
 
@@ -169,8 +169,8 @@ def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
             for place, rate_per_s in per_s.items():
                 rows = 2 * _most_replicas(pool) * span_s * rate_per_s
                 if rows > scenario.limits.usage_rows:
-                    told = Message("about {rows:.2g} rows of usage in one case, two for each outage of a replica", rows)
-                    yield _over(("fleets", i, "pools", j, *place), told, "usage_rows", scenario.limits)
+                    text = Message("about {rows:.2g} rows of usage in one case, two for each outage of a replica", rows)
+                    yield _over(("fleets", i, "pools", j, *place), text, "usage_rows", scenario.limits)
 
 
 def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
@@ -183,8 +183,8 @@ def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
                 continue
             readings = span_s * (scaler.max_replicas / scaler.scrape_interval_s + 1 / scaler.period_s)
             if readings > scenario.limits.readings:
-                told = Message("about {readings:.2g} readings and decisions of the autoscaler in one case", readings)
-                yield _over(("fleets", i, "pools", j, "autoscaling"), told, "readings", scenario.limits)
+                text = Message("about {readings:.2g} readings and decisions of the autoscaler in one case", readings)
+                yield _over(("fleets", i, "pools", j, "autoscaling"), text, "readings", scenario.limits)
 
 
 def _span_s(scenario: Scenario) -> float:
@@ -199,10 +199,10 @@ def _span_s(scenario: Scenario) -> float:
 
 def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
     for name, section in SECTIONS.items():
-        if section.months is None or (asked := getattr(scenario, name)) is None:
+        if section.months is None or (keys := getattr(scenario, name)) is None:
             continue
         key, months_of = section.months
-        if (months := months_of(asked)) > scenario.limits.months:
+        if (months := months_of(keys)) > scenario.limits.months:
             yield _over((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
 
 
@@ -222,16 +222,16 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
             continue
         senders = [p for p, pool in enumerate(pools) if transfer.sends[p] for _ in range(pool.replicas)]
         least_bytes = min(pools[p].kv_bytes_per_token for p in senders)
-        together_s = least_bytes * _moved_tokens(scenario, transfer.min_prompt_tokens) / sum(transfer.rates(senders))
+        transfer_s = least_bytes * _moved_tokens(scenario, transfer.min_prompt_tokens) / sum(transfer.rates(senders))
         replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
-        rows = replicas * (together_s / scenario.meter_interval_s)
+        rows = replicas * (transfer_s / scenario.meter_interval_s)
         if rows > scenario.limits.usage_rows:
-            told = Message(
-                "about {rows:.2g} rows of usage in one case until the last KV has crossed, after {together_s:.2g} s",
+            text = Message(
+                "about {rows:.2g} rows of usage in one case until the last KV has crossed, after {transfer_s:.2g} s",
                 rows,
-                together_s,
+                transfer_s,
             )
-            yield _over(("fleets", i, "kv_transfer"), told, "usage_rows", scenario.limits)
+            yield _over(("fleets", i, "kv_transfer"), text, "usage_rows", scenario.limits)
 
 
 def _moved_tokens(scenario: Scenario, least: int) -> float:
@@ -261,8 +261,8 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
             continue  # reported elsewhere
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
-            told = Message("about {requests:.2g} requests in one case", requests)
-            yield _over(("workload", "arrivals"), told, "requests", scenario.limits)
+            text = Message("about {requests:.2g} requests in one case", requests)
+            yield _over(("workload", "arrivals"), text, "requests", scenario.limits)
             return
 
 
@@ -278,13 +278,13 @@ def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan]
     sessions = scenario.workload.sessions
     pause_s = clients.think_s if sessions is None else float(np.mean(sessions.think_s.quantile(QUANTILES)))
     replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
-    together = ceil(clients.concurrency / replicas)
+    per_replica = ceil(clients.concurrency / replicas)
     requests = 0.0
     for pool in pools:
         share = min(clients.concurrency, pool.replicas * pool.data_parallel_size)
         least_s = min(
             (pause_s + _answer_s(pool, at_once, prompt, output)) / at_once
-            for at_once in {1, min(together, pool.batching.max_num_seqs or 1)}
+            for at_once in {1, min(per_replica, pool.batching.max_num_seqs or 1)}
         )
         requests += share * horizon_s / least_s
     return requests

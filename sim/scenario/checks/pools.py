@@ -205,8 +205,8 @@ def _counted(rate: str, catalog: Catalog) -> str | None:
 def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Yield issues of failure rates of a raw *pool* at *place* that are not in the catalogue."""
     for kind in COMPONENTS:
-        held = ("failures", kind)
-        yield from unknown_ids(value_at(pool, held), (*place, *held), {"rate": catalog.failure_rate})
+        keys = ("failures", kind)
+        yield from unknown_ids(value_at(pool, keys), (*place, *keys), {"rate": catalog.failure_rate})
 
 
 WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infiniband-ndr}"
@@ -273,12 +273,12 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 
 def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None and pool.quantization is not None:
-        told: set[str] = set()
+        reported: set[str] = set()
         for text in check_parallel(pool.model, pool.quantization, pool.layout):
             key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
-            if key not in told:
+            if key not in reported:
                 yield ValidationIssue((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
-            told.add(key)
+            reported.add(key)
     yield from _joint_issues(pool, place)
     server = pool.server
     if server is None:
@@ -329,14 +329,14 @@ def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of drafts, and of steps formed ahead, in layouts that do not support them."""
     limits, layout = pool.batching, pool.layout
-    together = layout.enable_expert_parallel and layout.data_parallel_size > 1
+    lockstep = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
-        yield from _sglang_issues(limits, layout.pipeline_parallel_size > 1, together, place)
+        yield from _sglang_issues(limits, layout.pipeline_parallel_size > 1, lockstep, place)
         for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
             yield ValidationIssue(
                 (*place, key), "needs a model with recurrent states on an engine that has a cache for them"
             )
-    if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and together:
+    if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and lockstep:
         yield ValidationIssue((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
     if not isinstance(limits, Vllm):
         return
@@ -349,24 +349,24 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             yield ValidationIssue(
                 (*place, "enable_chunked_prefill"), "must be on where states are kept in the prefix cache"
             )
-        if limits.speculative is not None or together:
+        if limits.speculative is not None or lockstep:
             text = "needs ranks that do not step together, and no drafts"
             yield ValidationIssue((*place, "kv_groups"), text)
     if pool.drafter is not None and not isinstance(pool.steptime, Roofline):
         yield ValidationIssue(
             (*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model"
         )
-    if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
+    if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or lockstep):
         yield ValidationIssue((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
 
 
-def _sglang_issues(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[ValidationIssue]:
+def _sglang_issues(limits: PrefillFirst, staged: bool, lockstep: bool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of SGLang's options in layouts that do not support them.
 
-    *staged*: the pool has pipeline stages; *together*: its ranks step together. In both cases overlap only hides host
+    *staged*: the pool has pipeline stages; *lockstep*: its ranks step together. In both cases overlap only hides host
     work; the contents of a step are fixed when it begins.
     """
-    several = staged or together
+    several = staged or lockstep
     used = {
         "overlap_schedule": bool(limits.overlap_schedule),
         "scheduler_recv_interval": limits.scheduler_recv_interval > 1,

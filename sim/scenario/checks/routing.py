@@ -110,26 +110,26 @@ def adapter_use_issues(
 ) -> Iterator[ValidationIssue]:
     """Yield an issue for adapter requests to a pool without slots, or for slots without adapter requests."""
     of_services = {one.name: one.workload.uses_adapters for one in scenario.services}
-    asked = scenario.workload.uses_adapters or any(of_services.values())
+    uses_adapters = scenario.workload.uses_adapters or any(of_services.values())
     for j, pool in enumerate(bound):
         served = [of_services[name] for name in fleet.pools[j].served if name in of_services]
-        here = any(served) if served else asked
+        here = any(served) if served else uses_adapters
         if here and pool.spec.lora is None:
             yield ValidationIssue((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
         if not here and pool.spec.lora is not None:
             text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
             yield ValidationIssue((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
-    if not asked and isinstance(fleet.routing, AdapterAffinity):
+    if not uses_adapters and isinstance(fleet.routing, AdapterAffinity):
         text = "goes by adapters, and no request asks for one"
         yield ValidationIssue((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
 
 
 def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of tenants' limits: unknown tenants, missing limits."""
-    asked: list[tuple[Slo, Workload, Place]] = [
+    levels: list[tuple[Slo, Workload, Place]] = [
         (service.slo, service.workload, ("services", i, "slo")) for i, service in enumerate(scenario.services)
     ]
-    for slo, workload, place in asked or [(scenario.slo, scenario.workload, ("slo",))]:
+    for slo, workload, place in levels or [(scenario.slo, scenario.workload, ("slo",))]:
         if slo.tenants is None:
             continue
         try:

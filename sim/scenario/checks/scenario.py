@@ -108,8 +108,8 @@ def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
     found += unknown_ids(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
     found += unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
-        held: Place = ("workload", "lengths", side)
-        found += unknown_ids(value_at(data, held), held, {"table": length_table})
+        lengths: Place = ("workload", "lengths", side)
+        found += unknown_ids(value_at(data, lengths), lengths, {"table": length_table})
     for i, service in mappings(data, "services"):
         found += unknown_ids(service, ("services", i), everywhere)
     booked: Place = ("operations", "failures")
@@ -171,9 +171,9 @@ _ANY_WORKLOAD = {
 def scenario_issues(scenario: Scenario) -> Found:
     """Return contradictions between keys, and mistakes in the trace."""
     found: Found = []
-    for section, asked in _given(scenario):
+    for section, keys in _given(scenario):
         if section.check is not None:
-            found += section.check(asked, scenario, scenario_issues)
+            found += section.check(keys, scenario, scenario_issues)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(
             ValidationIssue(
@@ -220,8 +220,8 @@ def scenario_issues(scenario: Scenario) -> Found:
 def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
     """Yield the registered sections that *scenario* has, with their values."""
     for name, section in SECTIONS.items():
-        if (asked := getattr(scenario, name)) is not None:
-            yield section, asked
+        if (keys := getattr(scenario, name)) is not None:
+            yield section, keys
 
 
 def _names_twice(data: Any) -> Iterator[ValidationIssue]:
@@ -232,10 +232,10 @@ def _names_twice(data: Any) -> Iterator[ValidationIssue]:
     if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
         for i, fleet in fleets:
             if fleet.get("name") == token_api.NAME:
-                told = Message(
+                text = Message(
                     "{name!r} is what tables call the API of the section api; choose another name", token_api.NAME
                 )
-                yield ValidationIssue(("fleets", i, "name"), told)
+                yield ValidationIssue(("fleets", i, "name"), text)
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
 
@@ -275,9 +275,9 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
     bound: list[BoundPool] = []
     complete = True
     sections = list(_given(scenario))
-    for section, asked in sections:
+    for section, keys in sections:
         if section.check_terms is not None:
-            found += section.check_terms(asked, scenario, catalog)
+            found += section.check_terms(keys, scenario, catalog)
     found += [ValidationIssue(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
     for i, fleet in enumerate(scenario.fleets):
         try:
@@ -292,8 +292,8 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
         bound += [pool for each in models for pool in each]
         wrong: list[ValidationIssue] = []
         for j, each in enumerate(models):
-            told = (one for pool in each for one in pool_issues(pool, ("fleets", i, "pools", j), catalog))
-            wrong += dict.fromkeys(told)
+            issues = (one for pool in each for one in pool_issues(pool, ("fleets", i, "pools", j), catalog))
+            wrong += dict.fromkeys(issues)
             wrong += sharing_issues(scenario, fleet, each, ("fleets", i, "pools", j))
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
         wrong += [one for pool in pools for one in cap_issues(pool, fleet, ("fleets", i), catalog)]
@@ -307,9 +307,9 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
         found += wrong
         found += _terms_issues(scenario, i, fleet) if wrong else _cost_issues(scenario, i, models, catalog)
     if complete and not found:
-        for section, asked in sections:
+        for section, keys in sections:
             if section.check_bills is not None:
-                found += section.check_bills(asked, scenario, lambda one: resolve_fleet(scenario, one, catalog))
+                found += section.check_bills(keys, scenario, lambda one: resolve_fleet(scenario, one, catalog))
     tried = _tried_gpus(scenario, catalog)
     return [*found, *(unused_calibration(scenario.calibration, bound, (), tried) if complete else ())]
 
@@ -330,12 +330,12 @@ def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
 
 def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
     """Yield issues of the terms of buying, which are checked independently of the hardware."""
-    held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
-    held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
-    told: set[tuple[str, str]] = set()
+    costs: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
+    costs += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
+    reported: set[tuple[str, str]] = set()
     site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
     operations = fleet.operations or scenario.operations
-    for holder, cost in held:
+    for holder, cost in costs:
         try:
             if cost is not None:
                 resolve_costs(cost, site, finance, [], lambda _: None, operations=operations)
@@ -344,9 +344,9 @@ def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Vali
                 inside = path.split(".")[0] == "cost"
                 if inside:
                     yield ValidationIssue(("fleets", index, *holder, *path.split(".")), text)
-                elif (path, text) not in told:
+                elif (path, text) not in reported:
                     yield ValidationIssue(_of_fleet(scenario, index, fleet, path), text)
-                told.add((path, text))
+                reported.add((path, text))
 
 
 def _cost_issues(

@@ -117,8 +117,8 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     workload = chosen[0] if chosen else scenario.workload
     names = [one.name for one in workload.tenants]
     if name not in names:
-        told = did_you_mean(name, names) if names else ": the workload has no tenants"
-        yield ValidationIssue(("tenant",), Message("there is no tenant {name!r}{told}", name, told))
+        hint = did_you_mean(name, names) if names else ": the workload has no tenants"
+        yield ValidationIssue(("tenant",), Message("there is no tenant {name!r}{hint}", name, hint))
     elif workload.trace is not None or workload.mean_rate_rps() is None:
         yield ValidationIssue(
             ("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here"
@@ -334,12 +334,12 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
         yield ValidationIssue(("warmup_s",), "auto looks at one service: give seconds")
     for name in OF_ONE_WORKLOAD:
         if getattr(scenario, name) is not None:
-            told = "asks about one workload: choose a service with pools of its own by `service: <name>`"
+            refusal: str = "asks about one workload: choose a service with pools of its own by `service: <name>`"
             if scenario.service is not None:
-                told = Message(
+                refusal = Message(
                     "asks about one workload, and {service} shares pools with others: remove it", scenario.service
                 )
-            yield ValidationIssue((name,), told)
+            yield ValidationIssue((name,), refusal)
 
 
 def service_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:

@@ -267,13 +267,13 @@ def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tup
         kinds = _registered_kind(_members(kinds), data)
         inside = _children(kinds, step)
         chosen = [kind for kind in _specs(kinds) if _is_mark(kind, step)]
-        held = isinstance(data, dict) and step in data
-        if chosen and not (held and inside) and len(kinds) > 1:
+        is_key = isinstance(data, dict) and step in data
+        if chosen and not (is_key and inside) and len(kinds) > 1:
             kinds = chosen
         elif inside:
             place.append(step)
             kinds, data = inside, _child(data, step)
-        elif held or (isinstance(data, list) and isinstance(step, int)):
+        elif is_key or (isinstance(data, list) and isinstance(step, int)):
             place.append(step)
             data = _child(data, step)
     return tuple(place), _members(kinds)

@@ -88,12 +88,12 @@ class Layers:
 
     def _origin(self, place: Place) -> Document:
         """Return the file with the longest part of *place*, the topmost of several; lists hide those of the bases."""
-        held: list[Document] = []
+        documents: list[Document] = []
         for document in (self.file, *self.bases):
-            held.append(document)
+            documents.append(document)
             if any(isinstance(value_at(document.data, place[:depth]), list) for depth in range(1, len(place))):
                 break
-        return max(held, key=lambda document: descend(document.data, place)[0])
+        return max(documents, key=lambda document: descend(document.data, place)[0])
 
     def is_option(self, place: Place) -> bool:
         """Return True if the command line set the value at *place*."""
@@ -355,8 +355,8 @@ def put(data: Any, place: Place, value: Any) -> None:
 def descend(data: Any, place: Place) -> tuple[int, Any]:
     """Return the number of steps of *place* that exist in *data*, and the value reached."""
     for depth, step in enumerate(place):
-        held = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
-        if not held:
+        exists = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        if not exists:
             return depth, data
         data = data[step]
     return len(place), data
@@ -432,8 +432,8 @@ def plain(value: Any, place: Place = ()) -> Any:
 
 def entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
     """Return the items of the mapping at *place* of raw *data*; empty if there is none."""
-    held = value_at(data, place)
-    return list(held.items()) if isinstance(held, dict) else []
+    value = value_at(data, place)
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -420,10 +420,10 @@ def _sweep_section_issues(data: dict[str, Any], swept: bool) -> Iterator[Validat
         if section.check_sweep is not None and data.get(name) is not None:
             try:
                 kind: Any = Scenario.model_fields[name].annotation
-                asked = TypeAdapter(kind).validate_python(data[name])
+                keys = TypeAdapter(kind).validate_python(data[name])
             except ValidationError:
                 continue
-            yield from section.check_sweep(asked, data, swept)
+            yield from section.check_sweep(keys, data, swept)
 
 
 def _schema_issues(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:

@@ -80,10 +80,10 @@ def _read(path: Path, changed_ns: int) -> Calibration:
 
 def offload_of(pool: Pool, engine: Engine, model: Model | None) -> Offload | None:
     """Return the offloading that *pool* sets, else the engine's default; None if nothing stays in host memory."""
-    asked = Offload(pool.cpu_offload_gb or None, pool.n_gpu_layers, pool.n_cpu_moe)
-    if not asked.given and engine.offload is not None and engine.offload.experts_in_host:
+    requested = Offload(pool.cpu_offload_gb or None, pool.n_gpu_layers, pool.n_cpu_moe)
+    if not requested.given and engine.offload is not None and engine.offload.experts_in_host:
         return Offload(n_cpu_moe=model.layers) if model is not None and model.moe is not None else None
-    return asked if asked.given else None
+    return requested if requested.given else None
 
 
 def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
@@ -286,8 +286,8 @@ def _per_rank(batching: Scheduler, pool: Pool) -> Scheduler:
     SGLang divides `chunked_prefill_size`, which holds for all ranks together, into equal parts and admits requests less
     conservatively (server_args.py, _handle_data_parallelism).
     """
-    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
-    if not together or not isinstance(batching, PrefillFirst) or batching.schedule_conservativeness is None:
+    lockstep = pool.enable_expert_parallel and pool.data_parallel_size > 1
+    if not lockstep or not isinstance(batching, PrefillFirst) or batching.schedule_conservativeness is None:
         return batching
     chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * LOCKSTEP_CONSERVATIVENESS
     part = chunk and max(1, chunk // pool.data_parallel_size)
@@ -347,11 +347,11 @@ def _groups_conflict(pool: Pool, batching: Vllm, beside_others: bool) -> str:
 
 
 def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
-    asked = catalog.quantization(quantization)
+    requested = catalog.quantization(quantization)
     try:
-        return native_quantization(asked, model, catalog.quantization)
+        return native_quantization(requested, model, catalog.quantization)
     except UnknownId:
-        return asked  # the checks of the pool name it
+        return requested  # the checks of the pool name it
 
 
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:

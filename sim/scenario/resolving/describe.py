@@ -208,8 +208,8 @@ def _host_memory(memory: MemoryFit | None) -> dict[str, dict[str, float]]:
     """Return what one replica keeps in host memory; empty if it keeps nothing there."""
     if memory is None or not memory.host_weights_bytes:
         return {}
-    held = {"weights": memory.host_weights_bytes, "kv": memory.host_kv_bytes}
-    return {"host_memory_gb_per_replica": {part: round(size / GB, 2) for part, size in held.items()}}
+    parts = {"weights": memory.host_weights_bytes, "kv": memory.host_kv_bytes}
+    return {"host_memory_gb_per_replica": {part: round(size / GB, 2) for part, size in parts.items()}}
 
 
 def _fact(fact: Fact, costs: str, catalog: Catalog) -> dict[str, Any]:

@@ -140,8 +140,8 @@ def _used_slots(pool: BoundPool) -> int:
 def _rings(pool: BoundPool) -> list[Ring]:
     """Return the slots of a full server in groups that communicate, within layers or between pipeline stages."""
     layout, used = pool.layout, _used_slots(pool)
-    together = layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size
-    size = min(used, together if together > 1 else communicating_gpus(pool))
+    ranks = layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size
+    size = min(used, ranks if ranks > 1 else communicating_gpus(pool))
     return [frozenset(range(first, first + size)) for first in range(0, used - size + 1, size)]
 
 

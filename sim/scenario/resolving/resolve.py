@@ -447,10 +447,10 @@ def resolve_fleet(
     caller has them already. Raises CostError that lists every missing price.
     """
     alone = scenario.model_copy(update={"fleets": (fleet,)})
-    said = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
-    if versions(said):
+    keys = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
+    if versions(keys):
         return _planned(scenario, fleet, catalog, models)
-    key = json.dumps([said, [state_of(file) for file in files_of(said)]])
+    key = json.dumps([keys, [state_of(file) for file in files_of(keys)]])
     plans = _PLANS.setdefault(catalog, {})
     if key not in plans:
         plan = _planned(scenario, fleet, catalog, models)

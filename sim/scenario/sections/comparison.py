@@ -84,25 +84,25 @@ class Breakeven(Spec):
     """Time span of the cash flows [months]."""
 
 
-def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
+def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """Yield issues of unknown fleets in `also`, and of names shared by two candidates."""
     names = [fleet.name for fleet in scenario.fleets]
-    for name in asked.also:
+    for name in breakeven.also:
         if name not in names:
             yield ValidationIssue(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
     taken = {token_api.NAME} if scenario.api is not None else set()
     for fleet in scenario.fleets:
-        for candidate in candidate_names(fleet, asked.also.get(fleet.name, {})):
+        for candidate in candidate_names(fleet, breakeven.also.get(fleet.name, {})):
             if candidate in taken:
-                told = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
-                yield ValidationIssue(("breakeven", "also", fleet.name), told)
+                text = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
+                yield ValidationIssue(("breakeven", "also", fleet.name), text)
             taken.add(candidate)
 
 
-def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
+def _check_breakeven_bills(breakeven: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
     """Yield issues of the costs in `also` that cannot be billed."""
     fleets = {fleet.name: fleet for fleet in scenario.fleets}
-    for name, ways in asked.also.items():
+    for name, ways in breakeven.also.items():
         for label, cost in ways.items() if name in fleets else ():
             try:
                 billed(fleets[name].model_copy(update={"cost": cost}))
@@ -119,7 +119,7 @@ BREAKEVEN = Section(
     of_fleets=True,
     check=_check_breakeven,
     check_bills=_check_breakeven_bills,
-    months=("months", lambda asked: asked.months),
+    months=("months", lambda breakeven: breakeven.months),
     example="""\
 # other ways to pay for a fleet, for `gpufleet breakeven`
 # breakeven: {also: {2x RTX 4090: {rented: {acquisition: rent, quotes: {rtx-4090: 0.4}}}}}""",

@@ -44,18 +44,18 @@ class Sensitivity(Spec):
     """Two fleets whose difference is reported, the first minus the second. Default: the first two."""
 
 
-def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[ValidationIssue]:
+def _check(sensitivity: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[ValidationIssue]:
     """Yield issues of unknown fleets, of two equal fleets, and of the inputs and the ends of their ranges."""
     names = [fleet.name for fleet in scenario.fleets]
-    for i, name in enumerate(asked.between or ()):
+    for i, name in enumerate(sensitivity.between or ()):
         if name not in names:
             yield ValidationIssue(
                 ("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}"
             )
-    if asked.between and asked.between[0] == asked.between[1]:
+    if sensitivity.between and sensitivity.between[0] == sensitivity.between[1]:
         yield ValidationIssue(("sensitivity", "between"), "two different fleets are needed")
-    if asked.inputs:
-        yield from _input_issues(scenario, asked.inputs, _contradictions(scenario, everything))
+    if sensitivity.inputs:
+        yield from _input_issues(scenario, sensitivity.inputs, _contradictions(scenario, everything))
 
 
 def _input_issues(

@@ -157,8 +157,8 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
     moving = value_at(data, ("split", "kv_transfer"))
     yield from unknown_ids(value_at(data, ("cold_start",)), ("size", "cold_start"), {"link": catalog.link})
     for kind in COMPONENTS:
-        held = ("failures", kind)
-        yield from unknown_ids(value_at(data, held), ("size", *held), {"rate": catalog.failure_rate})
+        keys = ("failures", kind)
+        yield from unknown_ids(value_at(data, keys), ("size", *keys), {"rate": catalog.failure_rate})
     yield from unknown_ids(moving, ("size", "split", "kv_transfer"), {"link": catalog.link})
     for label, cost in entries(data, ("costs",)):
         yield from unknown_prices(cost, ("size", "costs", label), catalog)
@@ -239,8 +239,8 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
 
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of failures without an availability target, and of spares beside one."""
-    asked = scenario.slo.availability is not None
-    if size.failures is not None and not asked:
+    has_target = scenario.slo.availability is not None
+    if size.failures is not None and not has_target:
         text = "count for slo.availability only, the share of requests over failures: give it, 0.999 for example"
         yield ValidationIssue(("size", "failures"), text)
     if size.failures is not None and size.failures.spares is not None:
@@ -252,11 +252,11 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
         )
     if size.spares is not None:
         yield from _of_spares(size, size.spares)
-    if asked and size.spare_replicas:
+    if has_target and size.spare_replicas:
         yield ValidationIssue(
             ("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it"
         )
-    if asked and size.mixed is not None:
+    if has_target and size.mixed is not None:
         yield ValidationIssue(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
 
 
