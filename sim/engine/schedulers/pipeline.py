@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import inf, isnan
 
 from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.decode_steps import ADMISSION
 from sim.engine.limits import SchedulerLimits
 from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.waiting_queue import WaitingQueue
@@ -160,15 +161,19 @@ class DecodeCohort:
     """
 
     __slots__ = (
-        "_ahead", "_due", "_ending", "_flying", "_kv_tokens", "_named_at", "eligible", "last_end_s", "members",
-        "received", "scheduled",
+        "_ahead", "_alone", "_due", "_ending", "_flying", "_kv_tokens", "_named_at", "eligible", "last_end_s",
+        "members", "received", "scheduled", "served",
     )  # fmt: skip
 
-    def __init__(self, block_size: int, ahead: bool) -> None:
+    def __init__(self, block_size: int, ahead: bool, alone: dict[InFlightSequence, None]) -> None:
+        """*alone* has the running requests that are in no cohort: members are taken out of it, and return to it."""
+        self._alone = alone
         self.members: dict[InFlightSequence, tuple[int, int]] = {}
         """Each with the number of its first batch here and of the first one after its last."""
         self.scheduled = self.received = 0
         """Batches that were scheduled, and of these those that have ended."""
+        self.served = 0
+        """Batches that the members hold KV blocks for: those that were scheduled, and the one being formed."""
         self.eligible = 0
         """See `InFlightSequence.eligible`."""
         self.last_end_s = 0.0
@@ -200,6 +205,7 @@ class DecodeCohort:
         self._ending.setdefault(end, {})[one] = None
         self._kv_tokens += one.computed
         one.cohort = self
+        del self._alone[one]
 
     def board(self, launch: InFlightBatch, eligible: int) -> None:
         """Its next batch is *launch*, with whoever is in that already; it may go on in call *eligible*."""
@@ -208,6 +214,7 @@ class DecodeCohort:
         self._kv_tokens += count
         self._flying.append(launch)
         self.scheduled += 1
+        self.served = self.scheduled
         self.eligible, self._named_at = eligible, self.received
         for one in list(self._ending.get(self.scheduled, ())):
             self.part(one)
@@ -229,7 +236,9 @@ class DecodeCohort:
         if not self._ending[end]:
             del self._ending[end]
         new, made = self.scheduled - since, max(0, self.received - since)
-        del self._due[(since - one.computed) % len(self._due)][one]
+        size = len(self._due)
+        del self._due[(since - one.computed) % size][one]
+        one.held = -(-(one.computed + self.served - since) // size)
         one.computed += new
         one.flying += new - made
         one.tokens += made
@@ -243,6 +252,7 @@ class DecodeCohort:
             one.named = max(one.named, one.computed - one.flying) if made else one.named
         one.last_end_s = self.last_end_s
         one.cohort = None
+        self._alone[one] = None
         for launch in self._flying:
             if launch.number >= since:
                 launch.add(one)
@@ -273,6 +283,8 @@ class PipelineScheduler:
         self.limits, self.pool, self.waiting = limits, pool, waiting
         self.running: dict[InFlightSequence, None] = {}
         """In admission order."""
+        self._alone: dict[InFlightSequence, None] = {}
+        """Running requests that are in no cohort."""
         self.preemptions = 0
         self.blocked_by = ""
         self.cached_in_step = 0
@@ -345,24 +357,20 @@ class PipelineScheduler:
 
     def _within_budget(self, ready: list[DecodeCohort]) -> bool:
         """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
-        budget = self.limits.max_num_batched_tokens
-        if sum(len(cohort.members) for cohort in self._cohorts) == len(self.running):
-            return all(len(cohort.members) <= budget for cohort in ready)
-        for one in self.running:
-            if one.cohort is None:
-                new = min(one.tokens + one.placeholders - one.computed, self._pacing.longest_chunk)
-            else:
-                new = int(one.cohort in ready)
-            if new and budget <= 0:
-                return False
-            budget -= min(new, budget)
-        return True
+        most, last, left = self._pacing.longest_chunk, next(reversed(self.running), None), 1
+        total = sum([len(cohort.members) for cohort in ready])
+        for one in self._alone:
+            new = one.tokens + one.placeholders - one.computed
+            total += new if new < most else most
+            if one is last and new > 1:  # it computes what the others leave
+                left = min(new, most)
+        return total - left < self.limits.max_num_batched_tokens
 
     def _gather(self, launch: InFlightBatch, cohort: DecodeCohort | None) -> None:
         """Those of *launch* who decode from now on do so together."""
         if not self._together:
             return
-        together = cohort if cohort is not None else DecodeCohort(self.pool.block_size, self._ahead > 0)
+        together = cohort if cohort is not None else DecodeCohort(self.pool.block_size, self._ahead > 0, self._alone)
         alone = list(launch.chunks)
         together.board(launch, self._calls + self._ahead)
         for one in alone:
@@ -392,12 +400,11 @@ class PipelineScheduler:
 
     def _serve_running(self, chunks: dict[InFlightSequence, int], cohort: DecodeCohort | None) -> int:
         """Schedules who runs, in admission order; the budget that is left."""
-        budget, order, position, calls = self.limits.max_num_batched_tokens, list(self.running), 0, self._calls
+        budget, position, calls = self.limits.max_num_batched_tokens, 0, self._calls
         if cohort is not None:
             self._serve(cohort)
             budget -= len(cohort.members)
-        if self._cohorts:
-            order = [one for one in order if one.cohort is None]
+        order = sorted(self._alone, key=ADMISSION) if self._cohorts else list(self.running)
         while position < len(order) and budget > 0:
             one = order[position]
             position += 1
@@ -442,16 +449,15 @@ class PipelineScheduler:
         who need one part from it.
         """
         alone, size = 0, self.pool.block_size
-        for one in self.running if len(self.running) > len(cohort.members) else ():
-            if one.cohort is None:
-                alone += (one.tokens + one.placeholders - one.computed) // size + 1
-        if len(cohort.due) + alone > self.pool.free:
-            for one in list(cohort.due):
+        for one in self._alone:
+            alone += (one.tokens + one.placeholders - one.computed) // size + 1
+        due = cohort.due
+        if len(due) + alone > self.pool.free:
+            for one in list(due):
                 cohort.part(one)
-        elif cohort.due:
-            self.pool.take(len(cohort.due))
-            for one in cohort.due:
-                one.held += 1
+        elif due:
+            self.pool.take(len(due))
+        cohort.served = cohort.scheduled + 1
 
     def _goes_on(self, one: InFlightSequence) -> bool:
         """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
@@ -494,7 +500,7 @@ class PipelineScheduler:
         one.request.preemptions += 1
         self.preemptions += 1
         self._preempted = True
-        del self.running[one]
+        del self.running[one], self._alone[one]
         self.waiting.put_back(one)
 
     def _admit(self, chunks: dict[InFlightSequence, int], budget: int, now: float) -> None:
@@ -540,7 +546,7 @@ class PipelineScheduler:
         one.held, one.computed, one.passed_over = hits, hits * self.pool.block_size, False
         self._admissions += 1
         self.cached_in_step += one.start_running(now, self._admissions)
-        self.running[one] = None
+        self.running[one] = self._alone[one] = None
 
     def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:
         """*launch* leaves the last stage; the requests that leave with it."""
@@ -579,4 +585,4 @@ class PipelineScheduler:
     def leave(self, one: InFlightSequence) -> None:
         """*one*, which runs, leaves: seat and blocks are free again."""
         self.pool.release(one, one.held, False, one.named)
-        del self.running[one]
+        del self.running[one], self._alone[one]
