@@ -46,7 +46,7 @@ def test_every_answer_has_a_verdict_a_table_frames_and_figures(question: str, sc
     assert (again.folder != found.folder, again.verdict, again.plots) == (True, found.verdict, found.plots)
 
 
-def test_what_a_question_ignores_is_said(scenario: dict[str, Any]) -> None:
+def test_ignored_sections_are_reported(scenario: dict[str, Any]) -> None:
     values = {"sensitivity": LATENCY, "horizon_s": 10}
     found = sim.sensitivity(scenario, values, 1, workers=1, quiet=True)
     assert any(finding.startswith("sweep is ignored") for finding in found.findings)

@@ -51,7 +51,7 @@ def test_an_earlier_run_is_simulated_again_to_the_same_timestamps(small_run: "si
     assert done.replica.tolist() == one.replica.tolist()
 
 
-def test_wrong_columns_and_wrong_fleets_are_told() -> None:
+def test_wrong_columns_and_wrong_fleets_are_reported() -> None:
     good = {"arrived_s": [0.0], "prompt_tokens": [1], "output_tokens": [1]}
     for wrong, told in (
         ({"prompt_tokens": [0]}, "prompt_tokens: every request of a language model has at least 1"),

@@ -107,7 +107,7 @@ def test_whatever_takes_too_long_is_interrupted(
     assert told[-1] == ("not finished after 0.35 s, reading big.csv: make the scenario smaller, or raise --time-limit")
 
 
-def test_a_quick_command_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_command_prints_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     with watched(60.0):
         pass
     assert capsys.readouterr() == ("", "")

@@ -76,7 +76,7 @@ def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_check_tells_that_precision_may_add_cases(inside: Inside, root: Path) -> None:
+def test_check_states_that_precision_may_add_cases(inside: Inside, root: Path) -> None:
     precise = "precision={metric: ttft_s_p95, relative: 0.1, max_replications: 20}"
     done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--set", precise)
     assert "until ttft_s_p95 is known within 10 %, at most 20 replications of each" in " ".join(done.stdout.split())
@@ -87,7 +87,7 @@ def test_a_shipped_scenario_is_found_from_anywhere(inside: Inside) -> None:
         assert inside("check", name, "--set", "sweep=null").returncode == 0
 
 
-def test_a_fleet_that_does_not_fit_is_told(inside: Inside) -> None:
+def test_a_fleet_that_does_not_fit_is_reported(inside: Inside) -> None:
     only = "fleets=[{name: small, pools: [{gpu: rtx-4090}]}]"
     done = inside("check", "4x4090-vs-2xa100", "--set", "quantization=none", "--set", only, "--set", "sweep=null")
     assert done.returncode == 2

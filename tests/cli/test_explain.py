@@ -80,7 +80,7 @@ def test_a_request_waits_for_blocks_and_then_computes_its_prompt_in_chunks(scena
     ]
 
 
-def test_a_tenant_over_its_rate_limit_is_said_to_be(scenario: Path) -> None:
+def test_a_request_over_its_tenant_rate_limit_is_explained(scenario: Path) -> None:
     limited = "tenants: [{name: a, rate_limit: {requests_per_s: 0.1, burst: 1}}]"
     scenario.write_text((SCENARIO % "false").replace("csv}}", f"csv}}, {limited}}}"))
     rows = "arrival_s,prompt_tokens,output_tokens,tenant\n0,8,2,a\n0.5,8,2,a\n"

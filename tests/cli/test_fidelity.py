@@ -54,7 +54,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> No
          "runs.csv:1: the column 'model' is missing"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_place(
+def test_mistakes_are_reported_with_their_place(
     gpufleet: Command, tmp_path: Path, runs: str, options: list[str], line: str
 ) -> None:
     (tmp_path / "runs.csv").write_text(runs)

@@ -40,14 +40,14 @@ def test_price_bills_a_job_at_other_prices_only(gpufleet, tmp_path: Path) -> Non
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_check_says_memory_by_part(gpufleet) -> None:
+def test_check_prints_memory_by_part(gpufleet) -> None:
     done = gpufleet("check", "training-gpt3-175b", *SHORT)
     assert done.returncode == 0
     assert "optimizer states" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["capacity", "size", "breakeven", "plan", "sensitivity"])
-def test_what_asks_about_requests_refuses_a_job_in_one_line(gpufleet, command: str) -> None:
+def test_commands_about_requests_refuse_a_job_in_one_line(gpufleet, command: str) -> None:
     done = gpufleet(command, "training-gpt3-175b")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

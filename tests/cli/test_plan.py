@@ -92,7 +92,7 @@ def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
     assert first.stdout != again.stdout
 
 
-def test_fleets_without_a_unit_that_serves_are_told(folder: Path) -> None:
+def test_fleets_without_a_serving_unit_are_reported(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "slo.ttft_s=0.001", "--out", "o", "--no-report")
     assert done.exit_code == 0
     assert "own cannot be planned: one unit does not meet the service level at any load." in done.stdout
@@ -163,7 +163,7 @@ HELD = ["existing_in_service", "existing_sold", "existing_resale_usd", "disposal
 
 
 @pytest.mark.slow
-def test_existing_units_and_the_api_are_in_every_table_and_told(folder: Path) -> None:
+def test_existing_units_and_the_api_are_in_every_table_and_text(folder: Path) -> None:
     (folder / "s.yaml").write_text(EXISTING)
     done = run("--relative", "0.2", "--out", "o")
     assert (done.exit_code, done.stderr) == (0, "")

@@ -237,7 +237,7 @@ def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     tables_alone(folder, "plan", "plan.html", "plan.png", "--relative", "0.2")
 
 
-def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_shows_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_S", -1.0)
     with progress.SearchProgress(quiet=False) as told:
         told(3, float("inf"))

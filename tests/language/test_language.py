@@ -117,14 +117,14 @@ def test_messages_and_plurals() -> None:
         ),
     ],
 )
-def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
+def test_a_finished_sentence_is_translated(text: str, told: str) -> None:
     assert translate_rendered(text) == text
     with speaking("zh"):
         assert translate_rendered(text) == told
         assert translate_rendered(told) == told
 
 
-def test_a_message_is_said_by_its_template_whatever_its_values_say() -> None:
+def test_a_message_is_translated_by_its_template_for_any_values() -> None:
     closer = "; low: and high: cut it closer"
     told = Message("may be drawn as {value:g}: {where}{message}{closer}", 0.6, "", Message("is {one}", 1), closer)
     with speaking("zh"):
@@ -153,7 +153,7 @@ def test_every_message_has_as_many_values_as_places(root: Path) -> None:
     assert wrong == []
 
 
-def test_names_of_a_scenario_are_never_retold() -> None:
+def test_names_of_a_scenario_are_never_translated() -> None:
     text = "2x A100 bought cannot be planned: must be above 0, not -1"
     kept = keep(["2x A100", "2x A100 bought", "lone"])
     try:

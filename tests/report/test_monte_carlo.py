@@ -69,7 +69,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def test_the_answer_is_said_and_written(out: Path) -> None:
+def test_the_answer_is_printed_and_written(out: Path) -> None:
     told = (out.parent / "told.txt").read_text()
     futures, page = table(out / "futures.csv"), (out / "report.html").read_text()
     share = {row["fleet"]: float(row["cheapest_share"]) for row in futures}
@@ -108,7 +108,7 @@ def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_anothe
     assert _told(points, low, rented) == []
 
 
-def test_the_headline_says_on_what_it_rests(tmp_path: Path) -> None:
+def test_the_headline_states_its_basis(tmp_path: Path) -> None:
     """Rent of 0.09 to 0.5 with its mode at 0.1 is dear in most draws: 0.21 in the middle."""
     skewed = SCENARIO | {"sweep": None, "name": "skewed"}
     skewed["workload"] = SCENARIO["workload"] | {"arrivals": {"process": "poisson", "rate_rps": 2}}
@@ -170,7 +170,7 @@ def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
     }
 
 
-def test_check_says_what_will_be_drawn(out: Path) -> None:
+def test_check_lists_the_uncertain_inputs(out: Path) -> None:
     told = command("check", out.parent / "which.yaml")
     assert "500 Monte Carlo draws of these inputs; all else uses the central values:" in told
     assert "site.electricity_usd_per_kwh: 0.2 (mode), triangular, 10 % below 0.155" in told

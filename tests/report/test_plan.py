@@ -79,7 +79,7 @@ def test_a_difference_of_less_than_a_thousandth_is_seen() -> None:
     assert "b costs as much" in verdict([outlook("a", rented), outlook("b", rented)], PLAN).headline
 
 
-def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
+def test_a_short_plan_is_reported_with_the_cheapest_sufficient_plan() -> None:
     answer = verdict([outlook("rented", RENTED), outlook("bought", BOUGHT, short=2)], PLAN)
     assert (
         "bought is short of capacity in 2 months; the cheapest plan that meets the SLO in every month"
@@ -98,7 +98,7 @@ def test_nothing_can_be_planned() -> None:
     assert set(totals) == {None}, "no plan is not a plan that costs nothing"
 
 
-def test_the_only_plan_is_not_said_to_be_the_cheapest() -> None:
+def test_the_only_plan_is_not_called_the_cheapest() -> None:
     assert verdict([outlook("bought", BOUGHT)], PLAN).headline.startswith("Over 0.5 years bought costs $46.00 in")
 
 

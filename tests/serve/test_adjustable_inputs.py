@@ -28,7 +28,7 @@ def asked(client: TestClient, *sets: str, of: str = "answer", run: str = RUN) ->
 
 
 @pytest.mark.slow
-def test_the_verdict_is_what_price_says(
+def test_the_verdict_equals_that_of_price(
     client: TestClient, folder: Path, gpufleet: Callable[..., CompletedProcess[str]]
 ) -> None:
     sets = ["site.electricity_usd_per_kwh=0.9", "fleets.1.cost.quotes={a100-80gb-pcie: 40000}"]
@@ -61,7 +61,7 @@ def test_a_stricter_limit_lowers_attainment_and_capacity(client: TestClient) -> 
     assert strict == [None, None]
 
 
-def test_each_chart_says_what_its_line_sets(client: TestClient) -> None:
+def test_each_chart_names_the_input_of_its_limit_line(client: TestClient) -> None:
     ways = [chart["limit"] and chart["limit"]["path"] for chart in asked(client).json()["charts"]]
     assert ways == ["slo.ttft_s", "slo.tpot_s", None, "slo.ttft_s", "slo.tpot_s", "slo.attainment"]
     only_percentile = asked(client, "slo={ttft_s: {p90: 2}}").json()["errors"]
@@ -105,13 +105,13 @@ def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> No
         (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "is no cost input"),
     ],
 )
-def test_bad_values_are_told(client: TestClient, sets: list[str], text: str) -> None:
+def test_bad_values_are_reported(client: TestClient, sets: list[str], text: str) -> None:
     answer = asked(client, *sets)
     assert answer.status_code == 422
     assert text in json.dumps(answer.json())
 
 
-def test_a_run_that_vanished_is_said_to_be_gone(client: TestClient, folder: Path) -> None:
+def test_a_missing_run_is_reported(client: TestClient, folder: Path) -> None:
     assert asked(client).status_code == 200
     shutil.rmtree(folder / RUN)
     answer = asked(client)
@@ -169,7 +169,7 @@ def test_a_workbook_has_the_limits_that_are_moved(client: TestClient) -> None:
         assert row["slo_met"] <= in_time
 
 
-def test_capacity_says_what_it_rests_on(client: TestClient) -> None:
+def test_capacity_states_its_basis(client: TestClient) -> None:
     one, other = asked(client, of="capacity").json()["capacity"]
     assert one["text"].startswith("capacity between 0.5 and 2 req/s (simulated), about ")
     assert one["text"].endswith("(interpolated)")

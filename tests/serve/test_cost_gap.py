@@ -50,7 +50,7 @@ def test_parts_are_those_of_the_same_question(client: TestClient, folder: Path) 
     assert (turned["gap"], turned["parts"][0]["part"]) == (2.0, 3.2)
 
 
-def test_what_nobody_has_asked_is_put_into_the_queue(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cost_gap_is_queued(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "raise SystemExit(0)"))
     params = {"run": "outputs/demo", "set": ["site.pue=1.2"], "between": FLEETS}
     job = client.post("/api/causes", params=params).json()["job"]

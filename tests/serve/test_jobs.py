@@ -81,7 +81,7 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
 
 
 @pytest.mark.slow
-def test_what_has_run_opens_and_what_fails_says_why(
+def test_finished_runs_open_and_failed_runs_state_the_reason(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "sim").mkdir()
@@ -249,7 +249,7 @@ def test_a_server_finds_what_outlived_the_one_before(
     ("limits", "text"),
     [(JobLimits(1e-9, 0), "--run-hours"), (JobLimits(24, 0.02), "it needed more than 0.02 GB of memory (--run-gb)")],
 )
-def test_a_run_beyond_its_limits_is_stopped_and_says_why(
+def test_a_run_beyond_its_limits_is_stopped_with_a_reason(
     queues: Callable[..., CommandQueue], monkeypatch: pytest.MonkeyPatch, limits: JobLimits, text: str
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", SLEEPING))

@@ -43,7 +43,7 @@ def test_names_in_any_script_are_names(tmp_path: Path) -> None:
     assert Workspace(tmp_path).path(name) == tmp_path.resolve() / name
 
 
-def test_what_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_missing_files_are_reported(tmp_path: Path) -> None:
     for asked in (Workspace(tmp_path).folder, Workspace(tmp_path).file):
         with pytest.raises(RefusedRequest, match="reload the page") as found:
             asked("outputs/gone")

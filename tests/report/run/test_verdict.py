@@ -41,7 +41,7 @@ def test_costs_within_their_interval_are_called_the_same(make_case: Callable[...
 
 
 @pytest.mark.parametrize(("capacity", "told"), [(9.0, "all 3 meet the SLO"), (0.5, "2 of 3 meet the SLO")])
-def test_of_three_fleets_at_one_load_it_says_how_many_meet(
+def test_the_verdict_counts_the_fleets_that_meet_the_slo(
     make_case: Callable[..., Any], capacity: float, told: str
 ) -> None:
     costs, loads = {"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 9.0, "b": 9.0, "c": capacity}
@@ -104,7 +104,7 @@ def test_without_a_cost_latency_decides(make_case: Callable[..., Any]) -> None:
     assert "$" not in said.headline + "".join(said.findings)
 
 
-def test_nobody_meets_the_slo(make_case: Callable[..., Any]) -> None:
+def test_no_fleet_meets_the_slo(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, load, capacity=1.0, usd_per_h=1.0) for name in "ab" for load in (2.0, 4.0)]
     said = answer(cases, ["rate_rps"]).headline
     assert said.startswith("Neither fleet meets the SLO at any simulated point (2 to 4 req/s). It comes nearest with a")

@@ -24,12 +24,12 @@ def plain(text: str) -> str:
         (1.0, 0.95, "100 %"),
     ],
 )
-def test_a_share_is_told_from_its_target(share: float, target: float, told: str) -> None:
+def test_a_share_is_distinguished_from_its_target(share: float, target: float, told: str) -> None:
     assert plain(share_beside(share, target)) == told
     assert (plain(share_beside(share, target)) == plain(exactly(target))) is (share == target)
 
 
-def test_a_latency_is_told_from_its_limit() -> None:
+def test_a_latency_is_distinguished_from_its_limit() -> None:
     assert seconds_beside(2.0004, 2.0) == "2.0004 s"
     assert seconds_beside(0.05001, 0.05) == "50.01 ms"
     assert number_beside(1.5, 2.0) == "1.50"
