@@ -74,7 +74,7 @@ def calibrate(
         list[Path],
         typer.Argument(
             metavar="TABLE...",
-            help="Your own runs in the columns of `validate`; or what your server or a load generator told: pages of "
+            help="Your own runs in the columns of `validate`; or the output of your server or load generator: pages of "
             "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`. A "
             "folder of pages is a stretch of its own.",
         ),

@@ -272,7 +272,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
 
 def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
-        _("Money paid so far"),
+        _("Cumulative payments"),
         in_code(_("USD, nothing discounted, nothing sold")),
         _("months"),
         tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),

@@ -38,11 +38,11 @@ WAITS = {
     "intake": N_("waits for the API server, which reads requests one by one"),
 }
 STANDS = {
-    "prompts": N_("stands still: prompts go first"),
-    "kv": N_("stands still: no KV blocks"),
-    "budget": N_("stands still: no token budget left"),
-    "spaced": N_("stands still until the next step with prompts (prefill_schedule_interval)"),
-    "held": N_("stands still until more prompts have come (batch_wait_timeout_iters)"),
+    "prompts": N_("paused: prompts go first"),
+    "kv": N_("paused: no KV blocks"),
+    "budget": N_("paused: no token budget left"),
+    "spaced": N_("paused until the next step with prompts (prefill_schedule_interval)"),
+    "held": N_("paused until more prompts have come (batch_wait_timeout_iters)"),
 }
 ELSEWHERE = {
     "transfer": N_("its KV crosses the network"),

@@ -66,7 +66,7 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
     for one in drawn:
         first, last = one.months[0].in_service, one.months[-1].in_service
         units_text = _("units: {first} at first, {last} at last", first=first, last=last)
-        each = "" if one.api else _("; one takes {mean}", mean=plain(one.capacity.mean))
+        each = "" if one.api else _("; capacity of a unit {mean}", mean=plain(one.capacity.mean))
         charts.append(
             StepChart(
                 one.fleet,
@@ -114,7 +114,7 @@ def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
         )
     ticks = _months(plan)
     return Panel(
-        _("Cash paid so far"),
+        _("Cumulative cash"),
         _("less what was received, not discounted; dotted: hardware sold at the end"),
         _("month"),
         tuple(curves),

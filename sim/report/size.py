@@ -271,7 +271,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         first += _(
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
-    taken = [_("It takes {asked}.", asked=budget_needs(best))] if within(scenario) else []
+    taken = [_("It needs {asked}.", asked=budget_needs(best))] if within(scenario) else []
     sure = list(_how_sure(best, scenario))
     return [f"{first}.", *taken, *_spares(found, best, scenario), *sure, how, *_against_error(found), *mixed]
 

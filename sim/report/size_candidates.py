@@ -58,7 +58,7 @@ def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
     yield (
         _(
             "The most that the budget allows is {name}, which does not meet the service level: "
-            "{attained}. It takes {asked}.",
+            "{attained}. It needs {asked}.",
             name=best.name,
             attained=attained,
             asked=budget_needs(best),
@@ -291,7 +291,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageT
     """
     note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
     if scenario.replications > 1:
-        note += _(" Figures are means over all replications, or over as many as the verdict says.")
+        note += _(" Figures are means over all replications, or over those named in the verdict.")
     chosen = [one for one in found.candidates if one.status != "impossible"]
     return _table(_("Candidates"), note, chosen[:most], found, scenario)
 
@@ -301,7 +301,7 @@ def winners(found: Sizing, scenario: Scenario) -> PageTable:
     chosen = [one for one in found.candidates if one.status == "meets" or one is found.best_within_budget]
     note = _("By cost.")
     if scenario.replications > 1:
-        note += _(" Figures are means over all replications, or over as many as the verdict says.")
+        note += _(" Figures are means over all replications, or over those named in the verdict.")
     return _table(_("Fleets that meet the service level"), note, chosen, found, scenario)
 
 

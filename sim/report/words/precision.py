@@ -135,8 +135,8 @@ def _imprecise(one: FleetCapacity, target: float, precision: Precision | None, s
     have = len(one.found)
     if one.half_width is None:
         return ngettext(
-            "The capacity of {fleet} rests on one replication and has no interval: set {setting}.",
-            "The capacity of {fleet} rests on {count} replications and has no interval: set {setting}.",
+            "The capacity of {fleet} is based on one replication and has no interval: set {setting}.",
+            "The capacity of {fleet} is based on {count} replications and has no interval: set {setting}.",
             have,
             fleet=one.fleet,
             setting=_setting(target),
@@ -204,5 +204,5 @@ def ignored(command: str, scenario: Scenario, yearly: bool) -> str:
         return _("{what}: every fleet is simulated with {runs}", what=what, runs=runs)
     more = "" if "precision" in by_command or scenario.precision is None else _(" or more")
     return _(
-        "{what}: this command asks about the workload as it stands, with {runs}{more}", what=what, runs=runs, more=more
+        "{what}: this command uses the scenario's own workload, with {runs}{more}", what=what, runs=runs, more=more
     )

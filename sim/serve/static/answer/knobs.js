@@ -45,7 +45,7 @@ export class Knobs {
     const step = (knob.most - knob.least) / STEPS;
     const slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: knob.least, max: knob.most, step: "any", "aria-label": knob.label }));
     const field = /** @type {HTMLInputElement} */ (element("input", { type: "text", inputmode: "decimal", id, autocomplete: "off", size: 7 }));
-    const back = element("button", { type: "button", class: "back", title: _("back to what the scenario says"), "aria-label": _("{label}: back to what the scenario says", { label: knob.label }) }, "↺");
+    const back = element("button", { type: "button", class: "back", title: _("reset to the scenario's value"), "aria-label": _("{label}: reset to the scenario's value", { label: knob.label }) }, "↺");
     const row = element("div", { class: "knob" }, element("label", { for: id }, knob.label, " ", element("span", { class: "unit" }, knob.unit)), field, back, slider);
     slider.addEventListener("input", () => this.onMove(knob.path, String(Number(Number(slider.value).toPrecision(step < 0.01 ? 3 : 4)))));
     slider.addEventListener("keydown", (event) => {

@@ -138,7 +138,7 @@ export class EditorView {
       const field = /** @type {HTMLInputElement} */ (input);
       field.value = now;
       const changed = one.path in this.shown.set;
-      const back = element("button", { type: "button", class: "back", "aria-label": _("{label}: back to what the file says", { label: one.label }), title: _("back to what the file says") }, "↺");
+      const back = element("button", { type: "button", class: "back", "aria-label": _("{label}: reset to the file's value", { label: one.label }), title: _("reset to the file's value") }, "↺");
       back.addEventListener("click", () => this.set(one.path, null));
       field.addEventListener("change", () => this.set(one.path, field.value.trim() || null));
       return element("div", { class: changed ? "field moved" : "field" }, element("label", { for: id }, one.label), back, field);
