@@ -53,7 +53,7 @@ BURST_SHARE = 0.5
 """Fraction of a run's duration within which a client that sends all requests at once has sent them."""
 ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
 """Names in vLLM's and SGLang's results of the mean tokens per decode step and sequence."""
-HINTS = {"gpu is missing": "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."}
+HINTS = {"gpu is missing": "gpu is missing: set it with --about gpu=..., or with the client's --metadata gpu=..."}
 BACKENDS = {
     "sglang": "SGLang",
     "tensorrt-llm": "TensorRT-LLM",

@@ -349,9 +349,9 @@ def _longest(length: dict[str, Any]) -> int:
 def _left_out(row: BenchRow, power: dict[str, float] | None, drafts: dict[str, Any] | None) -> list[str]:
     notes = []
     if row.spec_decode and drafts is None:
-        notes.append(f"speculative decoding ({row.spec_decode}) is not simulated: nobody knows how many drafts hold")
+        notes.append(f"speculative decoding ({row.spec_decode}) is not simulated: its acceptance rate is not known")
     if row.power_cap_w is not None and power is None:
         notes.append("the power cap is not simulated")
     if row.load == "trace" and not row.replay:
-        notes.append("no request file: lognormal lengths and Poisson arrivals stand for the trace")
+        notes.append("no request file: lognormal lengths and Poisson arrivals replace the trace")
     return notes

@@ -205,7 +205,7 @@ HEADER = """\
 # Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
 # A scenario takes them with `calibration: <this file>`, at the top, in a fleet or in a pool.
 # factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs do not
-# tell it from the others, and it has the part in their change that was to be expected.
+# distinguish it from others, and it has its expected share of their joint change.
 """
 MOST_NAMED = 10
 WIDE_SCATTER = 1.5
@@ -249,7 +249,7 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):
-        note = "" if factor.determined else _("not told from others")
+        note = "" if factor.determined else _("not distinguishable")
         rows.append(
             [name, f"{factor.factor:.2f}", _("{low:.2f} and {high:.2f}", low=factor.low, high=factor.high), note]
         )
@@ -279,8 +279,8 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
     calibration = fitted.calibration
     if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
         yield _(
-            "These runs do not tell {unknown} from the other factors: together they are right at these loads, and less "
-            "surely elsewhere. Runs at other loads tell them apart.",
+            "These runs do not distinguish {unknown} from the other factors: their combination is accurate at these "
+            "loads, and less reliable elsewhere. Runs at other loads distinguish them.",
             unknown=", ".join(unknown),
         )
     if fitted.noise > WIDE_SCATTER and calibration.rows > 1:

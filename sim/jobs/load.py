@@ -88,7 +88,7 @@ def load_job(
     found: list[ValidationIssue | InputError] = [*layers.faults, *volume_issues(layers.data)]
     found += sweep_issues(layers.data, ())
     if {"job", "jobs"} <= layers.data.keys():
-        found.append(ValidationIssue(("jobs",), "stands beside job: a scenario has one of them"))
+        found.append(ValidationIssue(("jobs",), "conflicts with job: a scenario has only one of them"))
     if not found:
         _options_win_over_sweep(layers)
         found += _issues_at_points(layers.data, kind, catalog)

@@ -267,9 +267,9 @@ def key(rows: Sequence[QueueRow]) -> list[KeyEntry]:
     """Return the legend: the colour of every cluster."""
     feasible = [row for row in rows if row.ok][:MOST_CURVES]
     looks = style([name(row) for row in feasible])
-    marks = [KeyEntry(text, color, dash="-") for text, (color, _) in looks.items()]
+    legend = [KeyEntry(text, color, dash="-") for text, (color, _) in looks.items()]
     shared = SERVING_COLOR in (color for _, color in _bands(feasible))
-    return [*marks, KeyEntry(_("serving"), SERVING_COLOR, marker="s")] if shared else marks
+    return [*legend, KeyEntry(_("serving"), SERVING_COLOR, marker="s")] if shared else legend
 
 
 def _waits(row: QueueRow, color: str) -> ChartCurve:
@@ -286,11 +286,11 @@ def _bands(rows: Sequence[QueueRow]) -> list[tuple[QueueRow, str]]:
 
     If all clusters have the same service, it is drawn once, else in the colour of its cluster.
     """
-    beside = [row for row in rows if row.outcome.plan.serving is not None]
-    if len({(row.outcome.plan.serving_gpus, row.outcome.schedule.end_s) for row in beside}) == 1:
-        return [(beside[0], SERVING_COLOR)]
+    with_service = [row for row in rows if row.outcome.plan.serving is not None]
+    if len({(row.outcome.plan.serving_gpus, row.outcome.schedule.end_s) for row in with_service}) == 1:
+        return [(with_service[0], SERVING_COLOR)]
     looks = style([name(row) for row in rows])
-    return [(row, looks[name(row)][0]) for row in beside]
+    return [(row, looks[name(row)][0]) for row in with_service]
 
 
 def _band(row: QueueRow, color: str) -> ChartCurve:
@@ -309,10 +309,10 @@ def _used(row: QueueRow, color: str) -> ChartCurve:
 def _steps(row: QueueRow, used: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return x and y of a step curve of *used* GPUs, averaged to at most MOST_POINTS steps."""
     edges = row.outcome.timeline.edges_s
-    together = max(1, -(-len(used) // MOST_POINTS))
-    starts = edges[:-1:together]
+    group_size = max(1, -(-len(used) // MOST_POINTS))
+    starts = edges[:-1:group_size]
     ends = np.append(starts[1:], edges[-1])
-    spent = np.add.reduceat(used * np.diff(edges), np.arange(0, len(used), together))
+    spent = np.add.reduceat(used * np.diff(edges), np.arange(0, len(used), group_size))
     means = spent / np.maximum(ends - starts, 1e-9)
     scale = SECONDS_PER_HOUR * (HOURS_PER_DAY if _in_days([row]) else 1)
     x = np.repeat(np.append(starts, edges[-1]), 2)[1:-1] / scale

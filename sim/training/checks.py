@@ -183,7 +183,7 @@ def hardware_issues(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[V
     if server is not None and server.gpu is not None and server.gpu != hardware.gpu.id:
         yield ValidationIssue((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
     if pool.power is not None and pool.power.cap_w is not None:
-        yield ValidationIssue((*place, "power", "cap_w"), "what a power cap does to training is not known")
+        yield ValidationIssue((*place, "power", "cap_w"), "the effect of a power cap on training is not known")
     yield from _framework_issues(pool, place, catalog)
 
 

@@ -224,7 +224,7 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCos
         raise
     if isinstance(model, OtherModel):
         known = ", ".join(key for key, one in data.networks.items() if not one.dimensions)
-        raise NotTrainable(f"what training {model.id} costs is not known; known are language models, BERT and {known}")
+        raise NotTrainable(f"the training cost of {model.id} is not known; known are language models, BERT and {known}")
     return of_model(model)
 
 

@@ -76,7 +76,7 @@ def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
         ("a.json", 2, "is no JSON: expecting value"),
         ("b.json", 0, "is no result of `vllm bench serve`: there is no 'completed' in it"),
-        ("c.json", 0, "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."),
+        ("c.json", 0, "gpu is missing: set it with --about gpu=..., or with the client's --metadata gpu=..."),
         ("d.json", 0, "isl must be a number, not 'many'"),
     ]
 

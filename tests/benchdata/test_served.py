@@ -361,7 +361,7 @@ STRATEGY = {"type_": "poisson", "rate": 2.0, "max_concurrency": 12}
         ({"input": {"fixed_schedule": True}}, TRACED),
         ({"phases": [{"rate": 4.0, "rate_ramp": 30}]}, "the rate changed during the run, which is not simulated"),
         ({"phases": [{"concurrency": 4, "kind": "warmup"}, {"concurrency": 8}, {"concurrency": 16}]},
-         "throws 2 phases of different loads together; let each have a run of its own"),
+         "combines 2 phases of different loads; run each phase separately"),
         (guidellm_report({"type_": "trace"}), f"benchmark 1: {TRACED}"),
     ],
 )  # fmt: skip

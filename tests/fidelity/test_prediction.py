@@ -62,7 +62,7 @@ def test_drafts_are_simulated_where_it_is_known_how_many_hold() -> None:
     assert told.data["fleets"][0]["pools"][0]["batching"]["speculative"] == drafts
     assert not told.notes
     (note,) = case_of(replace(row, id="x", spec_decode="dflash"), CATALOG, CAMPAIGNS).notes
-    assert note == "speculative decoding (dflash) is not simulated: nobody knows how many drafts hold"
+    assert note == "speculative decoding (dflash) is not simulated: its acceptance rate is not known"
 
 
 @pytest.mark.parametrize("load", ["closed_loop", "static_batch", "burst"])

@@ -130,7 +130,7 @@ sweep: {fleets.f.pools.0.gpus: [8, 16]}
         ("jobs: [{gpus: 1, duration_h: 1}]\nqueue: {policy: easy}", "s.yaml:2: queue.policy: unknown policy 'easy'"),
         ("jobs: {trace: {format: csv, path: none.csv}}", "s.yaml:1: jobs.trace.path: "),
         ("jobs: {checkpoint_h: 1}", "did you mean jobs.0.checkpoint_h or jobs.trace.checkpoint_h?"),
-        ("jobs: [{gpus: 1, duration_h: 1}]\njob: {kind: training}", "jobs: stands beside job"),
+        ("jobs: [{gpus: 1, duration_h: 1}]\njob: {kind: training}", "jobs: conflicts with job"),
         ("jobs: [{gpus: 1, duration_h: 1}]\nslo: {ttft_s: 1}", "s.yaml:2: slo: is about requests"),
     ],
 )

@@ -85,7 +85,7 @@ def read_rows(
         if len(paths) > 1:
             raise BenchdataError([(str(tables[0]), 0, "is a table, which is read alone; put all runs into it")])
         if about or seconds:
-            text = "says itself what ran; --about and --seconds are for a server's metrics"
+            text = "states what ran; --about and --seconds are only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return read_benchmarks(paths[0]), []
     rows: list[BenchRow] = []
@@ -205,7 +205,7 @@ def _client_traffic(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
 
 def _scrapes(stretch: _Recording) -> list[MetricsScrape]:
     if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
-        text = "stands beside metrics of another kind; put each stretch into a folder of its own"
+        text = "is mixed with metrics of another kind; put each recording into its own folder"
         raise BenchdataError([(str(stretch.place), 0, text)])
     if stretch.collected:
         return sorted(
@@ -229,7 +229,7 @@ def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) ->
     """Return the length of each recording, if given [s]."""
     if not seconds or not stretches:
         if seconds:
-            text = "says itself how long it took; --seconds is for a server's metrics"
+            text = "states its duration; --seconds is only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return [None] * stretches
     if len(seconds) not in (1, stretches):

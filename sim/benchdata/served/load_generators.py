@@ -126,7 +126,7 @@ def _why_not_simulated(config: dict[str, Any]) -> str:
         return "the rate changed during the run, which is not simulated"
     loads = [_load_of_run({"phases": [one]}, 0, 0.0) for one in phases]
     if any(one != loads[0] for one in loads):
-        return f"throws {len(phases)} phases of different loads together; let each have a run of its own"
+        return f"combines {len(phases)} phases of different loads; run each phase separately"
     return ""
 
 

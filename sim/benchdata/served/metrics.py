@@ -214,7 +214,7 @@ class CounterDifferences:
         drafts, accepted = self._name("drafts"), self._name("accepted")
         at_a_time = max((gauge(one, accepted) for one in self.scrapes), default=0.0) if accepted else 0.0
         if (drafts and self._sum(drafts) > 0) or at_a_time > 1:
-            self.refuse("decodes speculatively, and steps with drafts do not tell how fast steps are; measure without")
+            self.refuse("decodes speculatively, which hides the step time; measure without drafts")
 
     def settings(self) -> dict[str, str]:
         """Return the columns that the server reports about itself."""
@@ -382,7 +382,7 @@ def _period(
     between.check_no_drafts()
     seconds = between.seconds or seconds
     if seconds is None and len(scrapes) < 3:
-        between.refuse("says nothing of the time that passed: give --seconds, or three scrapes or more")
+        between.refuse("has no elapsed time: give --seconds, or at least three scrapes")
     running, waiting = between.gauges("running"), between.gauges("waiting")
     usual = fmean(running) if len(running) > 2 else (itl.total + ttft.total) / (seconds or inf)
     load = rate_seen(ttft.count, seconds if len(scrapes) > 1 else None, usual, running, waiting)

@@ -203,7 +203,7 @@ def traffic_text(seen: ServedPeriod, table: str) -> str:
 def why_not_written(path: Path, seen: Sequence[ServedPeriod], out: Path) -> str:
     """Return the reason why the traffic is not written to *path*; empty if it is."""
     if not seen:
-        return "a table of runs says nothing of the traffic; name pages of metrics, spans or a report"
+        return "a table of runs has no traffic; name metrics pages, spans or a report"
     for file in traffic_files(path, seen):
         if file.absolute() == out.absolute():
             return "is the file of the factors; name another one"
