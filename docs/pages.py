@@ -1,4 +1,4 @@
-"""Pages that are made from the program when the site is built: the start page, the catalogue, the scenario's keys.
+"""Generated pages and tables of the site: start page, catalogue, keys of a scenario, columns of summary.csv.
 
 MkDocs calls the functions whose names begin with `on_`.
 """
@@ -25,16 +25,16 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = (
     *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md"),
-    *("benchmarks/coverage.md", "benchmarks/published.md"),
+    *("benchmarks/coverage.md", "benchmarks/published.md", "benchmarks/speculative.md"),
 )
-"""Pages of the site that do not lie in docs/."""
+"""Pages of the site outside docs/, as paths from the root of the repository."""
 HEADINGS = {"gpus": "GPUs"}
 COLUMNS_MARK = "<!-- columns of summary.csv -->"
 WORK_MARKS = {"<!-- columns of a job -->": JOB_COLUMNS, "<!-- columns of a queue -->": QUEUE_COLUMNS}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the generated pages."""
+    """Add the generated pages to *files*."""
     pages = {"index.md": _start(), "reference/catalogue.md": _catalogue(), "reference/scenario.md": _scenario()}
     pages |= {name: _outside(ROOT / name) for name in OUTSIDE}
     for name, text in pages.items():
@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links that leave docs/ for a page of the site, and the tables of columns where a page asks for them."""
+    """Return *markdown* with links between pages of the site, and with tables of columns in place of their marks."""
     found = re.sub(r"\[([^\]]*)\]\(\.\./benchmarks/[^)]*(?<!\.md)\)", r"\1", markdown)  # no page of the site
     for name in OUTSIDE:
         found = found.replace(f"](../{name}", f"]({name}")
@@ -54,12 +54,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _start() -> str:
-    """README.md, seen from docs/."""
+    """Return README.md with links relative to docs/."""
     return (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
 
 
 def _outside(path: Path) -> str:
-    """A page of another folder; its links to docs/ lead to the site's pages, those to files become text."""
+    """Return the page *path* with links to docs/ as links of the site, and with links to files as text."""
     text = path.read_text(encoding="utf-8")
     up = "../" * len(path.relative_to(ROOT).parents[:-1])
     text = re.sub(rf"\]\({re.escape(up)}docs/", f"]({up}", text)
@@ -67,20 +67,20 @@ def _outside(path: Path) -> str:
 
 
 def _catalogue() -> str:
-    """Every kind as a table, as `gpufleet list` prints it."""
+    """Return the catalogue page: a table per kind, as `gpufleet list` prints it."""
     catalog = load_catalog()
     return "\n".join(
         [
             "# Catalogue",
             "",
-            "What `gpufleet list` prints. `gpufleet show gpu rtx-4090` prints every value with source and kind.",
+            "The tables of `gpufleet list`. `gpufleet show gpu rtx-4090` prints every value with source and kind.",
             *(line for kind in COLUMNS for line in _table(kind, listing(catalog, kind))),
         ]
     )
 
 
 def _columns() -> Iterator[str]:
-    """Every column of summary.csv as it is declared."""
+    """Yield the table of the registered columns of summary.csv."""
     yield _row(("Column", "Unit", "Meaning", "Over replications", "Changed by `gpufleet price`"))
     yield _row(["---"] * 5)
     for one in columns.COLUMNS:
@@ -89,7 +89,7 @@ def _columns() -> Iterator[str]:
 
 
 def _work_columns(declared: Any) -> Iterator[str]:
-    """Every column of a job's or a queue's summary.csv as it is *declared*."""
+    """Yield the table of the *declared* columns of a job's or a queue's summary.csv."""
     yield _row(("Column", "Unit", "Meaning"))
     yield _row(["---"] * 3)
     for one in declared:
@@ -108,7 +108,7 @@ def _row(cells: Any) -> str:
 
 
 def _scenario() -> str:
-    """Every key that a scenario may have, from the schema that `gpufleet init` writes."""
+    """Return the page of all scenario keys, from the schema that `gpufleet init` writes."""
     schema = json.loads(schema_text())
     lines = [
         "# Scenario",
@@ -123,7 +123,7 @@ def _scenario() -> str:
     for name, part in parts.items():
         if "properties" in part:
             lines += ["", f"## {name}", "", _inline(part.get("description", "")) if part is not schema else "", ""]
-            lines += [_row(("Key", "What may stand there", "Default", "Meaning")), _row(["---"] * 4)]
+            lines += [_row(("Key", "Value", "Default", "Meaning")), _row(["---"] * 4)]
             required = part.get("required", [])
             lines += [_key(key, field, key in required) for key, field in part["properties"].items()]
     return "\n".join(lines)
@@ -137,12 +137,12 @@ def _key(key: str, field: dict[str, Any], required: bool) -> str:
 
 
 def _inline(text: str) -> str:
-    """A docstring as one line of a table."""
+    """Return the docstring *text* as one line of a table."""
     return " ".join(text.split())
 
 
 def _type(field: dict[str, Any]) -> str:
-    """What a JSON schema allows, in words; sections are links."""
+    """Return the values that the JSON schema *field* allows, in words, with links to sections."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
