@@ -52,7 +52,7 @@ def _write_half(out):
         (folder / "picture.png").write_text(1 / 0)
 
 
-def test_an_answer_takes_the_place_of_the_earlier_one(answered):
+def test_answer_replaces_the_earlier_one(answered):
     with replaced_together(answered, _began(answered)) as folder:
         (folder / "table.csv").write_text("later")
         assert (answered / "table.csv").read_text() == "earlier"
@@ -64,7 +64,7 @@ def test_an_answer_takes_the_place_of_the_earlier_one(answered):
     assert 0 <= told["wall_s"] < 60
 
 
-def test_a_failure_leaves_the_earlier_answer(answered):
+def test_failed_write_keeps_the_earlier_answer(answered):
     with pytest.raises(ZeroDivisionError):
         _write_half(answered)
     assert {path.name for path in answered.iterdir()} == {"table.csv", "picture.png", "manifest.json", "points"}
@@ -190,7 +190,7 @@ def test_another_question_is_refused_without_force(folder: Path, options: list[s
 
 
 @pytest.mark.slow
-def test_other_commands_keep_to_it(folder: Path) -> None:
+def test_answer_of_another_command_is_refused(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     refused = gpufleet("capacity", "--out", "out", "--relative", "0.5")
     assert refused.exit_code == 2
@@ -201,7 +201,7 @@ def test_other_commands_keep_to_it(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_larger_answer_to_the_same_question_goes_on(folder: Path) -> None:
+def test_extended_question_continues_in_the_folder(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     found = points(folder / "out")
     for options in (["--replications", "2"], ["--replications", "3"]):

@@ -60,7 +60,7 @@ def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
     assert found.full == (4,)
 
 
-def test_a_warm_spare_stands_in_but_for_its_takeover(plan: CasePlan) -> None:
+def test_warm_spare_serves_after_its_takeover(plan: CasePlan) -> None:
     spares = StandbyReplicas(count=1, kind="warm", takeover_s=2.0)
     found = serving_states(
         failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1), spares=spares), failures=1500
@@ -70,7 +70,7 @@ def test_a_warm_spare_stands_in_but_for_its_takeover(plan: CasePlan) -> None:
     assert 0.85 < found.share((3,)) < 0.9477
 
 
-def test_a_server_takes_two_replicas_along(plan: CasePlan) -> None:
+def test_server_failure_stops_both_of_its_replicas(plan: CasePlan) -> None:
     domains = domains_of({"server": LAW}, ServerLayout(4, 1, replicas_per_server=2), 1)
     found = serving_states(failing(plan, domains), failures=1500)
     assert set(found.shares) == {(4,), (2,), (0,)}
@@ -113,11 +113,11 @@ def test_what_is_certain_early_is_not_simulated() -> None:
     assert share(0.9999, case(1.0))[0].meets is False
 
 
-def test_a_state_whose_queue_grows_attains_nothing() -> None:
+def test_overloaded_state_attains_zero() -> None:
     assert share(0.95, case(0.9, overloaded=True))[0].meets is False
 
 
-def test_a_fleet_in_a_state_has_what_serves_and_nothing_that_fails(plan: CasePlan, tmp_path: Path) -> None:
+def test_fleet_in_a_state_has_serving_replicas_without_failures(plan: CasePlan, tmp_path: Path) -> None:
     (fleet,) = loaded(tmp_path, FOUR, "fleets.0.pools.0.failures={replica: {mtbf_h: 1, repair_h: 1}}").fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert (pool.replicas, pool.failures) == (3, None)

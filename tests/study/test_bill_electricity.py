@@ -107,7 +107,7 @@ def test_a_year_pays_for_the_peak_of_its_highest_load(folder: Path) -> None:
     assert float(year["usd_per_year"]) == pytest.approx(by_hand, rel=2e-5)
 
 
-def test_a_week_of_loads_meets_a_week_of_prices(folder: Path) -> None:
+def test_weekly_loads_are_billed_at_weekly_prices(folder: Path) -> None:
     week = [0.4] * 120 + [0.1] * 48
     again = folder / "week"
     told = CliRunner().invoke(

@@ -87,7 +87,7 @@ def test_two_lines_cross_where_they_are_equal() -> None:
     assert len(below([1.0, 2.0, 4.0, 8.0], lambda x: 1 if 1.5 < x < 3 or x > 6 else -1)) == 2
 
 
-def test_a_verdict_tips_where_the_costs_are_equal() -> None:
+def test_tipping_point_is_where_costs_are_equal() -> None:
     def costs(price: float) -> dict[str, float]:
         return {"own": 1.0 + 2.0 * price, "let": 3.0, API: 1.5}
 
@@ -136,7 +136,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_command_answers(tmp_path: Path) -> None:
+def test_command_writes_its_answer(tmp_path: Path) -> None:
     done = run(tmp_path, SCENARIO)
     assert done.code == 0, done.err
     assert "the API is the cheapest" in done.out
@@ -167,7 +167,7 @@ def test_the_command_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_candidate_alone_is_not_said_to_be_the_cheapest(tmp_path: Path) -> None:
+def test_single_candidate_is_not_called_cheapest(tmp_path: Path) -> None:
     alone = ("--set", "api=null", "--set", "breakeven=null", "--set", "horizon_s=5", "--no-report")
     done = run(tmp_path, SCENARIO, *alone)
     assert done.code == 0, done.err

@@ -121,7 +121,7 @@ def test_a_rent_that_rises_tips_at_the_rent_of_today(ledgers_of: Any, growth: fl
 
 
 @pytest.mark.parametrize(("years", "usd", "own_first"), [(20.0, 0.431, True), (0.25, 2.0, False)])
-def test_a_life_beyond_the_range_tips_on_the_way_back(
+def test_life_outside_the_range_is_searched_towards_it(
     ledgers_of: Any, years: float, usd: float, own_first: bool
 ) -> None:
     """Lives of 0.5 to 15 years are searched: 20 years can only be too long, and a quarter of a year too short."""
@@ -235,7 +235,7 @@ def at(name: str, value: float, terms: dict[str, Any]) -> dict[str, Any]:
     return {section: held}
 
 
-def test_a_fresh_run_at_the_load_that_tips_costs_the_same(ledgers_of: Any) -> None:
+def test_tipping_load_costs_equal_those_of_a_fresh_run(ledgers_of: Any) -> None:
     """Random arrivals: between two simulated loads the straight line is off, so the load itself is simulated."""
     finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 4}
     site = SITE | {"electricity_usd_per_kwh": 0.8}
@@ -299,7 +299,7 @@ def euros(usd: float) -> dict[str, Any]:
     return {"price": usd / RATE, "currency": "EUR"}
 
 
-def test_a_price_in_euros_tips_at_the_same_money(tmp_path: Path) -> None:
+def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path) -> None:
     dollar, _ = tipping(tmp_path / "dollar", lambda usd: usd)
     euro, said = tipping(tmp_path / "euro", euros)
     assert list(euro) == list(dollar)
@@ -323,7 +323,7 @@ def test_sensitivity_moves_it_in_that_currency(tmp_path: Path) -> None:
     assert found["hosting"].unit == "EUR per kW and month"
 
 
-def test_a_contradiction_in_finance_is_one_error(root: Path, tmp_path: Path) -> None:
+def test_contradictory_finance_gives_one_error(root: Path, tmp_path: Path) -> None:
     """No fleet is told that it needs finance: it has, once the contradiction is mended."""
     base = root / "scenarios" / "4x4090-vs-2xa100.yaml"
     (tmp_path / "s.yaml").write_text(f"base: {base}\nfinance: {{resale: {{loss_per_year: 0.3}}}}\n")

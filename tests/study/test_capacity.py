@@ -100,7 +100,7 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_load_where_the_search_begins_is_no_matter(tmp_path: Path) -> None:
+def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
     for start_rps in (1e-3, 1.7, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
@@ -110,7 +110,7 @@ def test_the_load_where_the_search_begins_is_no_matter(tmp_path: Path) -> None:
     assert means == means[:1] * 3, "to the last digit"
 
 
-def test_beyond_the_search_is_where_the_widest_load_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capacity_is_infinite_where_the_largest_load_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = {"process": "constant", "rate_rps": 1.2}  # the search begins at 1
     loaded = scenario(tmp_path, arrivals, {"distribution": "fixed", "value": TOKENS}, horizon_s=300, replications=1)
     monkeypatch.setattr(capacity_module, "WIDEST", 4.0)
@@ -120,7 +120,7 @@ def test_beyond_the_search_is_where_the_widest_load_is_met(tmp_path: Path, monke
     assert not beyond.requests_run_out
 
 
-def test_a_load_that_leaves_the_window_empty_says_nothing(tmp_path: Path) -> None:
+def test_load_without_requests_in_the_window_is_ignored(tmp_path: Path) -> None:
     # 60 requests, half of a second each: from one a second on they all arrive within the warm-up
     arrivals = {"process": "poisson", "rate_rps": 0.1, "num_requests": 60}
     output = {"distribution": "fixed", "value": 20}
@@ -139,7 +139,7 @@ def test_a_profile_needs_a_window_that_covers_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clients_that_think_are_no_crowd(tmp_path: Path) -> None:
+def test_clients_in_think_time_do_not_limit_capacity(tmp_path: Path) -> None:
     arrivals = {"process": "closed_loop", "concurrency": 20, "think_s": 30}
     output = {"distribution": "fixed", "value": TOKENS}
     loaded = scenario(tmp_path, arrivals, output, horizon_s=600, warmup_s=100, replications=2)

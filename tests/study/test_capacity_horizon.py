@@ -63,7 +63,7 @@ def test_the_queue_of_a_short_window_has_not_built_up(tmp_path: Path) -> None:
     assert (one.horizon_s or 0) > 20
 
 
-def test_an_answer_that_does_not_stand_says_so_first(tmp_path: Path) -> None:
+def test_capacity_that_is_not_accepted_is_reported_first(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
     one = found(asked, tmp_path / "out", Precision(max_horizon_s=20))
     assert not one.accepted

@@ -93,14 +93,14 @@ def test_what_no_chance_is_in_is_searched_once(tmp_path: Path) -> None:
     assert capacity_notes([one], Precision()) == []
 
 
-def test_a_capacity_beyond_the_search_asks_for_no_more() -> None:
+def test_capacity_beyond_the_search_adds_no_replications() -> None:
     every = (ReplicationCapacity("a", 0, float("inf"), None, 3), ReplicationCapacity("a", 1, float("inf"), None, 3))
     assert FleetCapacity("a", float("inf"), None, every).relative is None
     assert FleetCapacity("a", 0.0, 0.0, ()).relative == 0.0
     assert FleetCapacity("a", 2.0, 0.5, ()).relative == 0.25
 
 
-def test_a_precision_without_a_metric_adds_nothing_to_a_run(tmp_path: Path) -> None:
+def test_precision_without_a_metric_adds_no_replications(tmp_path: Path) -> None:
     assert next_cases(scenario(tmp_path, "precision={relative: 0.05}"), []) == []
 
 

@@ -119,7 +119,7 @@ OWNED = {
 @pytest.mark.parametrize(
     ("stored", "prompt", "own"), [("none", 500, True), ("fp16", 1000, True), ("none", 1001, False), ("fp8", 500, False)]
 )
-def test_an_own_server_is_known_before_it_is_simulated(tmp_path: Path, stored: str, prompt: int, own: bool) -> None:
+def test_calibrated_server_is_recognised_before_simulation(tmp_path: Path, stored: str, prompt: int, own: bool) -> None:
     """By its weights' bits, whatever their format is called, and by the prompts that the workload states."""
     (tmp_path / "mine.yaml").write_text(json.dumps(OWNED))
     fleet = {"name": "mine", "pools": [{"gpu": "rtx-4090", "batching": {"max_model_len": 2048}}]}
@@ -135,7 +135,7 @@ def test_an_own_server_is_known_before_it_is_simulated(tmp_path: Path, stored: s
     assert any("your own runs" in why for why in worth.why) == own
 
 
-def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
+def test_fleet_confidence_is_that_of_its_farthest_pool() -> None:
     fleet = {
         "name": "both",
         "pools": [
@@ -180,7 +180,7 @@ def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
     assert worst([None]) is None
 
 
-def test_a_given_step_time_has_no_mark() -> None:
+def test_given_step_time_has_no_confidence() -> None:
     pool = {
         "steptime": {"model": "affine", "base_s": 0.01, "per_token_s": 0.0, "per_context_token_s": 0.0},
         "batching": {"policy": "vllm", "num_gpu_blocks": 99, "max_model_len": 999},

@@ -69,7 +69,7 @@ def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", INTERVALS.calibrated)
-def test_of_a_calibrated_server_more_is_known(metric: str) -> None:
+def test_calibrated_server_has_narrower_interval(metric: str) -> None:
     own, near = INTERVALS.calibrated[metric], INTERVALS.of(metric, MARKS[0])
     assert near is not None
     assert own.low < 1 < own.high
@@ -108,7 +108,7 @@ def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_alwa
     assert probability_cheaper(bid(1, 9), MeetingFleet(2, 9, PredictionConfidence(MARKS[0], ())), 1) is None
 
 
-def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
+def test_common_error_does_not_change_the_win_probability() -> None:
     alone, together = (
         probability_cheaper(bid(10, 40, common_sd=sd), bid(11.5, 40, common_sd=sd), 1) for sd in (0.0, 1.0)
     )

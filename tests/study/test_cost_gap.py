@@ -40,7 +40,7 @@ def test_who_adds_nothing_gets_nothing(game) -> None:
 
 
 @given(game=GAMES)
-def test_players_alike_get_the_same(game) -> None:
+def test_equal_players_have_equal_shapley_values(game) -> None:
     swap = {"a": "b", "b": "a", "c": "c"}
 
     def worth(chosen: frozenset[str]) -> float:

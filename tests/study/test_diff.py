@@ -40,7 +40,7 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
-def test_only_what_was_changed_differs(runs: tuple[Path, Path], catalog: Catalog) -> None:
+def test_only_changed_inputs_are_listed(runs: tuple[Path, Path], catalog: Catalog) -> None:
     first, second = (StoredRun.read(run, catalog) for run in runs)
     found = compare(first, second)
     assert [(one.path, one.before, one.after) for one in found.changes] == [("site.electricity_usd_per_kwh", 0.12, 0.9)]
@@ -57,7 +57,7 @@ def test_only_what_was_changed_differs(runs: tuple[Path, Path], catalog: Catalog
     assert (same.changes, {one.difference for one in same.differences}) == ([], {0.0})
 
 
-def test_the_terminal_says_the_same(
+def test_terminal_shows_the_same_result(
     runs: tuple[Path, Path], gpufleet: Callable[..., CompletedProcess[str]], tmp_path: Path
 ) -> None:
     table = gpufleet("diff", *runs).stdout
@@ -74,7 +74,7 @@ def test_the_terminal_says_the_same(
     assert "有差异" in gpufleet("diff", *runs, "--lang", "zh").stdout
 
 
-def test_an_answer_without_the_points_of_a_sweep_is_no_run(
+def test_answer_without_sweep_points_is_not_comparable(
     runs: tuple[Path, Path], catalog: Catalog, tmp_path: Path
 ) -> None:
     (tmp_path / "scenario.yaml").write_bytes((runs[0] / "scenario.yaml").read_bytes())

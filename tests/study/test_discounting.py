@@ -117,7 +117,7 @@ def told(terms: dict[str, Any] | None) -> list[str]:
     return rate_notes(Scenario.model_validate(SCENARIO | {"finance": terms}))
 
 
-def test_a_missing_rate_is_said_and_a_stated_zero_is_not() -> None:
+def test_missing_rate_is_reported_but_stated_zero_is_not() -> None:
     (silent,) = told(finance("straight_line"))
     assert silent.startswith("Nothing is discounted: finance.discount_rate is missing.")
     assert told(finance("straight_line", discount_rate=0.0)) == []
@@ -161,7 +161,7 @@ def bought(price: float, opex_per_month: float, finance: Annuity, removal: float
     return CashFlows(booked, {"gpu_capital": price}, opex, {"decommissioning": removal}, resold_usd=price)
 
 
-def test_a_forklift() -> None:
+def test_net_present_cost_of_published_forklift_example() -> None:
     # wizedu.com, question 30521: 25,000 and 700 a month for 60 months at 0.5 % a month, sold for 10,000
     rate = 1.005**12 - 1
     finance = Annuity(method="annuity", discount_rate=rate, life_years=5, residual_fraction=0.4)

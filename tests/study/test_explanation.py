@@ -69,7 +69,7 @@ def told(*args: Any, **keys: Any) -> list[str]:
     ]
 
 
-def test_a_request_stands_still_while_prompts_of_others_go_first(tmp_path: Path) -> None:
+def test_request_pauses_while_prompts_are_scheduled_first(tmp_path: Path) -> None:
     requests = [(0, 8, 6), (2.5, 25, 2), (3.5, 8, 2)]
     plain = pool({"policy": "prefill_first", "async_scheduling": None})
     assert told(tmp_path, requests, 0, plain) == ["prompt 0-1", "decodes 1-3", "stands prompts 3-5", "decodes 5-8"]
@@ -83,7 +83,7 @@ def test_arrivals_that_the_server_has_not_read_yet(tmp_path: Path, ahead: bool) 
     assert lives[1:] == ["prompt 6-7", "decodes 7-8"]
 
 
-def test_a_chat_is_read_before_the_engine_has_it(tmp_path: Path) -> None:
+def test_explanation_shows_intake_before_the_engine(tmp_path: Path) -> None:
     """The first of ten at once is read alone, nine in the next turn, who comes meanwhile in the one after that."""
     chats = {"gpu": "h100-80gb-sxm", "model": "llama3.1-8b", "engine": "vllm-0.11"}
     chats["steptime"] = {"model": "roofline", "chat_template": True}
@@ -112,7 +112,7 @@ def test_requests_that_come_together_are_read_in_turn(tmp_path: Path, turn_s: fl
     assert told(tmp_path, together, 0, pool(), turn_s=turn_s) == ["prompt 0-1"]
 
 
-def test_a_client_gives_up_while_its_request_is_read(tmp_path: Path) -> None:
+def test_explanation_of_timeout_during_intake(tmp_path: Path) -> None:
     requests = [(0, 8, 6), (0, 8, 2), (0, 8, 2)]
     lives = told(tmp_path, requests, 2, pool(), turn_s=4, client={"attempts": 1, "timeout_s": 5})
     assert lives == ["waits intake 0-5"]
@@ -172,7 +172,7 @@ def test_a_request_waits_until_its_own_batch_enters_the_pipeline(tmp_path: Path)
     assert all(lives[place].end_s == lives[place + 1].start_s for place in waits)
 
 
-def test_steps_of_other_ranks_are_not_its_own(tmp_path: Path) -> None:
+def test_steps_of_other_ranks_are_excluded(tmp_path: Path) -> None:
     lives = told(tmp_path, [(0, 8, 4), (0.5, 25, 3), (3.5, 8, 2), (3.6, 8, 2)], 1, pool(**EXPERTS))
     assert lives == ["waits 0.5-1", "prompt 1-2", "prompt 2-3", "prompt 3-4", "decodes 4-6"]
 
@@ -184,7 +184,7 @@ def test_kv_crosses_the_network_after_the_prompt(tmp_path: Path) -> None:
     assert lives == ["waits 0.5-1", "prompt 1-2", "prompt 2-3", "prompt 3-4", "transfer 4-5.1", "decodes 5.1-7.1"]
 
 
-def test_a_client_gives_up_while_its_request_waits(tmp_path: Path) -> None:
+def test_explanation_of_timeout_in_the_queue(tmp_path: Path) -> None:
     client = {"attempts": 2, "timeout_s": 20}
     requests = [(0, 8, 40), (0.5, 25, 30), (0.6, 25, 30)]
     lives = life(tmp_path, requests, 2, pool({"max_num_seqs": 1}), client=client, horizon_s=60)

@@ -60,7 +60,7 @@ PRICES = [
 
 
 @pytest.mark.parametrize("values", PRICES, ids=["terms", "rent", "quotes"])
-def test_prices_give_what_price_gives(
+def test_changed_prices_equal_those_of_price(
     answers: RunAnswers, folder: Path, catalog: Catalog, values: dict[str, Any], tmp_path: Path
 ) -> None:
     loaded = load_repriced(folder, options(values), catalog)
@@ -75,7 +75,7 @@ def test_prices_give_what_price_gives(
 @pytest.mark.parametrize(
     "slo", [{"ttft_s": 0.4, "tpot_s": 0.03}, {"ttft_s": {"p90": 0.5}, "e2e_s": 8.0, "attainment": 0.9}]
 )
-def test_limits_give_what_a_run_with_them_gives(
+def test_changed_limits_equal_a_run_with_them(
     answers: RunAnswers, catalog: Catalog, slo: dict[str, Any], tmp_path: Path
 ) -> None:
     rows = run_in(tmp_path, catalog, slo={"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95} | slo)

@@ -131,12 +131,12 @@ def test_without_spread_every_future_is_the_plain_run_to_the_last_digit(run: Run
 
 
 @pytest.mark.slow
-def test_a_future_costs_what_the_ledger_says_at_its_values(run: Run) -> None:
+def test_draw_costs_equal_the_ledger_at_its_values(run: Run) -> None:
     agrees_with_the_ledger(run, DRAWN)
     assert len(run.study(*DRAWN).drawn) == len(DRAWN) - 1
 
 
-def test_so_does_rent_that_runs_from_starts_to_stops(run: Run) -> None:
+def test_scheduled_rent_of_a_draw_equals_the_ledger(run: Run) -> None:
     schedule = '{replicas: {"00:00": 2, "09:00": 1}, starting_s: 5}'
     pool = _pool().replace("replicas: 4", f"replicas: 2, schedule: {schedule}")
     cost = "{acquisition: rent, quotes: {rtx-4090: {uniform: [0.3, 0.6]}}, billing: {granularity_s: 3600}}"
@@ -164,7 +164,7 @@ def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_carbon_of_a_future_is_that_of_its_plan(run: Run) -> None:
+def test_draw_carbon_equals_that_of_its_plan(run: Run) -> None:
     drawn = ("carbon.grid_g_per_kwh=[{uniform: [200, 600]}]", "site.pue={uniform: [1.1, 1.6]}")
     study = run.study(*drawn, "futures.draws=100")
     scenario = run.scenario("carbon.grid_g_per_kwh=[400]")
@@ -178,7 +178,7 @@ def _stored(run: Run, scenario: Scenario) -> list[StoredCase]:
     return run_points(scenario, run.catalog, run.out, ProcessPool(1), lambda *_: None)
 
 
-def test_all_fleets_meet_the_same_draws(run: Run) -> None:
+def test_all_fleets_share_the_same_draws(run: Run) -> None:
     fleets = [
         {
             "name": name,
@@ -219,21 +219,21 @@ def _pool() -> str:
 
 
 @pytest.mark.slow
-def test_more_draws_go_on_where_fewer_end(run: Run) -> None:
+def test_more_draws_extend_fewer(run: Run) -> None:
     few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", f"futures.draws={n}") for n in (100, 150))
     for one, other in zip(few.outcomes, many.outcomes, strict=True):
         assert np.array_equal(one.draws[MONTH], other.draws[MONTH][:100])
 
 
 @pytest.mark.slow
-def test_another_input_does_not_move_the_draws_of_the_first(run: Run) -> None:
+def test_adding_an_input_keeps_the_draws_of_the_first(run: Run) -> None:
     alone = run.study("site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")
     joined = run.study("finance.life_years={uniform: [3, 5]}", "site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")
     place = ("site", "pue")
     assert np.array_equal(alone.drawn[place], joined.drawn[place])
 
 
-def test_a_drawn_load_is_the_straight_line_between_simulated_ones(run: Run) -> None:
+def test_drawn_load_is_interpolated_linearly(run: Run) -> None:
     study = run.study("workload.arrivals.rate_rps={uniform: [2, 6]}", "futures.draws=100")
     assert [one.axes for one in study.outcomes] == [{}, {}]
     rates = study.drawn["workload", "arrivals", "rate_rps"]

@@ -148,7 +148,7 @@ def test_what_contracts_owe_after_the_plan_is_told_and_not_counted(
         assert f"${owed_usd:,.0f}" in told
 
 
-def test_capital_is_worth_its_annuity() -> None:
+def test_capital_cost_equals_its_annuity() -> None:
     """What is paid and received for hardware has the present value of the ledger's yearly payments."""
     annuity = {"method": "annuity", "discount_rate": 0.08, "life_years": 2, "resale": {"loss_per_year": 0.3}}
     wanted = scenario({}, finance=annuity)
@@ -224,7 +224,7 @@ def test_what_falls_with_prices_and_what_does_not() -> None:
     assert late.opex_usd["failures"] == pytest.approx(2 * 0.09 / 12 * (150 + 1.08 * 0.5 * card_usd / 2))
 
 
-def test_power_follows_the_months_tariff() -> None:
+def test_energy_cost_follows_the_tariff_of_the_month() -> None:
     winter = {"months": [12, 1, 2], "hourly_usd_per_kwh": [0.3] * 12 + [0.5] * 12}
     site = {"pue": 1.0, "electricity": {"hourly_usd_per_kwh": [0.1] * 24, "seasons": [winter]}}
     one = planned(scenario({}, site=site, starts_at="2026-07-01T12:00:00"), 0)
@@ -254,7 +254,7 @@ def test_units_beyond_a_commitment_go_when_they_are_not_needed() -> None:
     )
 
 
-def test_a_commitment_is_paid_when_nothing_is_needed() -> None:
+def test_commitment_is_paid_without_demand() -> None:
     plan = {"demand": {"monthly": [LOAD] + [0.0] * 23}}
     rents = [row.rental_usd for row in planned(scenario(plan, operations={}), 1).months]
     assert rents == pytest.approx([2 * 0.4 * 0.75 * 730] * 6 + [0.0] * 18)

@@ -236,7 +236,7 @@ def test_no_other_months_of_sale_cost_less(fleet: str, lead: int, monkeypatch: p
                 assert best.present_usd <= other.present_usd + 1e-4
 
 
-def test_of_many_groups_none_has_a_better_month() -> None:
+def test_sales_of_many_groups_are_locally_optimal() -> None:
     """More ways than are tried together: still no single group's other month costs less."""
     entries = [THREE_OLD_MONTHS | {"bought": month} for month in ("2026-05", "2026-08", "2026-10", "2026-12")]
     wanted = scenario({"demand": {"monthly": [8, 7, 6, 4, 2, 1]}, "existing": entries, "discount_rate": 0.1})
@@ -307,6 +307,6 @@ def test_existing_units_take_the_part_of_the_traffic_that_they_can_carry_in_its_
     assert sold(api_plan(scenario({"existing": [entry]}, api={"input": 0.0, "output": 0.0}))) == [0]
 
 
-def test_clients_that_wait_have_no_api_plan() -> None:
+def test_closed_loop_has_no_api_plan() -> None:
     loop = {"arrivals": {"process": "closed_loop", "concurrency": 8}, "lengths": BASIS["workload"]["lengths"]}
     assert "those of an API are not simulated" in api_plan(scenario({}, api=API, workload=loop)).reason

@@ -38,7 +38,7 @@ def test_no_unit_is_bought_before_it_is_needed(needed: list[int], purchasing: Pu
 
 
 @given(needed=NEEDED, purchasing=PURCHASING, term=st.integers(1, 24))
-def test_a_bridge_leaves_no_month_uncovered(needed: list[int], purchasing: Purchasing, term: int) -> None:
+def test_bridging_rental_covers_every_month(needed: list[int], purchasing: Purchasing, term: int) -> None:
     stock = supply(needed, purchasing, Renting(term))
     conserved(stock)
     assert all(stock.in_service(month) >= need for month, need in enumerate(needed))

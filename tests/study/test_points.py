@@ -124,7 +124,7 @@ def test_an_axis_is_not_lost_to_a_column_of_its_name(tmp_path: Path, make_case: 
     assert (tmp_path / "summary.csv").read_text().splitlines()[0].split(",").count("warmup_s") == 1
 
 
-def test_an_endless_time_per_token_of_an_overloaded_fleet_is_named(make_case: Callable[..., Any]) -> None:
+def test_infinite_tpot_of_an_overloaded_fleet_is_reported(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 4.0, capacity=2.0, usd_per_h=None)
     case.set(tpot_s_p95=inf)
     assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["nonstationary_columns"].split()
@@ -138,7 +138,7 @@ def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callab
     assert row["cost_usd_per_h_ci95"] is row["usd_per_million_tokens_ci95"] is None
 
 
-def test_a_single_runs_cost_per_token_is_as_unsure_as_its_tokens(make_case: Callable[..., Any]) -> None:
+def test_single_run_cost_interval_follows_token_interval(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
     case.set(batch_ci95={"output_tokens_per_s": 0.1 * case.metrics["output_tokens_per_s"]})
     row = summarize([case], [], SLO)[0].row
@@ -146,7 +146,7 @@ def test_a_single_runs_cost_per_token_is_as_unsure_as_its_tokens(make_case: Call
     assert row["usd_per_million_tokens_ci95"] is None
 
 
-def test_a_warm_up_that_was_looked_for_has_columns(tmp_path: Path, make_case: Callable[..., Any]) -> None:
+def test_automatic_warm_up_adds_columns(tmp_path: Path, make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=None) for i in range(2)]
     assert "warmup_s" not in written(tmp_path / "given.csv", cases, [])[0]
     for case, warmup_s, steady in zip(cases, (10.0, 30.0), (True, False), strict=True):

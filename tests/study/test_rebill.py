@@ -66,7 +66,7 @@ def test_the_same_prices_give_the_same_bill(billing) -> None:
         assert bill.api_usd_per_h * bill.window_h == pytest.approx(case.metrics["api_usd"])
 
 
-def test_capital_and_what_is_paid_by_the_month_make_the_bill(billing) -> None:
+def test_capital_plus_operating_cost_equals_the_bill(billing) -> None:
     rebilling, _ = billing
     for bill in rebilling.bills():
         flows = bill.flows

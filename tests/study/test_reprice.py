@@ -179,7 +179,7 @@ def move_all(fleet: RunningFleet) -> None:
 
 
 @pytest.mark.slow
-def test_other_prices_are_what_a_new_run_would_have_cost(run: Path, tmp_path: Path) -> None:
+def test_repricing_equals_a_new_run(run: Path, tmp_path: Path) -> None:
     changed = {"site": SCENARIO["site"] | {"electricity_usd_per_kwh": 0.5, "pue": 1.1}}
     anew = stored(finished_run(tmp_path / "other", **changed))
     again = repriced(run, "site.electricity_usd_per_kwh=0.5", "site.pue=1.1")
@@ -205,7 +205,7 @@ def test_prices_change_the_columns_that_say_so_and_no_others(run: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cost", ["null", "{acquisition: rent, quotes: {rtx-4090: 1}}"])
-def test_terms_come_and_go_with_their_figures(tmp_path: Path, cost: str) -> None:
+def test_terms_add_and_remove_their_figures(tmp_path: Path, cost: str) -> None:
     everything = {
         "finance": SCENARIO["finance"] | {"fx": {"RMB": 0.138}, "currency": "RMB"},
         "api": {"input": 0.3, "output": 0.6},
@@ -258,7 +258,7 @@ def test_what_needs_a_simulation_is_refused(run: Path, option: str, says: str) -
         repriced(run, option)
 
 
-def test_a_swept_price_is_not_set(tmp_path: Path) -> None:
+def test_swept_price_cannot_be_set(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", sweep={"site.pue": [1.2, 1.5]})
     with pytest.raises(ScenarioErrors, match="is swept"):
         repriced(run, "site.pue=1.3")
@@ -275,7 +275,7 @@ def test_an_hourly_tariff_needs_readings_at_the_hours(tmp_path: Path) -> None:
     assert {(row["unit_price_usd"], row["start_s"] < 30) for row in energy} == {(0.1, True), (1.0, False)}
 
 
-def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioErrors, match="no finished run"):
         load_repriced(tmp_path, (), load_catalog())
 

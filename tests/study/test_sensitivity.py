@@ -90,12 +90,12 @@ def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert full.clients == 4
 
 
-def test_the_same_fleet_twice_leaves_nothing_to_explain(tmp_path: Path) -> None:
+def test_gap_of_equal_fleets_is_zero(tmp_path: Path) -> None:
     gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, ProcessPool(1), "one", "one").gaps
     assert [part for gap in gaps for part in gap.parts.values()] == [0.0] * 2 * len(GROUPS)
 
 
-def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
+def test_gap_to_a_more_expensive_copy_is_price_alone(tmp_path: Path) -> None:
     text = TWO_OR_ONE.replace(
         "gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090", "gpu: a100-80gb-pcie"
     )
@@ -165,7 +165,7 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
     assert "Utilisation: the cost gap between two and one is $" in done.out
 
 
-def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
+def test_infeasible_end_of_a_range_is_reported(tmp_path: Path) -> None:
     asked = "{metric: tpot_s_p95, inputs: {fleets.one.pools.0.batching.gpu_memory_utilization: [0.15, 0.9]}}"
     text = TWO_OR_ONE.replace(
         "batching: {max_num_seqs: 4}}]", "batching: {max_num_seqs: 4, gpu_memory_utilization: 0.9}}]"
@@ -178,7 +178,7 @@ def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
     assert (row["at_low"], row["state_at_low"], row["state_at_high"]) == ("inf", "cannot run", "")
 
 
-def test_a_quote_moves_as_its_price(tmp_path: Path) -> None:
+def test_quote_is_varied_like_its_price(tmp_path: Path) -> None:
     asked = "{inputs: {fleets.two.cost.quotes.rtx-4090: {relative: 0.5}}}"
     (one,) = swings(
         loaded(tmp_path, f"{TWO_OR_ONE}sensitivity: {asked}\n"), load_catalog(), tmp_path, ProcessPool(1)
@@ -240,7 +240,7 @@ def test_without_a_cost_there_is_no_question(tmp_path: Path) -> None:
     assert (done.code, "fleets.1.cost: is missing" in done.err) == (2, True)
 
 
-def test_no_fleet_that_runs_ends_with_the_reasons(tmp_path: Path) -> None:
+def test_no_feasible_fleet_reports_the_reasons(tmp_path: Path) -> None:
     small = TWO_OR_ONE.replace("tensor_parallel_size: 2, ", "")
     done = run(tmp_path, small.replace("model: llama3.1-8b", "model: llama3.1-70b"))
     assert (done.code, "fleets.one: needs" in done.err) == (2, True)

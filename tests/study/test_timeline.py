@@ -43,7 +43,7 @@ class Case:
         return pa.table({"start_s": [0.0, 121.0], "end_s": [240.0, 221.0], "amount_usd": [0.24, 0.2]})
 
 
-def test_the_last_bit_belongs_to_the_stretch_before() -> None:
+def test_short_remainder_is_merged_into_the_last_stretch() -> None:
     course = timeline_of(Case([(0, "serving", 0.0, 250.5)]))
     assert course.edges_s[-2:].tolist() == [245.0, 250.5]
 

@@ -75,7 +75,7 @@ def test_one_simulation_for_two_prices(tmp_path: Path, catalog: Any, simulated: 
     assert both == alone
 
 
-def test_a_share_of_a_server_is_more_than_a_price(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
+def test_shared_server_cannot_be_repriced(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     """Half of the server draws less than the whole."""
     costs = {"whole": BOUGHT % "false", "half": BOUGHT % "true", "rented": RENTED % 1}
     costs["dear half"] = costs["half"].replace("2000", "2500")
@@ -93,7 +93,7 @@ def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, 
 
 
 @pytest.mark.slow
-def test_a_search_goes_on_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
+def test_search_continues_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     def found(costs: dict[str, str], out: str) -> Any:
         with ProcessPool(1) as cores:
             return capacities(scenario(tmp_path, costs, "replications=2"), catalog, tmp_path / out, cores, 0.5)

@@ -75,7 +75,7 @@ def jobs(scenario: Scenario, out: Path) -> list[CaseJob]:
     return jobs_of(scenario, cases(scenario), CATALOG, out)
 
 
-def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+def test_killed_worker_loses_no_point(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
     workers = [machines.worker(), machines.worker()]
     work = jobs(scenario, tmp_path / "there")
     seen = []
@@ -135,7 +135,7 @@ def joined(machines: Machines, count: int) -> None:
 def test_a_worker_with_another_program_is_named_and_left_out(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
     machines.worker(OTHER)
     work, told = jobs(scenario, tmp_path / "there"), []
     joined(machines, 1)
@@ -156,7 +156,7 @@ def test_a_worker_with_another_program_is_named_and_left_out(
 def test_a_worker_with_another_program_may_come_later(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LOOK_S", 3600.0)  # only its answers show what it is
+    monkeypatch.setattr(cluster, "REFRESH_S", 3600.0)  # only its answers show what it is
     machines.worker()
     joined(machines, 1)
     work, told, done = jobs(scenario, tmp_path), [], []
@@ -180,7 +180,7 @@ def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.Monke
 def test_workers_of_another_program_alone_end_the_run(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
     machines.worker(OTHER)
     joined(machines, 1)
     with pytest.raises(ClusterError, match=r"no worker .* has this program: .*of yesterday.*install the same on both"):
@@ -208,7 +208,7 @@ def test_the_first_worker_may_come_when_there_is_work(scenario: Scenario, machin
 def test_a_straggler_is_copied_to_an_idle_worker(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
     monkeypatch.setattr(cluster, "LONG_LEAST_S", 1.0)
     machines.worker(SLOW)
     machines.worker()
@@ -239,17 +239,19 @@ def test_an_address_without_tls_warns(
     assert all("use tls://" in line for line in lines)
 
 
-def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_workers_and_scheduler_are_reported(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = jobs(scenario, tmp_path)[:1]
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
-    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
     with pytest.raises(ClusterError, match=r"no worker has joined .* in 0.5 s \(--wait\)"):
         list(simulated(Cluster(machines.address, 0.5), work))
     with pytest.raises(ClusterError, match="no scheduler answers at"):
         list(simulated(Cluster("tcp://127.0.0.1:9"), work))
 
 
-def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+def test_lost_scheduler_keeps_finished_cases(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
     machines.worker()
     work, seen = jobs(scenario, tmp_path), []
 
@@ -266,7 +268,7 @@ def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machi
 
 
 @pytest.mark.parametrize("asked", ["run", "processing"])
-def test_a_scheduler_that_goes_while_it_is_asked_is_named(asked: str) -> None:
+def test_scheduler_lost_during_a_query_is_reported(asked: str) -> None:
     def gone(*_: Any, **__: Any) -> Any:
         raise CommClosedError("ConnectionPool closing.")
 
@@ -284,7 +286,7 @@ def test_when_no_worker_is_left_the_run_ends(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, work, seen = machines.worker(), jobs(scenario, tmp_path), []
-    monkeypatch.setattr(cluster, "LOOK_S", 0.1)
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.1)
 
     def run() -> None:
         with Cluster(machines.address, START_S) as place:
@@ -325,7 +327,7 @@ def test_this_process_and_another_do_each_job_once(
     assert len(set(done)) == len(done)
 
 
-def test_a_case_that_is_asked_for_twice_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
+def test_duplicate_case_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
     work = jobs(scenario, tmp_path)[:6]
     with ProcessPool(2) as cores:
         done = [job.folder for job in do_missing(cores, [*work, *work])]

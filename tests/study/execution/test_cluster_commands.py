@@ -73,7 +73,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_answers_the_same_from_there(
+def test_command_gives_equal_results_on_the_cluster(
     command: Sequence[str], machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = []
@@ -109,7 +109,7 @@ class Losing(Cluster):
         return job
 
 
-def test_a_search_outlives_a_worker(machines: Machines, tmp_path: Path) -> None:
+def test_search_continues_after_losing_a_worker(machines: Machines, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SCENARIO)
     scenario = load(tmp_path / "s.yaml", catalog=CATALOG)
     Losing.doomed.append(machines.worker())

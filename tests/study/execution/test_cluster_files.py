@@ -51,13 +51,13 @@ def test_files_elsewhere_are_not_sent(folder: Path, trace: str, command: str) ->
     assert not (folder / "out").exists()
 
 
-def test_a_file_that_only_the_sweep_names_is_not_sent_either(folder: Path) -> None:
+def test_files_named_by_other_sweep_points_are_not_sent(folder: Path) -> None:
     (folder / "s.yaml").write_text(SCENARIO % "t.csv" + "sweep: {workload.trace.path: [t.csv, ../t.csv]}\n")
     done = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--cluster", NOBODY, "--out", str(folder / "out")])
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
 
 
-def test_a_model_keeps_its_name_on_the_worker(folder: Path, tmp_path: Path) -> None:
+def test_model_folder_keeps_its_name_on_the_worker(folder: Path, tmp_path: Path) -> None:
     """It is called like the folder of its config.json, which the worker must find in a folder of that name."""
     import io
     import zipfile

@@ -74,7 +74,7 @@ def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("deaths", "fine"), [(1, True), (2, False)])
-def test_a_task_may_kill_all_workers_but_the_last(
+def test_task_is_retried_up_to_the_limit_of_killed_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int, fine: bool
 ) -> None:
     """Of as many as it may kill in all: two here, for each takes long to start."""

@@ -64,7 +64,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scenario, lis
     return folder / "out", loaded, run(loaded, folder / "out")
 
 
-def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(
+def test_replications_are_added_where_needed_and_stay_paired(
     alone: tuple[Path, Scenario, list[StoredCase]],
 ) -> None:
     _, loaded, cases = alone
@@ -83,7 +83,7 @@ def test_replications_are_added_where_they_are_needed_and_pairs_stay_whole(
     assert order == sorted(order, key=lambda key: (key[0] != "one", *key[1:])), "fleet by fleet, point by point"
 
 
-def test_the_same_cases_whatever_the_workers_and_none_twice(
+def test_cases_do_not_depend_on_the_number_of_workers(
     alone: tuple[Path, Scenario, list[StoredCase]], tmp_path: Path
 ) -> None:
     out, loaded, cases = alone
@@ -106,7 +106,7 @@ def test_what_cannot_be_reached_ends_at_the_limit(tmp_path: Path) -> None:
     assert (held["one", 40.0].met, held["one", 40.0].replications) == (None, 5)
 
 
-def test_differences_of_pairs_are_known_better_than_those_of_strangers(tmp_path: Path) -> None:
+def test_paired_differences_have_narrower_intervals(tmp_path: Path) -> None:
     loaded = scenario(tmp_path, "replications=8", "precision=null", "sweep=null", "workload.arrivals.rate_rps=6")
     values = {name: [c.metrics["e2e_s_mean"] for c in run(loaded, tmp_path / "out") if c.fleet == name]
               for name in ("one", "faster")}  # fmt: skip

@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_changed_config_json_is_another_case(tmp_path: Path) -> None:
+def test_changed_config_json_gives_another_case(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(ROOFLINE)
     (tmp_path / "mine").mkdir()
     config = tmp_path / "mine" / "config.json"
@@ -172,15 +172,13 @@ def test_one_process_owns_a_folder(folder: Path) -> None:
     assert not (out / ".lock").exists()
 
 
-def test_the_folder_is_free_again_at_once(tmp_path: Path) -> None:
+def test_folder_lock_is_released_at_once(tmp_path: Path) -> None:
     for _ in range(3):
         with owned(tmp_path / "out"), pytest.raises(FolderBusy), owned(tmp_path / "out"):
             pass
 
 
-def test_an_answer_that_was_cut_off_while_it_took_its_place_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_replacement_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of its steps was the last."""
 
     class Killed(BaseException):
@@ -294,7 +292,7 @@ def test_a_point_that_is_another_one_is_simulated_again(
 
 
 @pytest.mark.slow
-def test_a_search_counts_no_point_twice_either(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_search_counts_each_point_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text = TWICE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
@@ -328,7 +326,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_edited_scenario_is_no_matter_of_money(finished: Path) -> None:
+def test_edited_scenario_cannot_be_repriced(finished: Path) -> None:
     kept = finished / "out/scenario.yaml"
     text = kept.read_text()
     other = finished / "priced"
@@ -351,7 +349,7 @@ def test_an_edited_scenario_is_no_matter_of_money(finished: Path) -> None:
 CHANGED = "has changed since this run was simulated: run its scenario again"
 
 
-def test_a_changed_trace_is_named(finished: Path) -> None:
+def test_changed_trace_is_reported(finished: Path) -> None:
     trace = finished / "t.csv"
     text = trace.read_text()
     trace.write_text(text + "2,300,30\n")
@@ -362,7 +360,7 @@ def test_a_changed_trace_is_named(finished: Path) -> None:
     assert told.stderr == f"{finished}/out: the file {name} {CHANGED}\n"
 
 
-def test_a_changed_catalogue_is_named_unless_no_simulation_reads_it(finished: Path, tmp_path: Path) -> None:
+def test_changed_catalogue_is_reported_where_simulations_read_it(finished: Path, tmp_path: Path) -> None:
     root = shutil.copytree(load_catalog().root, tmp_path / "data")
     card = root / "gpus/rtx-4090.yaml"
     card.write_text(card.read_text().replace("450", "451", 1))

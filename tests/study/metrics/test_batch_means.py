@@ -246,7 +246,7 @@ def test_what_grows_evenly_is_certain_and_what_fills_up_is_not() -> None:
     assert not queue_growth(arrived, arrived, arrived + 2000.0, 0.0, 1000.0).certain
 
 
-def test_pairs_take_out_what_they_share() -> None:
+def test_pairing_removes_common_noise() -> None:
     shared = np.random.default_rng(7).normal(10.0, 3.0, 8)
     first, second = (shared + 1.0).tolist(), shared.tolist()
     assert paired_difference(first, second) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
@@ -272,5 +272,5 @@ def test_difference_of_ratios_by_hand() -> None:
     assert ratio_difference(([1.0], [1.0]), ([0.0], [1.0])) == (float("inf"), None)
 
 
-def test_theory_is_quoted_right() -> None:
+def test_percentile_of_m_m_1_matches_theory() -> None:
     assert LOAD * exp(-(1 - LOAD) * percentile_of_m_m_1(0.95)) == pytest.approx(0.05)

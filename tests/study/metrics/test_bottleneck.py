@@ -4,7 +4,7 @@ from sim.records import Meters
 from sim.study.metrics.bottleneck import mean_batches
 
 
-def test_steps_with_prompts_are_told_apart_from_those_without() -> None:
+def test_steps_with_prompts_are_counted_apart() -> None:
     """Four steps of 0.25 s have a prompt of 1,000 tokens beside three sequences that decode; 900 have four alone."""
     meters = Meters(busy_s=10.0, sequence_s=9 * 4 + 4.0, steps=904, prompt_tokens=4000, mixed_s=1.0, mixed_steps=4)
     meters.mixed_sequence_s, meters.mixed_decode_s = 4.0, 3.0

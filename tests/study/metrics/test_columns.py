@@ -16,7 +16,7 @@ from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Format, Metri
 from sim.study.size.trials import METRICS
 
 
-def test_names_are_told_once_and_every_column_has_a_meaning() -> None:
+def test_column_names_are_unique_and_described() -> None:
     assert len(BY_NAME) == len(COLUMNS)
     assert not [one.name for one in COLUMNS if not one.meaning or one.meaning.endswith(".")]
 
@@ -26,7 +26,7 @@ def test_every_column_rests_on_figures_that_a_case_has() -> None:
     assert not [part for part in parts if part not in FIGURES and not part.startswith(LATENCY_NAMES)]
 
 
-def test_a_cost_is_moved_by_prices_and_a_latency_is_not() -> None:
+def test_prices_change_costs_but_not_latencies() -> None:
     moved = {one.name for one in COLUMNS if one.depends_on_prices}
     assert {"usd_per_million_tokens", "capex_usd", "facility_power_w_mean", "kg_co2e_per_h", "currency"} <= moved
     assert not moved & {"ttft_s_p95", "output_tokens_per_s", "gpu_power_w_mean", "gpus", "warmup_s"}
@@ -60,7 +60,7 @@ def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytes
         metric("it_gwh", "kWh", "energy of the servers", "energy")
 
 
-def test_a_metric_that_prices_move_cannot_rest_on_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_metric_changed_by_prices_cannot_read_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(FIGURES, "energy_kwh", SummaryMetric(lambda run: run.requests, "site", False))
     with pytest.raises(ValueError, match="a case priced anew has no requests"):
         measure(ran(tmp_path, TINY))

@@ -76,7 +76,7 @@ def test_wrong_limits_are_told_with_their_line(tmp_path: Path, slo: str, told: s
     assert told in str(caught.value)
 
 
-def test_a_percentile_over_replications_is_the_mean_of_theirs() -> None:
+def test_percentile_over_replications_is_their_mean() -> None:
     slo = Slo.model_validate({"ttft_s": {"p99": 2.0}})
     runs = [metrics(ttft_s_p99=1.5), metrics(ttft_s_p99=2.4)]
     assert attainment_of(slo, runs).met is True
@@ -89,13 +89,13 @@ def test_a_percentile_over_replications_is_the_mean_of_theirs() -> None:
     assert attainment_of(both, [metrics(ttft_s_p99=1.0)]).met is True
 
 
-def test_rounding_rejects_nobody() -> None:
+def test_rounding_rejects_no_fleet() -> None:
     runs = [metrics(slo_attainment=0.95)] * 3
     assert sum([0.95] * 3) / 3 < 0.95, "a mean of equal shares is rounded"
     assert attainment_of(Slo(ttft_s=1.0), runs).met is True
 
 
-def test_slack_is_that_of_the_goal_that_lacks_most() -> None:
+def test_slack_is_that_of_the_goal_with_the_largest_shortfall() -> None:
     slo = Slo.model_validate({"ttft_s": {"p99": 2.0}, "tpot_s": 0.1})
     assert slack(slo, [metrics(slo_shares=[0.97, 0.95])]) == pytest.approx(0.95 - 0.99)
 
@@ -149,7 +149,7 @@ def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     assert "to the first token" in floor.refusal(Slo.model_validate({"ttft_s": {"p50": 0.03}}))
 
 
-def test_nobody_else_decides(root: Path) -> None:
+def test_only_service_level_module_decides_verdicts(root: Path) -> None:
     """No other module compares a share with `attainment`, or a latency with its limit, to say who meets."""
     readers = {
         str(path.relative_to(root))

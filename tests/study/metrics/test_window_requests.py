@@ -32,7 +32,7 @@ def cohort(arrived, finished, output_tokens):
     return WindowRequests(columns, (10.0, 20.0), False, ())
 
 
-def test_tokens_count_where_requests_finish_in_the_window():
+def test_tokens_of_requests_finishing_in_the_window_count():
     # before, across its start, inside (one of them late), across its end, and one without an answer
     requests = cohort([1, 8, 12, 13, 19, 15], [5, 11, 13, 19, 21, np.nan], [100, 20, 30, 50, 1000, 7])
     good = requests.good(Slo.model_validate({"ttft_s": 3.0}))
@@ -69,7 +69,7 @@ SCENARIO = {
 }
 
 
-def test_a_good_token_never_costs_less_than_a_token(tmp_path):
+def test_goodput_token_costs_at_least_as_much_as_a_token(tmp_path):
     scenario = Scenario.model_validate(SCENARIO)
     cases = run_scenario(scenario, CATALOG, tmp_path, ProcessPool(1), report=False, quiet=True, command=["test"])
     points = summarize(cases, axes(scenario), limits(scenario))

@@ -58,7 +58,7 @@ def rented(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[st
     return folder, *sized(folder, SCENARIO + RENTED)
 
 
-def test_a_budget_of_exactly_what_a_fleet_costs_holds_it(rented: tuple[Path, list[dict[str, str]], str]) -> None:
+def test_budget_equal_to_the_cost_admits_the_fleet(rented: tuple[Path, list[dict[str, str]], str]) -> None:
     folder, (winner, *_), _ = rented
     exact = 0.29 * int(winner["replicas"]) * 730
     # the ledger's nano-dollars of a window of 33.1 s are 4e-8 of it: the bill is not the product of rent and hours

@@ -275,7 +275,7 @@ def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -
     assert found.mixed.proved
 
 
-def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
+def test_load_without_requests_is_reported(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 0.00001").replace("[l4, rtx-4090, l40s]", "[l40s]")
     scenario = scenario_of(tmp_path, text)
     found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
@@ -285,7 +285,7 @@ def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
+def test_low_first_replication_does_not_exclude_a_candidate(tmp_path: Path) -> None:
     text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: gamma, rate_rps: 3, cv: 3}")
     text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
     text = text.replace("[none, fp8]", "[none]").replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 45\nwarmup_s: 20")
@@ -404,7 +404,7 @@ def test_what_cannot_be_looked_for(changes, told) -> None:
     assert told in str(found.value)
 
 
-def test_a_budget_leaves_fleets_of_both_roles_out() -> None:
+def test_budget_excludes_split_fleets_that_exceed_it() -> None:
     few = SIZE | {
         "gpus": ["h100-80gb-sxm"],
         "costs": {"rented": {"acquisition": "rent", "quotes": {"h100-80gb-sxm": 2.0}}},
