@@ -68,7 +68,7 @@ def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterato
     truth = row_of(scenario, catalog, TRUTH_SEED, truths)
     rows = [row_of(scenario, catalog, seed, scenario.replications) for seed in range(seeds)]
     for name in METRICS:
-        yield name, truth[name], [_held(name, row, truth[name]) for row in rows]
+        yield name, truth[name], [_covers(name, row, truth[name]) for row in rows]
 
 
 def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> Iterator[tuple[str, float, Covered]]:
@@ -81,7 +81,7 @@ def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> It
         rows = [row_of(longer, catalog, seed, runs) for seed in range(seeds)]
         for name in METRICS:
             truth = mean([row[name] for row in rows])
-            known = [_held(name, row, truth) for row in rows if row[f"{name}_ci95"] is not None]
+            known = [_covers(name, row, truth) for row in rows if row[f"{name}_ci95"] is not None]
             yield f"{name}, {runs} x 600 s, {len(known)} of {seeds} have one", truth, known
 
 
@@ -109,7 +109,7 @@ def _of_waits(runs: Sequence[Floats], kind: int, limit: float, truth: float) -> 
 
     Intervals are those of the mean, the 95th percentile, or the fraction within *limit* of the waits.
     """
-    held = []
+    covering = []
     for run in runs:
         within = (run <= limit).astype(float)
         value = (run.mean, lambda run=run: np.percentile(run, 95), within.mean)[kind]()
@@ -117,12 +117,12 @@ def _of_waits(runs: Sequence[Floats], kind: int, limit: float, truth: float) -> 
         if half is None:
             continue
         low, high = (kind == 2 and share_interval(value, half, len(run))) or (value - half, value + half)
-        held.append(low <= truth <= high)
-    known = f"{len(held) / len(runs):.0%}"
-    return f"{known}: {mean(held):.0%}" if held else known
+        covering.append(low <= truth <= high)
+    known = f"{len(covering) / len(runs):.0%}"
+    return f"{known}: {mean(covering):.0%}" if covering else known
 
 
-def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
+def _covers(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
     """Return whether the interval of *row* contains *truth*, and its half-width relative to it."""
     half = row[f"{name}_ci95"]
     low, high = (row.get(f"{name}_ci95_{end}") for end in ENDS)
@@ -138,10 +138,10 @@ def intervals(truth: float, found: Sequence[tuple[float, float]]) -> Covered:
 
 def line(name: str, truth: float, covered: Covered) -> str:
     """Return a row of the table, with the Wilson interval of the coverage."""
-    held, count = sum(one for one, _ in covered), len(covered)
-    low, high = wilson(held, count)
+    covering, count = sum(one for one, _ in covered), len(covered)
+    low, high = wilson(covering, count)
     width = mean([half for _, half in covered])
-    return f"| {name} | {truth:.4g} | ± {width:.1%} | {held / count:.1%} ({low:.0%} to {high:.0%}) |"
+    return f"| {name} | {truth:.4g} | ± {width:.1%} | {covering / count:.1%} ({low:.0%} to {high:.0%}) |"
 
 
 def main() -> None:

@@ -134,9 +134,9 @@ def llmservingsim(folder: Path, catalog: Catalog) -> tuple[Table, Rows]:
     rows: Rows = []
     for meta in sorted(folder.glob("*/*/vllm/meta.json")):
         about = json.loads(meta.read_text(encoding="utf-8"))
-        asked = about["engine_kwargs"]
-        ranks = asked["data_parallel_size"]
-        tp = asked["tensor_parallel_size"]
+        engine_args = about["engine_kwargs"]
+        ranks = engine_args["data_parallel_size"]
+        tp = engine_args["tensor_parallel_size"]
         with tempfile.TemporaryDirectory() as place:
             replay = Path(place) / "requests.csv"
             measured = _replayed(meta.parent / "requests.jsonl", replay)
@@ -145,21 +145,21 @@ def llmservingsim(folder: Path, catalog: Catalog) -> tuple[Table, Rows]:
                 id="-".join(meta.parts[-4:-2]),
                 source_key="llmservingsim",
                 gpu={"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000-server"}[meta.parts[-4]],
-                model=asked["model"],
+                model=engine_args["model"],
                 precision="bf16",
                 engine="vLLM",
                 engine_version=about["vllm_version"],
                 n_gpus=tp * ranks,
                 tp=tp,
                 dp=ranks,
-                ep=ranks if asked["enable_expert_parallel"] else None,
+                ep=ranks if engine_args["enable_expert_parallel"] else None,
                 interconnect="PCIe5 x16" if tp * ranks > 1 else "",
                 load="trace",
                 replay=str(replay),
                 isl=measured.pop("isl"),
                 osl=measured.pop("osl"),
-                max_num_seqs=asked["max_num_seqs"],
-                max_num_batched_tokens=asked["max_num_batched_tokens"],
+                max_num_seqs=engine_args["max_num_seqs"],
+                max_num_batched_tokens=engine_args["max_num_batched_tokens"],
                 gpu_memory_utilization=0.9,
                 measured_at="engine",
                 measured=measured,

@@ -121,8 +121,8 @@ def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: 
     for line in lines:
         row = rows[line["id"]]
         paced = line["metric"] == "tput" and row.load in OPEN_LOADS
-        asked = line["scheme"] == scheme and line["table"] == name
-        if asked and row.isl and row.osl and not paced and not (trusted and left_out(row)):
+        selected = line["scheme"] == scheme and line["table"] == name
+        if selected and row.isl and row.osl and not paced and not (trusted and left_out(row)):
             column = next(name for name, value in row.measured.items() if value == float(line["measured"]))
             task = (row.model_family, row.load, row.concurrency, row.rate_req_s, row.num_requests, column)
             server = (row.gpu, row.n_gpus)

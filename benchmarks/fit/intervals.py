@@ -232,14 +232,16 @@ def _interval_line(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
     stretch = stretch_of(errors, strangers)
     low, high = quantiles(errors, stretch)
     tried = [("GPU", GROUPS[0], errors), ("publisher", BY_PUBLISHER, errors), ("in no fit", BY_PUBLISHER, strangers)]
-    held = ", ".join(
+    shares = ", ".join(
         f"{name} {covered_share(errors, group, 1.0, some):.0%} inside, "
         f"{covered_share(errors, group, stretch, some):.0%} stretched"
         for name, group, some in tried
         if some
     )
     count = f"{len(errors):5d} rows {len({one.pair for one in errors}):3d} pairs"
-    return f"{count}: {low:.2f} to {high:.2f} ({stretch:g} times the quantiles), {held}, common {common_sd(errors):.2f}"
+    return (
+        f"{count}: {low:.2f} to {high:.2f} ({stretch:g} times the quantiles), {shares}, common {common_sd(errors):.2f}"
+    )
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def main(tables: Path) -> None:
     for path in sorted(tables.glob("*/attention/*/*/context_attention_perf.parquet")):
         rows = pd.read_parquet(path)
         if "window_size" in rows and not rows.empty:
-            told = [*_small(_plain(rows)), *_windowed(_plain(rows))]
-            print(f"{path.parts[-5]:22s} {path.parts[-3]}/{path.parts[-2]:12s}", "; ".join(told))
+            lines = [*_small(_plain(rows)), *_windowed(_plain(rows))]
+            print(f"{path.parts[-5]:22s} {path.parts[-3]}/{path.parts[-2]:12s}", "; ".join(lines))
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def _small(rows: pd.DataFrame) -> list[str]:
 
 
 def _windowed(rows: pd.DataFrame) -> list[str]:
-    told = []
+    lines = []
     shape = [*SHAPE, "head_dim"]
     whole = rows[rows.window_size <= 0].groupby(shape).latency.median()
     for (size, head), some in rows[rows.window_size > 0].groupby(["window_size", "head_dim"]):
@@ -56,8 +56,8 @@ def _windowed(rows: pd.DataFrame) -> list[str]:
         both = some.groupby(shape).latency.median().to_frame("windowed").join(whole.rename("whole"), how="inner")
         if len(both):
             seen = both.windowed / both.whole * both.index.get_level_values("isl") / 2
-            told.append(f"window {size}, heads of {head}: {seen.median() - size:+.0f} tokens of {len(both)}")
-    return told
+            lines.append(f"window {size}, heads of {head}: {seen.median() - size:+.0f} tokens of {len(both)}")
+    return lines
 
 
 if __name__ == "__main__":

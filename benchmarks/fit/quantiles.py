@@ -84,11 +84,11 @@ def stretch_of(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> floa
     share = QUANTILES[1] - QUANTILES[0]
     own = [strangers] if len({one.pair for one in strangers}) >= LEAST_PAIRS else []
 
-    def held(stretch: float) -> float:
+    def coverage(stretch: float) -> float:
         apart = [covered_share(errors, BY_PUBLISHER, stretch, some) for some in own]
         return min(*(covered_share(errors, group, stretch) for group in GROUPS), *apart)
 
-    return next((one for one in STRETCHES if held(one) >= share), STRETCHES[-1])
+    return next((one for one in STRETCHES if coverage(one) >= share), STRETCHES[-1])
 
 
 def common_sd(errors: Sequence[Error]) -> float:

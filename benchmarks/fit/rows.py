@@ -78,7 +78,7 @@ def stranger(row: BenchRow) -> bool:
     return row.id in _ids(*PUBLIC) and pair(row) not in IN_MEASURED
 
 
-def typed(row: BenchRow) -> bool:
+def in_project_table(row: BenchRow) -> bool:
     """Return whether *row* is in a table of the project."""
     return row.id in _ids(*FOR_FIT_ALONE, *PUBLIC)
 
@@ -117,9 +117,9 @@ def left_out(row: BenchRow) -> str:
     """Return the reason why *row* is not fitted; empty if it is."""
     tests = (
         (not simulated(row), "a replay, or not of the scored class"),
-        (row.source_key not in FITTED_SOURCES and not typed(row), "source not used"),
+        (row.source_key not in FITTED_SOURCES and not in_project_table(row), "source not used"),
         (row.engine in UNFITTED_ENGINES, "host times from elsewhere"),
-        (row.precision == "" and not typed(row), "precision not stated"),
+        (row.precision == "" and not in_project_table(row), "precision not stated"),
         (
             "W4A16" in row.precision and row.source_key == "accelmark",
             "AccelMark asks for quantization gptq (suite_C/suite.json): the plain GPTQ kernel, slower than 16 bit",

@@ -199,21 +199,21 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--list", action="store_true", help="every left-out observation")
-    told = parser.parse_args()
-    found = observations(told.measured)
+    arguments = parser.parse_args()
+    found = observations(arguments.measured)
     theta, spread = fit(found)
     report(found, {index: error(one, theta) for index, one in enumerate(found)}, "in the fit")
-    if told.write:
-        write_data(told.write, theta, spread)
+    if arguments.write:
+        write_data(arguments.write, theta, spread)
     errors = left_out(found)
     report(found, errors, "pair left out")
-    if told.list:
+    if arguments.list:
         for index in sorted(errors, key=lambda index: (found[index].case.row.benchmark, found[index].pair)):
             one = found[index]
             what = (one.pair[0], one.case.row.benchmark, one.case.row.scenario, one.case.row.power_limited, one.rows)
             print(*what, f"{errors[index]:+.2f}")
-    if told.picture:
-        draw(told.picture, [(found[i].case, found[i].metric, found[i].log_seconds, errors[i]) for i in errors])
+    if arguments.picture:
+        draw(arguments.picture, [(found[i].case, found[i].metric, found[i].log_seconds, errors[i]) for i in errors])
 
 
 if __name__ == "__main__":

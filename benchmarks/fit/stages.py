@@ -152,10 +152,10 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
             ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
             (("link_call", *pipeline), calls),
         ]
-    return _beside(_launched(found, steptime, steps, pipeline), steptime._hidden_share)
+    return _with_hidden_host(_launched(found, steptime, steps, pipeline), steptime._hidden_share)
 
 
-def _beside(found: Stages, hidden_share: float) -> Stages:
+def _with_hidden_host(found: Stages, hidden_share: float) -> Stages:
     """Return *found* with the fraction *hidden_share* of the shorter of host and GPU time hidden behind the longer.
 
     The recorded parameters determine which of the two is longer.

@@ -65,7 +65,7 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     return {name: priors.width(name) for name in sorted(names) if priors.known(name)}
 
 
-def taught(rows: list[Simulated]) -> list[Observation]:
+def fittable_observations(rows: list[Simulated]) -> list[Observation]:
     """Return the observations that are fitted."""
     return [one for one in observations(rows) if fittable(one, rows)]
 
@@ -94,7 +94,7 @@ def refit(
     start: Theta | None = None,
 ) -> Theta:
     """Return theta from rows simulated at *at*; stages are relative to it, so the prior's centre moves to -at."""
-    return _moved([one for one in taught(rows) if keep(one)], priors, at, start)
+    return _moved([one for one in fittable_observations(rows) if keep(one)], priors, at, start)
 
 
 def _moved(found: list[Observation], priors: Priors, at: Theta, start: Theta | None = None) -> Theta:
@@ -115,7 +115,7 @@ def _shared(step: Mapping[str, float], at: Theta) -> Theta:
 
 def host_spread(rows: list[Simulated], priors: Priors, at: Theta) -> float:
     """Return the standard deviation of hosts' factors with a wide prior."""
-    found = taught(rows)
+    found = fittable_observations(rows)
     sd = widths(found, priors)
     counts = Counter(name for one in found for name in hosts_of(one))
     free = sd | {name: FREE_HOST for name in sd if name.split(":")[0] in HOSTS}
@@ -137,7 +137,7 @@ def left_out_errors(
     *theta* is the fit to all rows, which is used for groups that are not in the fit.
     """
     groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)} - {""})
-    learnt = {group(rows[one.row].row) for one in taught(rows)}
+    learnt = {group(rows[one.row].row) for one in fittable_observations(rows)}
 
     def without(out: str) -> list[dict[str, object]]:
         own = refit(rows, priors, at, lambda one: group(rows[one.row].row) != out, theta) if out in learnt else theta
@@ -150,7 +150,7 @@ def left_out_quickly(
     rows: list[Simulated], priors: Priors, at: Theta, theta: Theta, scheme: str, group: Callable[[BenchRow], str]
 ) -> list[dict[str, object]]:
     """Return `left_out_errors` without a fit for each group: in seconds, for trials."""
-    found = taught(rows)
+    found = fittable_observations(rows)
     sd = widths(found, priors)
     start = {name: value - at.get(name, 0.0) for name, value in theta.items()}
     whole = LeaveOut(found, sd, _centre(sd, at), start)
@@ -194,7 +194,7 @@ def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, obj
 
 def bootstrap(rows: list[Simulated], priors: Priors, at: Theta) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of every theta over refits to pairs drawn with replacement."""
-    found = taught(rows)
+    found = fittable_observations(rows)
     by_pair: dict[str, list[Observation]] = defaultdict(list)
     for one in found:
         by_pair[one.pair].append(one)

@@ -32,13 +32,13 @@ class Measured:
     pair: tuple[str, str]
     stack: str
     job: OptimizerStep
-    held: FrameworkMemory
+    layout: FrameworkMemory
     peak_bytes: float
 
     def total_bytes(self, **instead: float) -> float:
         """Return the predicted memory, with some parameters of the memory layout replaced [bytes]."""
         changed: dict[str, Any] = dict(instead)
-        return memory(self.job, replace(self.held, **changed)).total_bytes
+        return memory(self.job, replace(self.layout, **changed)).total_bytes
 
 
 def measured(row: TrainingRow, figured: PredictionBasis) -> Measured | None:
@@ -62,7 +62,7 @@ def settled(rows: list[Measured]) -> dict[str, dict[str, float]]:
     reserves = [one.peak_bytes - one.total_bytes(reserve_bytes=0.0) for one in rows if one.stack == "megatron-2021"]
     weights = [
         (one.peak_bytes - one.total_bytes(four_bit_bytes=0.0))
-        / memory(one.job, replace(one.held, four_bit_bytes=1.0)).weights_bytes
+        / memory(one.job, replace(one.layout, four_bit_bytes=1.0)).weights_bytes
         for one in rows
         if one.stack == "litgpt" and one.job.method == "qlora"
     ]

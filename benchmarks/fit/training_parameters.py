@@ -235,5 +235,5 @@ def _lines(data: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def _flow(value: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{name}: {value[name]}" for name in ("source", "where", "kind"))
-    return f"{{value: {value['value']:g}, {told}}}"
+    origin = ", ".join(f"{name}: {value[name]}" for name in ("source", "where", "kind"))
+    return f"{{value: {value['value']:g}, {origin}}}"
