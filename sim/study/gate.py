@@ -20,7 +20,7 @@ class Condition:
     text: str
     column: str
     above: bool
-    """Whether values above `limit` fulfil the condition; otherwise values below it."""
+    """True if values above `limit` fulfil the condition; otherwise values below it."""
     limit: float
     change: str = ""
     """`absolute` or `relative`: the change between the runs is compared; empty: the value in the second run."""
@@ -73,7 +73,7 @@ class Outcome:
     first: float | None
     second: float | None
     value: float | None
-    """What was compared with the limit; None where the condition cannot be judged."""
+    """Value compared with the limit; None where the condition cannot be judged."""
     fails: bool
     reason: str = ""
     """Why the condition fails or is not judged without a value."""

@@ -16,7 +16,7 @@ COLUMNS = tuple(sorted(REGISTERED.values(), key=lambda one: list(GROUPS).index(o
 """All columns in the order of summary.csv."""
 BY_NAME = {one.name: one for one in COLUMNS}
 MARKS = tuple(one for one in COLUMNS if one.group == "marks")
-"""Columns that qualify the others: verdict, thin percentiles, horizon dependence and origin of the intervals."""
+"""Columns that qualify the others: verdict, low-sample percentiles, columns of a growing queue, source of intervals."""
 IN_EVERY_TABLE = tuple(one for one in COLUMNS if GROUPS[one.group])
 """Columns of every summary.csv; without any cost those that need a cost are left out."""
 WHERE_KNOWN = tuple(one for one in COLUMNS if not GROUPS[one.group] and one not in MARKS)
