@@ -256,7 +256,7 @@ def _engine(
     if spec.engine_s is not None:
         return [StartStage("engine", "booting", spec.engine_s)], []
     if era is None:
-        text = f"nobody has measured how long {replica.engine} takes to start: give engine_s or total_s"
+        text = f"the start time of {replica.engine} was never measured: give engine_s or total_s"
         raise StartUnknown("engine_s", text)
     init = era.cached_init_s if spec.cached else era.init_s
     compiled = era.cached_compile_s_per_layer if spec.cached else era.compile_s_per_layer

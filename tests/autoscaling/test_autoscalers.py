@@ -247,6 +247,6 @@ def test_a_forecast_sees_the_second_day_coming(method: str) -> None:
         ({"policy": "dynamo", "kv_scale_down_threshold": 0.95}, "below"),
     ],
 )
-def test_what_no_autoscaler_can_work_with_is_refused(keys: dict[str, Any], told: str) -> None:
+def test_invalid_autoscaler_keys_are_refused(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         started(**keys)

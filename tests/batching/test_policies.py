@@ -182,7 +182,7 @@ def test_a_queue_has_one_order(tmp_path: Path, catalog: Catalog) -> None:
         plan_of(tmp_path, catalog, batching=lpm | {"scheduling": "priority"})
 
 
-def test_drafts_name_what_the_catalogue_knows(tmp_path: Path, catalog: Catalog) -> None:
+def test_drafts_name_catalogue_entries(tmp_path: Path, catalog: Catalog) -> None:
     def drafting(**speculative: Any) -> Any:
         drafts = {"num_speculative_tokens": 2} | speculative
         return plan_of(tmp_path, catalog, batching={"speculative": drafts}).pools[0].batching.speculative

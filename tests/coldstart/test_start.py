@@ -93,8 +93,8 @@ def test_who_sleeps_keeps_engine_and_graphs() -> None:
     assert start({"total_s": 1}).wake == ()
 
 
-def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(StartUnknown, match=r"sglang-0\.5 takes to start: give engine_s or total_s"):
+def test_unknown_start_times_are_refused() -> None:
+    with pytest.raises(StartUnknown, match=r"sglang-0\.5 was never measured: give engine_s or total_s"):
         start({}, engine="sglang-0.5")
     with pytest.raises(StartUnknown, match="give weights_gb or total_s"):
         start({}, weights_bytes=0.0)

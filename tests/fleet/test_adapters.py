@@ -148,7 +148,7 @@ def test_a_session_and_a_tenant_keep_their_adapter() -> None:
     ("workload", "pool", "told"),
     [
         (TENANTS, "", "requests of the workload ask for adapters"),
-        ("tenants: [{name: one}, {name: two}]", ", lora: {}", "has slots that nobody asks for"),
+        ("tenants: [{name: one}, {name: two}]", ", lora: {}", "has slots that no request uses"),
         (TENANTS, ", lora: {target_modules: [q_porj]}", "did you mean q_proj?"),
         (TENANTS, ", lora: {}, pipeline_parallel_size: 2", "no pipeline stages"),
         (TENANTS, ", lora: {max_loras: 3, max_cpu_loras: 2}", "must not be below max_loras"),

@@ -44,7 +44,7 @@ def test_fewer_ranks_never_have_more_blocks(form: object, sizes: tuple[int, int]
 
 
 @given(seats=st.integers(1, 2048), tokens=st.integers(16, 32768), share=st.floats(0.5, 0.98))
-def test_parts_add_up_to_what_is_usable(seats: int, tokens: int, share: float) -> None:
+def test_parts_add_up_to_the_usable_memory(seats: int, tokens: int, share: float) -> None:
     limits = {"max_num_seqs": seats, "max_num_batched_tokens": tokens}
     result = fit(A100, DENSE, FORMATS[0], VLLM, tensor_parallel_size=4, gpu_memory_utilization=share, **limits)
     library = VLLM.memory.library_bytes.value if VLLM.memory else 0.0
@@ -135,7 +135,7 @@ def test_possible_layouts_pass(catalog: Catalog) -> None:
     assert check_parallel(moe, catalog.quantization("fp8-block"), ReplicaLayout(4, enable_expert_parallel=True)) == []
 
 
-def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -> None:
+def test_refusal_names_the_shortfall_and_alternatives(catalog: Catalog) -> None:
     gpu, model, none = catalog.gpu("rtx-4090"), catalog.model("qwen2-72b-instruct"), catalog.quantization("none")
     result = fit(gpu, model, none, VLLM, tensor_parallel_size=4)
     assert result.reason.startswith("needs 145.5 GB for")
@@ -153,7 +153,7 @@ def test_engine_of_unknown_memory_is_refused(fit_ids: Fit) -> None:
     ("release", "gpu", "share"),
     [("0.5.9", "h100-80gb-sxm", 0.835), ("0.5.9", "a100-40gb-sxm", 0.833), ("0.5.2", "h100-80gb-sxm", 0.874)],
 )
-def test_sglang_keeps_free_what_chunks_and_graphs_take(release, gpu, share):
+def test_sglang_keeps_memory_for_chunks_and_graphs_free(release, gpu, share):
     catalog = load_catalog()
     engine = catalog.engine(f"sglang-{release}")
     assert engine.memory is not None

@@ -118,7 +118,7 @@ def test_windows_have_groups_where_the_engine_deals_them() -> None:
         ({"data_parallel_size": 2, "enable_expert_parallel": True, "server": "workstation-4x4090"}, {}, "ranks"),
     ],
 )
-def test_where_groups_are_not_simulated_the_plan_says_so(further, batching, what) -> None:
+def test_plan_notes_that_groups_are_not_simulated(further, batching, what) -> None:
     plan = pool("gpt-oss-20b", further, **batching)
     assert rank_limits(plan).kv_groups == (None,)
     assert f"kv_groups are not simulated with {what}" in plan.kv_note
@@ -160,7 +160,7 @@ def at_once(engine: str, **options: Any) -> int:
     return rank_limits(plan(engine, **options).pools[0]).max_num_seqs
 
 
-def test_states_take_their_share_of_what_weights_leave() -> None:
+def test_state_cache_gets_its_share_of_the_free_memory() -> None:
     """By hand: weights leave 65.78 GB, 0.9 / 1.9 of it hold 202 states of 154 MB; three a request, and two ahead."""
     [pool] = plan("sglang-0.5.16").pools
     memory = pool.memory

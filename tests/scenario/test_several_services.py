@@ -128,9 +128,7 @@ def test_breakeven_needs_a_limit_of_every_service() -> None:
 
 
 @pytest.mark.slow
-def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
-    tmp_path: Path, catalog: Catalog
-) -> None:
+def test_proportional_capacity_is_limited_by_the_first_service_to_fail(tmp_path: Path, catalog: Catalog) -> None:
     services = [FAST | {"slo": {"e2e_s": 0.03}}, SLOW | {"slo": {"e2e_s": 0.03}}]
     path = tmp_path / "s.yaml"
     fleets = [{"name": "f", "pools": POOLS[:2]}]
@@ -161,9 +159,7 @@ def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
         ({"warmup_s": "auto"}, "warmup_s: auto looks at one service"),
     ],
 )
-def test_what_services_lack_or_cannot_have(
-    tmp_path: Path, catalog: Catalog, more: dict[str, Any], complaint: str
-) -> None:
+def test_issues_of_several_services(tmp_path: Path, catalog: Catalog, more: dict[str, Any], complaint: str) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(dump(scenario(**more)))
     with pytest.raises(ScenarioErrors) as told:

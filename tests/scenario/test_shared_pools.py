@@ -176,7 +176,7 @@ def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
     assert {one.prefill_replica for one in both.log.requests if one.service == "code"} == {-1}
 
 
-def test_a_service_asks_the_same_whoever_shares_its_pool() -> None:
+def test_requests_of_a_service_do_not_depend_on_the_sharing_services() -> None:
     chat = service("chat", talks=True)
     together = run(scenario([chat, service("batch", 1.0, talks=True)], [pool("chat", "batch")]))
     alone = run(scenario([chat], [pool("chat")]))
@@ -327,7 +327,7 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
         (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
     ],
 )
-def test_what_shared_pools_cannot_be(own: dict[str, Any], more: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_issues_of_shared_pools(own: dict[str, Any], more: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     served = own.get("services", ["chat"])
     chosen = [one for one in MODELS if one["name"] in served]

@@ -82,7 +82,7 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
     assert outlook.output_tokens == pytest.approx(12 * 730 * 3600 * 80)
 
 
-def test_one_service_is_asked_about_beside_the_others_up_to_what_one_unit_carries(tmp_path: Path) -> None:
+def test_capacity_of_one_service_beside_the_others(tmp_path: Path) -> None:
     asked = scenario(service="chat", breakeven={"load": 3.0})
     ledgers = CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(6.0))
     (own,) = ledgers.candidates

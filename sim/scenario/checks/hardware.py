@@ -350,7 +350,7 @@ def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue(at, "is modelled for pools that compute prompts and answers: remove role")
     if pool.model is None and pool.spec.kv_bytes_per_token is None:
         yield ValidationIssue(
-            (*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds"
+            (*place, "kv_bytes_per_token"), "is missing: without a model the tokens that a tier holds are unknown"
         )
 
 

@@ -117,7 +117,7 @@ def adapter_use_issues(
         if here and pool.spec.lora is None:
             yield ValidationIssue((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
         if not here and pool.spec.lora is not None:
-            text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
+            text = "has slots that no request uses: give the workload adapters, or a tenant its adapter"
             yield ValidationIssue((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
     if not uses_adapters and isinstance(fleet.routing, AdapterAffinity):
         text = "goes by adapters, and no request asks for one"
@@ -233,7 +233,7 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Valida
         )
     if spec.role == "prefill" and pool.model is None and spec.kv_bytes_per_token is None:
         yield ValidationIssue(
-            (*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves"
+            (*place, "kv_bytes_per_token"), "is missing: without a model the KV bytes of a token are unknown"
         )
     if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:
         key = "model" if pool.model != first.model else "kv_cache_dtype"

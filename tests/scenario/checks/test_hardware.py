@@ -82,13 +82,13 @@ def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:
     assert notes(tmp_path, swept)[0].partition(",")[0] == TOLD
 
 
-def test_power_that_nobody_pays_for_is_told_to_be_that_of_gpus_alone(tmp_path: Path) -> None:
+def test_power_without_costs_is_reported_as_that_of_gpus_alone(tmp_path: Path) -> None:
     unpaid = SCENARIO[: SCENARIO.index("    cost: ")]
     assert notes(tmp_path, unpaid)[0] == (
         "Host not included: the power of card is that of rtx-4090 alone: give the pool a server."
     )
 
 
-def test_a_card_whose_power_nobody_names_has_none(tmp_path: Path) -> None:
+def test_cards_without_known_power_have_none(tmp_path: Path) -> None:
     unpaid = SCENARIO[: SCENARIO.index("    cost: ")].replace("rtx-4090", "ascend-910c")
     assert notes(tmp_path, unpaid) == ["The power of card is not known: the catalogue has none of ascend-910c."]

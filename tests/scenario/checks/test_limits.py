@@ -73,7 +73,7 @@ def told(folder: Path, catalog: Catalog, text: str, *sets: str) -> list[str]:
         ("horizon_s: 100", "horizon_s: 1e15", "s.yaml:3: workload.arrivals: about 1e+15 requests in one case"),
     ],
 )  # fmt: skip
-def test_what_cannot_finish(tmp_path: Path, catalog: Catalog, old: str, new: str, line: str) -> None:
+def test_runs_that_cannot_finish(tmp_path: Path, catalog: Catalog, old: str, new: str, line: str) -> None:
     assert REFEREE.count(old) == 1
     assert told(tmp_path, catalog, REFEREE.replace(old, new))[0].startswith(line)
 

@@ -51,7 +51,7 @@ def test_of_adapters_that_slots_and_routers_need(tmp_path: Path) -> None:
     assert len(messages(tmp_path, LORA, {"workload": WORKLOAD}, routing=routing)) == 2
 
 
-def test_of_services_whose_names_say_what_runs(tmp_path: Path) -> None:
+def test_issues_of_services_with_unknown_names(tmp_path: Path) -> None:
     services = [{"name": name, "model": "llama3.1-8b", "workload": WORKLOAD} for name in ("chat", "code")]
     pool = {"gpu": "rtx-4090", "services": ["chat", "cod"]}
     told = "fleets.0.pools.0.services: there is no service 'cod'; did you mean code?"

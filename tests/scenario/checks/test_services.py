@@ -70,9 +70,7 @@ def complaints(folder: Path, catalog: Catalog, data: dict[str, Any]) -> list[str
         ),
     ],
 )
-def test_what_a_service_lacks_or_cannot_have(
-    tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str
-) -> None:
+def test_issues_of_a_service(tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str) -> None:
     assert any(complaint in line for line in complaints(tmp_path, catalog, scenario(pool)))
 
 

@@ -161,7 +161,7 @@ MISTAKES = {
         ("hosting", "{uniform: [1, 2]}", "site.hosting: a mapping (key: value) is needed, not 1.5"),
     ],
 )
-def test_a_mistake_is_told_at_its_line(tmp_path: Path, where: str, value: str, expected: str) -> None:
+def test_mistakes_are_reported_with_their_line(tmp_path: Path, where: str, value: str, expected: str) -> None:
     (path := tmp_path / "trial.yaml").write_text(dump(SCENARIO | {"site": None}).replace("site: null\n", ""))
     site = {"electricity_usd_per_kwh": "0.2", "pue": "1.4"} | {where: value}
     lines = ["site:", *(f"  {key}: {text}" for key, text in site.items())]
@@ -202,7 +202,7 @@ def test_the_load_may_be_drawn_by_an_option(tmp_path: Path) -> None:
     assert scenario.sweep == {"workload.arrivals.rate_rps": (1, 3)}
 
 
-def test_futures_of_nothing_are_refused(tmp_path: Path) -> None:
+def test_draws_without_distributions_are_refused(tmp_path: Path) -> None:
     assert "futures: has nothing to draw" in mistakes(tmp_path, futures={"draws": 500})[0]
     fleets = [{"name": "free", "pools": [POOL]}]
     told = mistakes(tmp_path, fleets=fleets, site=SCENARIO["site"] | {"pue": {"uniform": [1.1, 1.5]}})

@@ -266,7 +266,7 @@ def test_values_set_on_the_command_line(tmp_path: Path, catalog: Catalog, option
     assert complaints(tmp_path, catalog, REFEREE, option) == [line]
 
 
-def test_a_mistake_in_the_base_is_told_at_the_base(tmp_path: Path, catalog: Catalog) -> None:
+def test_mistakes_of_the_base_are_reported_in_the_base(tmp_path: Path, catalog: Catalog) -> None:
     base = REFEREE.replace("rate_rps: 1.0", "rate_rps: -1")
     assert complaints(tmp_path, catalog, "base: b.yaml\nhorizon: 3\n", b_yaml=base) == [
         "b.yaml:3: workload.arrivals.rate_rps: must be above 0, not -1",
@@ -360,7 +360,7 @@ def test_of_several_axes_the_one_that_makes_the_trouble_is_blamed(base: Path) ->
         ("workload.arrivals.rate_rsp=2", "--set workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?"),
     ],
 )
-def test_what_an_option_has_made_or_taken_away_names_the_option(base: Path, option: str, error: str) -> None:
+def test_issues_caused_by_an_option_name_the_option(base: Path, option: str, error: str) -> None:
     assert told(base, option)[0].startswith(error)
 
 

@@ -58,9 +58,7 @@ def test_a_misspelt_key_set_to_null_is_an_error(root: Path, catalog: Catalog) ->
         ("model", "qwen3-32bb", ("qwen3-32b",)),
     ],
 )
-def test_names_that_hold_what_was_typed_come_first(
-    catalog: Catalog, kind: str, name: str, first: tuple[str, ...]
-) -> None:
+def test_longest_matching_name_is_used(catalog: Catalog, kind: str, name: str, first: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="did you mean") as caught:
         getattr(catalog, kind)(name)
     assert str(caught.value).partition("did you mean ")[2].rstrip("?").split(" or ")[: len(first)] == list(first)

@@ -48,7 +48,7 @@ def loaded(folder: Path, catalog: Catalog, text: str = TEXT, *sets: str, **optio
     return load(folder / "s.yaml", sets, catalog=catalog, **options)
 
 
-def test_what_is_left_out_is_filled_in(tmp_path: Path, catalog: Catalog) -> None:
+def test_defaults_are_filled_in(tmp_path: Path, catalog: Catalog) -> None:
     scenario = loaded(tmp_path, catalog)
     assert (scenario.name, scenario.question) == ("s", "What is it good for?")
     assert (scenario.warmup_s, scenario.seed, scenario.slo.attainment) == (0.0, 0, 0.95)
@@ -198,7 +198,7 @@ def test_cases_are_fleets_times_points_times_replications(tmp_path: Path, catalo
     assert last.sweep is None
 
 
-def test_what_has_nothing_random_is_run_once(tmp_path: Path, catalog: Catalog) -> None:
+def test_deterministic_cases_run_once(tmp_path: Path, catalog: Catalog) -> None:
     text = TEXT.replace("process: poisson", "process: constant").replace(
         "name: b\n", "name: b\n    routing: {policy: random}\n"
     )

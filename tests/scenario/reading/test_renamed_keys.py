@@ -45,7 +45,7 @@ def rate(operations: Operations | None) -> float:
     return operations.sales_tax.fraction_of_purchases
 
 
-def test_earlier_names_are_read_and_told_at_their_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_old_key_names_are_read_and_reported_with_their_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "gpufleet"):
         scenario = loaded(tmp_path)
     assert rate(scenario.fleets[0].operations) == 0.1

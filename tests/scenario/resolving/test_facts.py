@@ -47,9 +47,7 @@ def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
     ("llama3.1-8b", "mi300x", "vllm-0.14", {}),
     ("qwen3-30b-a3b", "a100-80gb-sxm", "sglang-0.5", {"tensor_parallel_size": 2}),
 ])  # fmt: skip
-def test_those_overheads_are_told_that_something_moves_with(
-    model: str, gpu: str, engine: str, pool: dict[str, object]
-) -> None:
+def test_facts_list_only_overheads_that_matter(model: str, gpu: str, engine: str, pool: dict[str, object]) -> None:
     plan = plan_of(model, gpu, engine, pool)
     steptime = plan.pools[0].steptime
     assert isinstance(steptime, RooflineStepTime)
@@ -69,7 +67,7 @@ def test_those_overheads_are_told_that_something_moves_with(
     ("h100-80gb-sxm", "vllm-0.8", {"steptime.hopper_tile_tokens"}),
     ("h100-80gb-sxm", "vllm-0.11", set()),
 ])  # fmt: skip
-def test_kernels_are_told_where_they_run(gpu: str, engine: str, told: set[str]) -> None:
+def test_facts_list_kernels_only_where_they_run(gpu: str, engine: str, told: set[str]) -> None:
     named = {"gpu.sm_count", "gpu.l2_bytes", "steptime.one_call_tile_rows", "steptime.hopper_tile_tokens"}
     facts = plan_of("llama3.1-8b", gpu, engine, {}).facts
     assert {path for fact in facts if (path := ".".join(fact.path.split(".")[-2:])) in named} == told

@@ -54,7 +54,9 @@ def scenario(**pool: Any) -> dict[str, Any]:
         (TRAY | {"tensor_parallel_size": 8, "pipeline_parallel_size": 10}, "server: 80 GPUs of a replica do not fit"),
     ],
 )  # fmt: skip
-def test_what_nobody_joins_is_refused(tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str) -> None:
+def test_replicas_without_a_connection_are_refused(
+    tmp_path: Path, catalog: Catalog, pool: dict[str, Any], complaint: str
+) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(dump(scenario(**pool)))
     with pytest.raises(ScenarioErrors) as raised:
@@ -70,7 +72,7 @@ def test_what_nobody_joins_is_refused(tmp_path: Path, catalog: Catalog, pool: di
         TRAY | {"tensor_parallel_size": 8},
     ],
 )
-def test_what_somebody_joins_is_not(catalog: Catalog, pool: dict[str, Any]) -> None:
+def test_connected_replicas_are_accepted(catalog: Catalog, pool: dict[str, Any]) -> None:
     assert communicating_gpus(bound(catalog, **pool)) > 4
 
 

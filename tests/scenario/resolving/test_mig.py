@@ -74,7 +74,7 @@ def test_seven_slices_are_one_gpu_and_the_eighth_needs_another(run: Any) -> None
     assert gpu_s["eight"] == pytest.approx(2, rel=0.01)
 
 
-def test_what_no_slice_uses_is_booked_as_idle(run: Any) -> None:
+def test_unused_slices_are_booked_as_idle(run: Any) -> None:
     """14 slices of which 8 are used: 6/14 of capital is idle whatever the load, and of the rest what is not busy."""
     costs, rows = run.costs, run.summary.set_index("fleet")
     capital = costs[(costs["component"] == "gpu_capital")].groupby(["fleet", "phase"])["amount_usd"].sum()

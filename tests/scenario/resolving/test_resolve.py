@@ -111,7 +111,7 @@ def test_a_fleet_is_planned_again_when_a_file_that_it_names_has_changed(
     assert names == ["f", "f"]
 
 
-def test_a_point_shares_what_the_sweep_does_not_reach(swept: Scenario) -> None:
+def test_points_share_sections_that_the_sweep_does_not_change(swept: Scenario) -> None:
     for case in cases(swept)[::9]:
         at = at_point(swept, case.overrides)
         assert at == Scenario.model_validate(as_data(at))
@@ -172,7 +172,7 @@ def test_the_nearest_setting_wins(tmp_path: Path, catalog: Catalog) -> None:
     assert (first.name, second.name) == ("rtx-4090-1", "rtx-4090-2")
 
 
-def test_what_does_not_fit_is_no_error_but_a_reason(tmp_path: Path, catalog: Catalog) -> None:
+def test_infeasible_fleets_have_a_reason_and_no_error(tmp_path: Path, catalog: Catalog) -> None:
     plan = plan_of(tmp_path, catalog, scenario_data() | {"model": "qwen2-72b-instruct"})
     assert "needs 145" in plan.infeasible
     assert "fits" in plan.infeasible
