@@ -184,7 +184,7 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert inside("init", "my-service", "--force").returncode == 0
     schema = json.loads((tmp_path / "gpufleet.schema.json").read_text())
     assert {"workload", "fleets", "sweep", "base"} <= set(schema["properties"])
-    assert schema["properties"]["horizon_s"]["description"].startswith("When arrivals stop")
+    assert schema["properties"]["horizon_s"]["description"].startswith("End of arrivals")
 
 
 @pytest.mark.slow
