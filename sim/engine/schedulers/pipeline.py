@@ -113,10 +113,10 @@ class InFlightBatch(PipelineTiming):
         """When the tokens that the cohort goes on from have left the last stage."""
         self._admissions: list[int] = []
         self.blocked_by = blocked_by
-        self.batch = _batch(chunks, window)
-        prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if self.batch.prefill_seqs else []
+        self.batch = batch = _batch(chunks, window) if chunks else Batch()
+        prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if batch.prefill_seqs else []
         self.parts = chunk_parts(prompts)
-        self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
+        self.recomputed_in_step = sum([recomputed_tokens(one, new) for one, new in prompts])
         self.sampled: set[InFlightSequence] = set()
         """Who gets a token at its end."""
         self.shared_s = 0.0
@@ -216,8 +216,9 @@ class DecodeCohort:
         self.scheduled += 1
         self.served = self.scheduled
         self.eligible, self._named_at = eligible, self.received
-        for one in list(self._ending.get(self.scheduled, ())):
-            self.part(one)
+        if self.scheduled in self._ending:
+            for one in list(self._ending[self.scheduled]):
+                self.part(one)
 
     def land(self) -> None:
         """Its oldest batch has left the last stage."""
@@ -311,8 +312,10 @@ class PipelineScheduler:
         pacing = self._pacing
         if pacing.limited:
             pacing.begin_step(self._steps, len(self.running) + len(self.waiting), self._any_decoding)
-        chunks: dict[InFlightSequence, int] = {}
         cohort = self._cohort()
+        if self._decodes_only(cohort):
+            return None if cohort is None else self._form_decodes(cohort)
+        chunks: dict[InFlightSequence, int] = {}
         budget = self._serve_running(chunks, cohort)
         prompts = pacing.spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
         if self._preempted:
@@ -329,6 +332,25 @@ class PipelineScheduler:
         self._steps += 1
         self._count(launch)
         self._gather(launch, cohort)
+        return launch
+
+    def _decodes_only(self, cohort: DecodeCohort | None) -> bool:
+        """Return whether nothing but *cohort* can be in the next batch, and its members find the blocks they need."""
+        if self._alone or self._pacing.limited or (self.waiting and len(self.running) < self.limits.max_num_seqs):
+            return False
+        return cohort is None or len(cohort.due) <= self.pool.free
+
+    def _form_decodes(self, cohort: DecodeCohort) -> InFlightBatch:
+        """Form a batch of the members of *cohort* alone."""
+        if self.waiting:
+            self.blocked_by = "seats" if len(cohort.members) < self.limits.max_num_batched_tokens else "budget"
+        if blocks := len(cohort.due):
+            self.pool.take(blocks)
+        launch = InFlightBatch({}, 0, self.blocked_by)
+        self._steps += 1
+        cohort.board(launch, self._calls + self._ahead)
+        if not cohort.members:
+            self._cohorts.remove(cohort)
         return launch
 
     def _any_decoding(self) -> bool:
@@ -349,7 +371,8 @@ class PipelineScheduler:
         """The one that decodes in this batch. Where there are several, or the budget may not last, everybody goes on
         by itself.
         """
-        ready = [one for one in self._cohorts if one.members and one.may_go_on(self._calls)]
+        calls = self._calls
+        ready = [one for one in self._cohorts if one.members and one.may_go_on(calls)]
         if len(ready) > 1 or (self._cohorts and not self._within_budget(ready)):
             self.dissolve()
             return None
@@ -357,8 +380,10 @@ class PipelineScheduler:
 
     def _within_budget(self, ready: list[DecodeCohort]) -> bool:
         """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
-        most, last, left = self._pacing.longest_chunk, next(reversed(self.running), None), 1
         total = sum([len(cohort.members) for cohort in ready])
+        if not self._alone:
+            return total <= self.limits.max_num_batched_tokens
+        most, last, left = self._pacing.longest_chunk, next(reversed(self.running), None), 1
         for one in self._alone:
             new = one.tokens + one.placeholders - one.computed
             total += new if new < most else most
@@ -550,9 +575,11 @@ class PipelineScheduler:
 
     def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:
         """*launch* leaves the last stage; the requests that leave with it."""
-        left, sampled = [], launch.sampled
         if launch.cohort is not None:
             launch.cohort.land()
+        if not launch.chunks:
+            return []
+        left, sampled = [], launch.sampled
         for one, new in launch.in_order():
             one.flying -= new
             stale = one.stale > 0
