@@ -147,8 +147,8 @@ class Charge(Protocol):
     def by_peak(self) -> bool:
         """True if the charge depends on when energy is used within an hour; its readings must not be summed."""
 
-    def by_phase(self, interval: Interval) -> ByPhase | None:
-        """Return the metered quantity of one interval of the pool; None where the charge does not apply to it."""
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
+        """Return the metered quantity of one interval of *window*; None where the charge does not apply to it."""
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Return the billed units in *window*, over which `by_phase` sums to *followed*."""
@@ -169,7 +169,7 @@ class Charge(Protocol):
 def amount_usd(charge: Charge, window: MeteredWindow) -> float:
     """Return the amount of *charge* in *window* [USD]."""
     inside = window.intervals.get(charge.pool, ())
-    followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
+    followed = fsum(part for interval in inside for part in charge.by_phase(interval, window) or ())
     return charge.quantity(followed, window) * charge.price.usd
 
 
@@ -207,7 +207,7 @@ class FlatCharge:
 
     by_peak: ClassVar[bool] = False
 
-    def by_phase(self, interval: Interval) -> ByPhase:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the GPU-seconds of *interval* by phase, the unused share apart."""
         return gpu_s_by_phase(interval).without_use(self.unused)
 
@@ -238,7 +238,7 @@ class Metered:
     resold: ClassVar[bool] = False
     follows: ClassVar[MarketPrice] = MarketPrice.NOTHING
     follows_share: ClassVar[float] = 1.0
-    agreed_months: ClassVar[float] = 0.0
+    agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False
 

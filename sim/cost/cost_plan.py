@@ -134,7 +134,7 @@ def resolve_costs(
     if isinstance(cost, Rent):
         charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
         charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
-        notes = [*_rent_notes(cost), *_gpus_alone(fleet), *_landlords_notes(operations)]
+        notes = [*_rent_notes(cost, fleet), *_gpus_alone(fleet), *_landlords_notes(operations)]
     else:
         charges, notes = [], [*_server_notes(fleet, cost.share)]
         if finance is None:
@@ -205,12 +205,17 @@ def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]
             yield f"The quote for {item} is not used."
 
 
-def _rent_notes(cost: Rent) -> Iterator[str]:
+def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
     yield "Rent is taken to include space, electricity and repair; every rented hour is paid, busy or not."
     if cost.share:
         yield "Rented instances are shared: only the GPUs in use are paid for."
     if (term := cost.commitment) is not None:
         yield f"{term.gpus} GPUs are committed for {term.months:g} months and paid for throughout, used or not."
+        if any(pool.scheduled for hardware in fleet for pool in hardware.pools):
+            if cost.spot is None:
+                yield "The commitment covers the replicas that run, up to its GPUs; those beyond it are on demand."
+            else:
+                yield "The commitment covers the replicas that run, up to its GPUs; those beyond it are spot capacity."
     if cost.billing != Billing():
         step, least = cost.billing.granularity_s, cost.billing.minimum_s
         yield f"From a start to its stop time is paid in steps of {step:g} s, at least {least:g} s a start."

@@ -48,7 +48,7 @@ class EgressCharge(Metered):
     price: UnitPrice
     component: str = "egress"
 
-    def by_phase(self, interval: Interval) -> ByPhase:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the data sent in *interval*, all in the decoding phase [GB]."""
         return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
 

@@ -227,7 +227,7 @@ class EnergyCharge(Metered):
     """Hours in which the price applies; None: always."""
     component: str = "energy"
 
-    def by_phase(self, interval: Interval) -> ByPhase | None:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the energy at the site's meter in *interval* [kWh]; None while another price applies."""
         if self.band is not None and not self.band.applies_to(interval):
             return None
@@ -281,7 +281,7 @@ class DemandCharge(Metered):
 
     by_peak: ClassVar[bool] = True
 
-    def by_phase(self, interval: Interval) -> ByPhase:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the energy at the site's meter in *interval* [kWh]."""
         return wall_j_by_phase(interval).scaled(self.facility_factor / JOULES_PER_KWH)
 

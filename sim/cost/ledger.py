@@ -175,7 +175,7 @@ def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
     """Return the quantity of *window* divided among meter intervals and phases, summed over replicas."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in window.intervals.get(charge.pool, ()):
-        parts = charge.by_phase(interval)
+        parts = charge.by_phase(interval, window)
         if parts is None:
             continue
         sums = followed.setdefault((interval.start_s, interval.end_s), [0.0] * len(PHASES))

@@ -10,6 +10,7 @@ from math import floor, fsum
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.records import Interval
 from sim.units import SECONDS_PER_HOUR
@@ -152,6 +153,9 @@ class MeteredWindow:
     parts: "tuple[MeteredWindow, ...]" = ()
     """Windows that this one combines; empty for a single window."""
     _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _coverages: "dict[tuple[tuple[str, ...], float], CommitmentUse]" = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "MeteredWindow":
@@ -179,6 +183,16 @@ class MeteredWindow:
             self._peaks[pools] = self._peak_kw(pools)
         return self._peaks[pools]
 
+    def coverages(self, pools: tuple[str, ...], gpus: float) -> "list[CommitmentUse]":
+        """Return the use of *gpus* reserved GPUs by the rented replicas of *pools*, for each part of this window."""
+        return [part.coverage(pools, gpus) for part in self.parts or (self,)]
+
+    def coverage(self, pools: tuple[str, ...], gpus: float) -> "CommitmentUse":
+        """Return the use of *gpus* reserved GPUs by the rented replicas of *pools* in this single window."""
+        if (pools, gpus) not in self._coverages:
+            self._coverages[pools, gpus] = CommitmentUse.of(self, pools, gpus)
+        return self._coverages[pools, gpus]
+
     def _peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
         metered = [(pool, interval) for pool in pools for interval in self.intervals.get(pool, ())]
         if not metered:
@@ -195,6 +209,79 @@ class MeteredWindow:
         return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class CommitmentUse:
+    """Use of reserved GPUs by replicas that are switched on and off, in one window.
+
+    Notes
+    -----
+    At every moment the reserved GPUs c cover min(n, c) of the n rented GPUs of all pools, in equal shares. The
+    integrals over time are exact, because n changes only at the edges of meter intervals::
+
+        n   |      ______
+            |     |beyond|__
+        c --|-----+------+--+----------
+            | ____|  covered |  unused
+            ||               |_________
+            +------------------------- time
+
+    """
+
+    pools: tuple[str, ...]
+    gpus: float
+    """Number of reserved GPUs."""
+    edges_s: NDArray[np.float64]
+    """Times at which the number of rented GPUs may change [s]."""
+    rented: NDArray[np.float64]
+    """Rented GPUs between two edges."""
+    all_gpus: float
+    """GPUs of all replicas, switched on or off."""
+    covered_s: NDArray[np.float64]
+    """Integral of min(1, c / n) from the first edge to each edge [s]."""
+    unused_gpu_s: NDArray[np.float64]
+    """Integral of max(0, c - n) from the first edge to each edge [GPU s]."""
+
+    @classmethod
+    def of(cls, window: MeteredWindow, pools: tuple[str, ...], gpus: float) -> "CommitmentUse":
+        """Return the use in *window*, which has its meter intervals one by one."""
+        inside = [one for pool in pools for one in window.intervals.get(pool, ())]
+        on = [one for one in inside if one.state not in NOT_RENTED]
+        edges_s = np.unique([at_s for one in inside for at_s in (one.start_s, one.end_s)])
+        lengths_s = np.diff(edges_s)
+        changes = np.zeros(len(edges_s))
+        for one in on:
+            amount = one.gpu_s / (one.end_s - one.start_s)
+            changes[np.searchsorted(edges_s, one.start_s)] += amount
+            changes[np.searchsorted(edges_s, one.end_s)] -= amount
+        rented = np.maximum(0.0, np.cumsum(changes)[:-1])
+        rented[np.abs(rented - gpus) < MOST_ROUNDING * max(1.0, gpus)] = gpus
+        share = np.minimum(1.0, gpus / np.where(rented > 0, rented, gpus)) if gpus else np.zeros(len(rented))
+        covered_s = np.concatenate([[0.0], np.cumsum(share * lengths_s)])
+        unused = np.concatenate([[0.0], np.cumsum(np.maximum(0.0, gpus - rented) * lengths_s)])
+        all_gpus = fsum(one.gpu_s for one in inside) / float(lengths_s.sum()) if inside else 0.0
+        return cls(pools, gpus, edges_s, rented, all_gpus, covered_s, unused)
+
+    def covered_share(self, interval: Interval) -> float:
+        """Return the share of the GPU-time of *interval* that reserved GPUs cover [1]."""
+        if interval.state in NOT_RENTED:
+            return 0.0
+        covered_s = float(np.subtract(*np.interp((interval.end_s, interval.start_s), self.edges_s, self.covered_s)))
+        return min(1.0, covered_s / (interval.end_s - interval.start_s))
+
+    def unused_part_gpu_s(self, interval: Interval) -> float:
+        """Return the part of *interval* in the unused time of the reserved GPUs, by its share of all GPUs [GPU s]."""
+        unused = float(np.subtract(*np.interp((interval.end_s, interval.start_s), self.edges_s, self.unused_gpu_s)))
+        return max(0.0, unused) * interval.gpu_s / (interval.end_s - interval.start_s) / self.all_gpus
+
+    def share_beyond(self, at_s: float, stopped_gpus: float) -> float:
+        """Return the share of *stopped_gpus* that ran beyond the reserved GPUs until they stopped at *at_s* [1]."""
+        position = min(int(np.searchsorted(self.edges_s, at_s, side="right")), len(self.rented)) - 1
+        beyond = float(self.rented[position]) + stopped_gpus - self.gpus
+        return min(1.0, max(0.0, beyond / stopped_gpus))
+
+
+MOST_ROUNDING = 1e-9
+"""Relative rounding error of a number of GPUs, which is a quotient of meter readings."""
 ONE_HOUR = MeteredWindow(1.0)
 """Window of an hour without meter readings, in which only charges per hour have an amount."""
 

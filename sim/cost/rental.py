@@ -5,10 +5,10 @@ landlord's billing steps. Besides the hourly price, a tenant can agree on a comm
 reclaimed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, fsum
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from sim.cost.metering import (
     ALL_USED,
     NOT_RENTED,
     ByPhase,
+    CommitmentUse,
     IdleShare,
     MeteredWindow,
     Phase,
@@ -87,7 +88,7 @@ class RentedTime(Metered):
     paid: ClassVar[PaymentTime] = PaymentTime.SWITCHED_ON
     follows: ClassVar[MarketPrice] = MarketPrice.RENT
 
-    def by_phase(self, interval: Interval) -> ByPhase | None:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the GPU-seconds of *interval* by phase; 0 while the replica is not rented."""
         if interval.state in NOT_RENTED:
             return ByPhase(0.0, 0.0, 0.0, 0.0)
@@ -107,7 +108,7 @@ class RoundedUpTime(RentedTime):
 
     unused: IdleShare = ALL_IDLE
 
-    def by_phase(self, interval: Interval) -> ByPhase | None:
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the GPU-seconds of *interval* if the replica is not rented; None otherwise."""
         return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
 
@@ -118,6 +119,121 @@ class RoundedUpTime(RentedTime):
 
     def _stops(self, window: MeteredWindow) -> Sequence[ReplicaStop]:
         return window.stops.get(self.pool, ())
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedGpus:
+    """Reserved GPUs of one fleet with replicas that are switched on and off."""
+
+    pools: tuple[str, ...]
+    """Names of the pools whose replicas use them."""
+    gpus: float
+    """Number of reserved GPUs per copy of the fleet."""
+
+    def uses(self, window: MeteredWindow) -> list[CommitmentUse]:
+        """Return the use of the reserved GPUs in each part of *window*."""
+        return window.coverages(self.pools, self.gpus)
+
+    def covered_share(self, interval: Interval, window: MeteredWindow) -> float:
+        """Return the share of the GPU-time of *interval*, in a single *window*, that reserved GPUs cover [1]."""
+        uses = self.uses(window)
+        return uses[0].covered_share(interval) if len(uses) == 1 else 1.0
+
+    def gpu_s(self, window: MeteredWindow, pool: str, quantity: Callable[[CommitmentUse, Interval], float]) -> float:
+        """Return the sum of *quantity* over the intervals of *pool* in *window* [GPU s]."""
+        parts = zip(window.parts or (window,), self.uses(window), strict=True)
+        return fsum(quantity(use, one) for part, use in parts for one in part.intervals.get(pool, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedTime(RentedTime):
+    """Rent of the reserved GPUs that replicas of one pool use, where replicas are switched on and off."""
+
+    reserved: CommittedGpus = field(kw_only=True)
+    agreed_months: float = field(kw_only=True)
+
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
+        """Return the GPU-seconds of *interval* that reserved GPUs cover, by phase."""
+        if interval.state in NOT_RENTED:
+            return ByPhase(0.0, 0.0, 0.0, 0.0)
+        share = self.reserved.covered_share(interval, window) * (1 - self.unused.share)
+        return gpu_s_by_phase(interval).scaled(share)
+
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
+        """Return the reserved units in use in *window*."""
+        gpu_s = self.reserved.gpu_s(window, self.pool, lambda use, one: use.covered_share(one) * one.gpu_s)
+        return gpu_s * (1 - self.unused.share) / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return this pool's part of the whole commitment, which is paid whether used or not [USD/h]."""
+        return self.reserved.gpus * self.units_per_gpu_h * self.price.usd / len(self.reserved.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedReservedTime(ReservedTime):
+    """Rent of the reserved GPUs that no replica uses, where replicas are switched on and off.
+
+    `unused.share` is 1: all of it is booked to the phase of unused commitments. `idle_share` is the share of a rented
+    instance that no replica can use.
+    """
+
+    idle_share: float = field(kw_only=True)
+
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
+        """Return the part of *interval* in the GPU-seconds that are reserved and not used."""
+        uses = self.reserved.uses(window)
+        gpu_s = self._gpu_s(uses[0], interval) if len(uses) == 1 else interval.gpu_s
+        return ByPhase.only(self.unused.phase, gpu_s)
+
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
+        """Return the reserved units that are not used in *window*."""
+        return self.reserved.gpu_s(window, self.pool, self._gpu_s) / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return 0: `ReservedTime` counts the whole commitment [USD/h]."""
+        return 0.0
+
+    def _gpu_s(self, use: CommitmentUse, interval: Interval) -> float:
+        return use.unused_part_gpu_s(interval) + self.idle_share * use.covered_share(interval) * interval.gpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBeyond(RentedTime):
+    """Rent of the GPUs that run beyond the reserved ones, where replicas are switched on and off."""
+
+    reserved: CommittedGpus = field(kw_only=True)
+
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
+        """Return the GPU-seconds of *interval* beyond the reserved GPUs, by phase."""
+        if interval.state in NOT_RENTED:
+            return ByPhase(0.0, 0.0, 0.0, 0.0)
+        share = 1 - self.reserved.covered_share(interval, window)
+        return gpu_s_by_phase(interval).scaled(share).without_use(self.unused)
+
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
+        """Return the billed units for the time that GPUs ran beyond the reserved ones in *window*."""
+        gpu_s = self.reserved.gpu_s(window, self.pool, _beyond_gpu_s)
+        return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+
+def _beyond_gpu_s(use: CommitmentUse, interval: Interval) -> float:
+    return 0.0 if interval.state in NOT_RENTED else (1 - use.covered_share(interval)) * interval.gpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedUpTimeBeyond(RoundedUpTime):
+    """Rent billed beyond the stops of GPUs that ran beyond the reserved ones; booked as idle time."""
+
+    reserved: CommittedGpus = field(kw_only=True)
+
+    def _stops(self, window: MeteredWindow) -> Sequence[ReplicaStop]:
+        found = []
+        for part, use in zip(window.parts or (window,), self.reserved.uses(window), strict=True):
+            every = [stop for pool in self.reserved.pools for stop in part.stops.get(pool, ())]
+            for stop in part.stops.get(self.pool, ()):
+                together = fsum(one.gpus for one in every if one.at_s == stop.at_s)
+                found.append(stop._replace(gpus=stop.gpus * use.share_beyond(stop.at_s, together)))
+        return found
 
 
 _UNITS = {
@@ -148,6 +264,8 @@ class Rent(Spec):
         rental_spot         max(0, n - c) * price * (1 - spot.discount)
         spot_interruptions  (1 / spot.availability - 1) * rental_spot
 
+    Where an autoscaler or a schedule switches replicas, n is the number of units that run at each moment.
+
     """
 
     acquisition: Literal["rent"]
@@ -175,9 +293,6 @@ class Rent(Spec):
         if self.commitment is not None and len(fleet) > 1:
             text = f"a commitment is for one kind of GPU and server; this fleet has {len(fleet)}"
             raise CostError(Problem("cost.commitment", text))
-        if self.commitment is not None and any(pool.scheduled for hardware in fleet for pool in hardware.pools):
-            text = "is paid whether used or not: put the replicas that a schedule switches into a fleet of their own"
-            raise CostError(Problem("cost.commitment", text))
         return [charge for hardware in fleet for charge in self._rent(hardware, book)]
 
     def _rent(self, hardware: FleetHardware, book: PriceBook) -> list[Charge]:
@@ -196,6 +311,8 @@ class Rent(Spec):
         reserved = min(rented, committed) * (1 - unused.share)
         parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
         parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
+        if self.commitment is not None and hardware.copies and any(pool.scheduled for pool in hardware.pools):
+            return list(self._switched(hardware, rented / hours, committed / hours, price, unused))
         return [
             charge
             for (component, units, part_price), agreed_months, idle in parts
@@ -224,11 +341,32 @@ class Rent(Spec):
         flat = FlatCharge(component, pool.name, pool.server_id, units_per_h, price, unused=unused)
         yield replace(flat, follows=MarketPrice.RENT, agreed_months=agreed_months)
 
+    def _switched(
+        self, hardware: FleetHardware, rented_per_h: float, committed_per_h: float, price: UnitPrice, idle: IdleShare
+    ) -> Iterator[Charge]:
+        """Return the rent of pools with switched replicas, beside a commitment; *idle* is per instance."""
+        assert self.commitment is not None
+        per_gpu_h = rented_per_h / hardware.gpus
+        names = tuple(pool.name for pool in hardware.pools)
+        reserved = CommittedGpus(names, committed_per_h / per_gpu_h / hardware.copies)
+        term = self.commitment.months
+        reserved_price = price.discounted(self._commitment_discount)
+        beyond = list(self._beyond(1.0, price)) if rented_per_h > committed_per_h else []
+        for pool in hardware.pools:
+            facts: dict[str, Any] = {"pool": pool.name, "server": pool.server_id, "billing": self.billing}
+            facts |= {"reserved": reserved}
+            known = facts | {"units_per_gpu_h": per_gpu_h, "price": reserved_price, "agreed_months": term}
+            yield ReservedTime(component="rental_reserved", unused=idle, **known)
+            yield UnusedReservedTime(component=UNUSED, unused=IdleShare(1.0, UNUSED), idle_share=idle.share, **known)
+            for component, units, part_price in beyond:
+                known = facts | {"component": component, "units_per_gpu_h": per_gpu_h * units, "price": part_price}
+                yield TimeBeyond(unused=idle, **known)
+                yield RoundedUpTimeBeyond(**known)
+
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Return the committed units in use, and those paid for but not used, as (component, units, price)."""
         if self.commitment is not None:
-            discount = StatedFigure("cost.commitment.discount", self.commitment.discount, "below the hourly price")
-            reserved = price.discounted(discount)
+            reserved = price.discounted(self._commitment_discount)
             yield "rental_reserved", used, reserved
             if committed > used:
                 yield UNUSED, committed - used, reserved
@@ -243,6 +381,11 @@ class Rent(Spec):
         spot = price.discounted(StatedFigure("cost.spot.discount", self.spot.discount, "below the hourly price"))
         yield "rental_spot", units, spot
         yield "spot_interruptions", units * (1 / self.spot.availability - 1), spot
+
+    @property
+    def _commitment_discount(self) -> StatedFigure:
+        assert self.commitment is not None
+        return StatedFigure("cost.commitment.discount", self.commitment.discount, "below the hourly price")
 
     @property
     def _committed_gpus(self) -> float:

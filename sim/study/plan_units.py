@@ -264,7 +264,7 @@ class UnitCosts:
     hours: tuple[Hours, ...] = ALL_HOURS
     """Hours of the year by their load."""
     _by_clock: dict[int, dict[BillLine, float]] = field(default_factory=dict)
-    _metered: dict[tuple[int, Calendar], dict[BillLine, list[float]]] = field(default_factory=dict)
+    _metered: dict[tuple[int, Calendar, int], dict[BillLine, list[float]]] = field(default_factory=dict)
 
     @property
     def delivery_usd(self) -> dict[BillLine, float]:
@@ -286,8 +286,9 @@ class UnitCosts:
         """Number of units that a commitment covers fully; 0 without a commitment."""
         count = 0
         while count < MOST_COMMITTED:
-            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is MarketPrice.RENT]
-            if not rents or not all(one.committed for one in rents):
+            charges = self.priced(count + 1).charges
+            rents = [one for one in charges if one.paid.monthly and one.follows is MarketPrice.RENT]
+            if not rents or not all(one.agreed_months for one in rents):
                 break
             count += 1
         return count
@@ -318,7 +319,8 @@ class UnitCosts:
         """
         if not serving.units and serving.committed is None:
             return {}
-        clock, metered = self._clock_usd_per_h(serving.units), self._metered_usd_per_h(loads, calendar_month)
+        clock = self._clock_usd_per_h(serving.units)
+        metered = self._metered_usd_per_h(loads, calendar_month, self._alike(serving.units))
         found: dict[BillLine, float] = {}
         for line in {**clock, **metered}:
             usd = clock.get(line, 0.0) + serving.units * metered.get(line, 0.0)
@@ -349,23 +351,34 @@ class UnitCosts:
         served = self.quantities.served_rps
         return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
 
-    def _metered_usd_per_h(self, loads: UnitLoads, calendar_month: int) -> dict[BillLine, float]:
-        """Return the metered cost of one unit, with each hour of the profile at its own load and price [USD/h]."""
+    def _alike(self, units: int) -> int:
+        """Return a number of units with the same metered prices as *units*, as small as possible.
+
+        A metered charge depends on the number of units where switched replicas share one commitment.
+        """
+        metered = (one for one in self.priced(1).charges if not one.paid.by_the_clock)
+        return units if units and any(one.agreed_months for one in metered) else 1
+
+    def _metered_usd_per_h(self, loads: UnitLoads, calendar_month: int, units: int) -> dict[BillLine, float]:
+        """Return the metered cost of one of *units* units [USD/h].
+
+        Each hour of the profile has its own load and price.
+        """
         found: dict[BillLine, float] = {}
         for one in self.hours:
             load = min(one.relative * loads.mean, loads.peak)
-            for line, values in self._table(calendar_month, one.calendar).items():
+            for line, values in self._table(calendar_month, one.calendar, units).items():
                 usd_per_h = np.interp(loads.peak if line.by_peak else load, self.quantities.loads, values)
                 found[line] = found.get(line, 0.0) + one.share * float(usd_per_h)
         return found
 
-    def _table(self, calendar_month: int, calendar: Calendar) -> dict[BillLine, list[float]]:
-        """Return the metered cost of one unit by line, at each of the simulated loads [USD/h].
+    def _table(self, calendar_month: int, calendar: Calendar, units: int) -> dict[BillLine, list[float]]:
+        """Return the metered cost of one of *units* units by line, at each of the simulated loads [USD/h].
 
         Prices are the means over the hours *calendar* of *calendar_month*.
         """
-        if (calendar_month, calendar) not in self._metered:
-            charges = self.priced(1).averaged(calendar_month, calendar.by_hour).charges
+        if (calendar_month, calendar, units) not in self._metered:
+            charges = self.priced(units).averaged(calendar_month, calendar.by_hour).charges
             table: dict[BillLine, list[float]] = {}
             for position, window in enumerate(self.quantities.windows):
                 metered = (
@@ -373,8 +386,8 @@ class UnitCosts:
                 )
                 for line, usd_per_h in _lines(metered).items():
                     table.setdefault(line, [0.0] * len(self.quantities.windows))[position] = usd_per_h
-            self._metered[calendar_month, calendar] = table
-        return self._metered[calendar_month, calendar]
+            self._metered[calendar_month, calendar, units] = table
+        return self._metered[calendar_month, calendar, units]
 
 
 MOST_COMMITTED = 100_000

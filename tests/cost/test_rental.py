@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
+from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger, RequestUse, request_costs
 from sim.cost.prices import CostError
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -187,6 +188,96 @@ def test_time_that_a_landlord_rounds_up_is_idle(resolve, make_pool, make_interva
     assert found == {"decode": 666_666_667, "idle": 3_333_333_333}
     on = Ledger.of([make_interval(0, 600, busy=1.0)], plan, 0, 600)
     assert on.by_phase() == {"prefill": 0, "decode": 666_666_667, "recompute": 0, "idle": 0}
+
+
+def switched_ledger(resolve, make_interval, levels, pools=1, **terms):
+    """Bill of replicas of 2 GPUs at 1 $/h, *levels* of which run in each of the hours."""
+    most = max(levels)
+    names = [f"p{number}" for number in range(pools)]
+    facts = [
+        PoolFacts(name, "card", 2, most - most // pools * (pools - 1) if index == 0 else most // pools, scheduled=True)
+        for index, name in enumerate(names)
+    ]
+    plan = resolve(rent(1.0, **terms), *facts)
+    intervals = []
+    for hour, level in enumerate(levels):
+        for replica in range(most):
+            one = make_interval(3600 * hour, 3600 * (hour + 1), gpus=2, busy=0.5 if replica < level else 0.0)
+            pool = names[0] if replica < facts[0].replicas else names[1]
+            state = "serving" if replica < level else "off"
+            intervals.append(replace(one, pool=pool, replica=replica, state=state))
+    return Ledger.of(intervals, plan, 0, 3600 * len(levels))
+
+
+def test_a_commitment_covers_the_base_of_switched_replicas(resolve, make_interval):
+    # 2, 6 and 8 GPUs run for an hour each; 6 are reserved at half the price
+    ledger = switched_ledger(resolve, make_interval, [1, 3, 4], commitment={"gpus": 6, "months": 12, "discount": 0.5})
+    assert ledger.by_component() == {
+        "rental_reserved": 7_000_000_000,
+        "unused commitment": 2_000_000_000,
+        "rental": 2_000_000_000,
+    }
+    hourly = {}
+    for row in ledger.rows:
+        key = row.component, row.start_s / 3600
+        hourly[key] = hourly.get(key, 0) + row.amount_nano_usd
+    assert {key: usd / 1e9 for key, usd in hourly.items() if usd} == pytest.approx(
+        {
+            ("rental_reserved", 0): 1.0,
+            ("rental_reserved", 1): 3.0,
+            ("rental_reserved", 2): 3.0,
+            ("unused commitment", 0): 2.0,
+            ("rental", 2): 2.0,
+        }
+    )
+
+
+def test_spot_capacity_tops_up_the_base_of_switched_replicas(resolve, make_interval):
+    terms = {"commitment": {"gpus": 4, "months": 12, "discount": 0.5}, "spot": {"availability": 0.5, "discount": 0.6}}
+    parts = switched_ledger(resolve, make_interval, [1, 3], **terms).by_component()
+    assert {name: usd / 1e9 for name, usd in parts.items()} == pytest.approx(
+        {"rental_reserved": 3.0, "unused commitment": 1.0, "rental_spot": 0.8, "spot_interruptions": 0.8}
+    )
+
+
+@given(
+    levels=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    committed=st.integers(1, 12),
+    discount=st.floats(0, 1),
+    pools=st.integers(1, 2),
+)
+def test_a_commitment_is_paid_in_full_and_the_rest_by_the_hour(
+    resolve, make_interval, levels, committed, discount, pools
+):
+    pools = min(pools, max(levels))
+    terms = {"commitment": {"gpus": committed, "months": 12, "discount": discount}}
+    ledger = switched_ledger(resolve, make_interval, levels, pools, **terms)
+    parts = ledger.by_component()
+    whole = committed * (1 - discount) * len(levels)
+    beyond = sum(max(0, 2 * level - committed) for level in levels)
+    assert (parts["rental_reserved"] + parts.get("unused commitment", 0)) / 1e9 == pytest.approx(whole, abs=1e-8)
+    assert parts.get("rental", 0) / 1e9 == pytest.approx(beyond, abs=1e-8)
+    assert ledger.total_nano_usd == sum(parts.values()) == sum(ledger.by_phase().values())
+    assert ledger.by_phase().get("unused commitment", 0) == parts.get("unused commitment", 0)
+
+
+@given(levels=st.lists(st.integers(1, 5), min_size=1, max_size=6), granularity_s=st.sampled_from([1, 5000, 86400]))
+def test_a_base_that_always_runs_at_no_discount_changes_no_bill(resolve, make_interval, levels, granularity_s):
+    billing = {"billing": {"granularity_s": granularity_s}}
+    base = {"commitment": {"gpus": 2 * min(levels), "months": 12, "discount": 0}}
+    with_base = switched_ledger(resolve, make_interval, levels, **billing, **base)
+    without = switched_ledger(resolve, make_interval, levels, **billing)
+    assert with_base.total_nano_usd == pytest.approx(without.total_nano_usd, abs=4)
+    assert with_base.by_component().get("unused commitment", 0) == 0
+
+
+def test_a_started_billing_step_within_the_commitment_costs_nothing_more(resolve, make_interval):
+    # replicas stop after an hour and after two; the landlord bills five-hour steps beyond 4 reserved GPUs
+    terms = {"commitment": {"gpus": 4, "months": 1, "discount": 0}, "billing": {"granularity_s": 5 * 3600}}
+    parts = switched_ledger(resolve, make_interval, [3, 2, 1], **terms).by_component()
+    # the third replica ran for one hour and pays for five; the second stops within the commitment
+    assert parts["rental"] == pytest.approx(10e9)
+    assert parts["unused commitment"] == 2_000_000_000
 
 
 CATALOG = load_catalog()

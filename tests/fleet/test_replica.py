@@ -17,7 +17,7 @@ from small_scenario import ran
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import UnitPrice
-from sim.cost.metering import ByPhase, stops
+from sim.cost.metering import ONE_HOUR, ByPhase, stops
 from sim.cost.rental import Billing, RentedTime
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.arrivals import FleetClock
@@ -65,7 +65,7 @@ def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
         return Interval("p", "", 0, what, start_s, end_s, end_s - start_s)
 
     charge = RentedTime("rental", "p", "", 1.0, UnitPrice(1.0, "GPU-h", ""), Billing())
-    charged = charge.by_phase(interval(0, 10, state.value))
+    charged = charge.by_phase(interval(0, 10, state.value), ONE_HOUR)
     assert fsum(charged) == (10 if STATE_PROPERTIES[state].rented else 0)
     assert isinstance(charged, ByPhase)
     ends = stops([interval(0, 10, "serving"), interval(10, 20, state.value)])

@@ -40,11 +40,21 @@ POOL = {
     "batching": {"policy": "vllm", "num_gpu_blocks": 999, "max_num_seqs": 8},
 }
 HALF_THE_TIME = {"replicas": {"00:00": 2, "00:02": 1}, "starting_s": 0}
+AUTOSCALING = {
+    "policy": "hpa",
+    "metric": "outstanding_per_replica",
+    "target": 0.7,
+    "min_replicas": 1,
+    "max_replicas": 2,
+    "sync_period_s": 10,
+    "scale_down_stabilization_s": 20,
+}
 RENT = {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}
 FLEETS = [
     {"name": "bought", "pools": [POOL], "cost": {"acquisition": "buy"}},
     {"name": "rented", "pools": [POOL], "cost": RENT},
     {"name": "switched", "pools": [POOL | {"schedule": HALF_THE_TIME}], "cost": RENT},
+    {"name": "scaled", "pools": [POOL | {"autoscaling": AUTOSCALING, "cold_start": {"total_s": 20}}], "cost": RENT},
 ]
 BASIS: dict[str, Any] = {
     "name": "one bill",
@@ -94,6 +104,12 @@ RENTS = [
     RENT | {"spot": {"availability": 0.8, "discount": 0.3}},
     RENT | {"commitment": {"gpus": 3, "months": 12, "discount": 0.4}},
 ]
+BASES = [
+    {},
+    {"commitment": {"gpus": 1, "months": 12, "discount": 0.4}},
+    {"commitment": {"gpus": 1, "months": 6, "discount": 0.2}, "spot": {"availability": 0.8, "discount": 0.3}},
+    {"commitment": {"gpus": 3, "months": 12, "discount": 0.4}},
+]
 BILLING = st.fixed_dictionaries(
     {"granularity_s": st.sampled_from([1, 60, 3600]), "minimum_s": st.sampled_from([0, 90])}
 )
@@ -103,6 +119,7 @@ MONEY = st.fixed_dictionaries(
         "finance": FINANCE,
         "operations": st.fixed_dictionaries({}, optional=OPERATIONS),
         "rent": st.sampled_from(RENTS),
+        "base": st.sampled_from(BASES),
         "billing": BILLING,
     }
 )
@@ -121,9 +138,10 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 
 
 def with_money(money: dict[str, Any]) -> Scenario:
-    """The scenario with other terms; a scheduled fleet cannot commit itself."""
-    rents = [money["rent"], RENT | {"billing": money["billing"]}]
-    fleets = [FLEETS[0], FLEETS[1] | {"cost": rents[0]}, FLEETS[2] | {"cost": rents[1]}]
+    """The scenario with other terms."""
+    switched = RENT | {"billing": money["billing"]} | money["base"]
+    rents = [money["rent"], switched, switched]
+    fleets = [FLEETS[0], *(fleet | {"cost": rent} for fleet, rent in zip(FLEETS[1:], rents, strict=True))]
     plan = {"years": money["finance"]["life_years"], "starts": "2027-01"}
     sections = {name: money[name] for name in ("site", "finance", "operations")}
     return Scenario.model_validate(BASIS | sections | {"fleets": fleets, "plan": plan})
@@ -187,6 +205,26 @@ def test_rent_by_the_clock_of_a_schedule_is_in_the_plan(simulated: Simulated) ->
     assert fsum(row.rental_usd for row in one.rows) == pytest.approx(one.total_usd)
 
 
+def test_units_with_switched_replicas_share_one_commitment(simulated: Simulated) -> None:
+    """Two units have 4 GPUs for half of the time and 2 for the other half; 2 are committed at 60 % of 0.4 $/h."""
+    stored, _ = simulated
+    cost = RENT | {"commitment": {"gpus": 2, "months": 12, "discount": 0.4}}
+    plan_terms = {"years": 1, "starts": "2027-01", "demand": {"monthly": [2 * LOAD] * 12}}
+    fleets = [FLEETS[2] | {"cost": cost}]
+    scenario = Scenario.model_validate(BASIS | {"fleets": fleets, "plan": plan_terms})
+    case = Case("switched", {}, {}, 0)
+    (bill,) = Rebilling(scenario, CATALOG, [(case, stored["switched"])]).bills(None, 2)
+    usd_per_h = 2 * 0.4 * 0.6 + 1 * 0.4
+    assert bill.usd_per_h == pytest.approx(usd_per_h)
+
+    plan, assumed = resolve(scenario, case, CATALOG), scenario.plan
+    assert assumed is not None
+    measured = Quantities((0.0, LOAD), (idle_window(plan), metered(stored["switched"], plan)), (0.0, LOAD))
+    capacity = FleetCapacity("switched", LOAD, None, ())
+    one = outlook(scenario, assumed, scenario.fleets[0], CATALOG, capacity, measured, (60, 60), LOAD)
+    assert one.total_usd == pytest.approx(usd_per_h * 8760)
+
+
 def test_every_charge_says_when_it_is_paid(simulated: Simulated) -> None:
     scenario = with_money(
         {
@@ -197,6 +235,7 @@ def test_every_charge_says_when_it_is_paid(simulated: Simulated) -> None:
                 for name in ("deployment", "decommissioning")
             },
             "rent": RENT,
+            "base": {},
             "billing": {},
         }
     )

@@ -1,6 +1,6 @@
 """Metrics of a fleet's machines in the window: bottleneck, utilisation, number, power and KV transfers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -9,10 +9,11 @@ from math import ceil, fsum, isnan
 import numpy as np
 
 from sim.cost.charge import PaymentTime
-from sim.cost.metering import NOT_RENTED
+from sim.cost.metering import NOT_RENTED, MeteredWindow
+from sim.cost.rental import ReservedTime
 from sim.fleet.replica import State
 from sim.records import Interval
-from sim.scenario.resolving.resolved import PoolPlan, gpus_of
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan, gpus_of
 from sim.study.metrics.averages import PLANNED, FirstReplication, MeanShare, Mode
 from sim.study.metrics.bottleneck import availability, kv_port_busy_fraction, limited_by, step_share
 from sim.study.metrics.metric import MeasuredRun, figure, metric
@@ -91,17 +92,28 @@ def fleet_machines(run: MeasuredRun) -> FleetMachines:
     charges = () if plan.costs is None else plan.costs.charges
     by_time = {charge.pool for charge in charges if charge.paid is PaymentTime.SWITCHED_ON}
     on = [one for one in inside if one.state not in NOT_RENTED or (plan.costs is not None and one.pool not in by_time)]
-    gpu_h = fsum(one.gpu_s for one in on) / SECONDS_PER_HOUR
+    reserved = {charge.reserved for charge in charges if isinstance(charge, ReservedTime)}
+    window = MeteredWindow.of(inside, run.start_s, run.end_s) if reserved else None
+    uses = [
+        window.coverage(one.pools, min(one.gpus, _slots(plan, one.pools))) for one in reserved if window is not None
+    ]
+    gpu_h = fsum([*(one.gpu_s for one in on), *(float(use.unused_gpu_s[-1]) for use in uses)]) / SECONDS_PER_HOUR
     switched = {pool.name for pool in plan.pools if pool.scaled and (plan.costs is None or pool.name in by_time)}
     whole = gpus_of(plan.pools)
     gpus = whole
     if switched:
         spans = ((one.start_s, one.end_s, one.gpu_s / (one.end_s - one.start_s)) for one in on if one.pool in switched)
-        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + TimeWeightedLevel.of(spans).highest
+        level = max([TimeWeightedLevel.of(spans).highest, *(use.gpus for use in uses)])
+        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + level
         gpus = int(gpus) if gpus == int(gpus) else gpus
     servers = ceil(plan.servers * gpus / whole - 1e-9) if whole else plan.servers
     hours = (run.end_s - run.start_s) / SECONDS_PER_HOUR
     return FleetMachines(gpus, servers, HOURS_PER_DAY * gpu_h / hours if hours else 0.0)
+
+
+def _slots(plan: CasePlan, pools: Sequence[str]) -> float:
+    """Return the GPUs of *pools* with all their replicas."""
+    return float(gpus_of(pool for pool in plan.pools if pool.name in pools))
 
 
 def _inside(run: MeasuredRun) -> list[Interval]:
