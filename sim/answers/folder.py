@@ -32,9 +32,8 @@ from sim.answers.questions import QUESTIONS
 from sim.infile import opened
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
-from sim.study.execution.cases import MANIFEST, POINTS
 from sim.study.execution.digest import placeless
-from sim.study.execution.durable import flush, flush_folder, write_atomically
+from sim.study.execution.durable import MANIFEST, POINTS, flush, flush_folder, write_atomically
 from sim.study.execution.store import discard_unfinished
 
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)

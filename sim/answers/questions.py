@@ -464,7 +464,7 @@ class _Plan(Question):
     def compute(self, task: Task) -> Any:
         from sim.report.progress import CaseProgress
         from sim.study.capacity import capacities
-        from sim.study.execution.cases import POINTS
+        from sim.study.execution.durable import POINTS
         from sim.study.execution.store import discard_unfinished
         from sim.study.plan import outlooks, part_loads
 

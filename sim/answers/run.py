@@ -22,7 +22,8 @@ from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sweep import axes
-from sim.study.execution.cases import MANIFEST, Workplace, limits, resolved_plans, run_points
+from sim.study.execution.cases import Workplace, limits, resolved_plans, run_points
+from sim.study.execution.durable import MANIFEST
 from sim.study.execution.store import StoredCase
 from sim.study.monte_carlo import DISPUTES, disputes_of, monte_carlo_study
 from sim.study.points import summarize

@@ -2,7 +2,6 @@
 
 from typing import Protocol
 
-from sim.engine.schedulers.scheduler import Scheduler
 from sim.records import Batch, Leap, Meters
 
 
@@ -70,14 +69,6 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
         meters.adapters_blocked_s += duration_s
     else:
         meters.budget_blocked_s += duration_s
-
-
-def switch_shares(rank: Scheduler, on: bool, elapsed_s: float) -> None:
-    """Start or stop attributing the time of the rank's steps to requests, *elapsed_s* into a step."""
-    if on:
-        rank.shares.shared_s = elapsed_s
-    else:
-        rank.share_time(elapsed_s, last=True)
 
 
 def leap_s(leap: Leap, steps: int) -> float:

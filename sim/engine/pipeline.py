@@ -26,11 +26,11 @@ from math import inf
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.group_pool import GroupPool, StatePool
 from sim.engine.limits import SchedulerLimits
-from sim.engine.metering import FormedStep, book, switch_shares
+from sim.engine.metering import FormedStep, book
 from sim.engine.protocol import NoKvTransfer
 from sim.engine.schedulers.kv_groups import GroupPipelineScheduler, StatePipelineScheduler
 from sim.engine.schedulers.pipeline import InFlightBatch, InFlightSequence, PipelineScheduler, PipelineTiming
-from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.scheduler import Scheduler, switch_shares
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.sequence import Sequence
 from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan, StepTime

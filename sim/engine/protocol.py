@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
@@ -28,6 +28,15 @@ class KvTransit(Protocol):
 
         They are free at the end of the current step. `plan` must be called afterwards.
         """
+        ...
+
+
+@runtime_checkable
+class AwakeModel(Protocol):
+    """Engine that keeps one of several models awake at a time."""
+
+    def accepts_now(self, request: Request, now: float) -> bool:
+        """Return whether the model of *request* is awake, or waking up, and accepts requests at *now*."""
         ...
 
 

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
-from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.protocol import KvTransit
-from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.scheduler import Scheduler, switch_shares
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import EntryQueue
 from sim.engine.sequence import Sequence

@@ -35,7 +35,7 @@ from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 from sim.study.confidence import MARKS
 from sim.study.diff import StoredRun, compare
-from sim.study.execution.cases import MANIFEST
+from sim.study.execution.durable import MANIFEST
 from sim.study.loaded_runs import RunAnswer, RunAnswers
 from sim.study.points import sweep_of
 from sim.study.reprice import SCENARIO_FILE

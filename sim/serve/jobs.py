@@ -37,8 +37,7 @@ from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.scenarios import SentScenario, sent_scenario
 from sim.serve.workspace import Workspace, program_folders
-from sim.study.execution.cases import POINTS
-from sim.study.execution.durable import write_atomically
+from sim.study.execution.durable import POINTS, write_atomically
 
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"

@@ -12,7 +12,7 @@ from sim.answers.questions import QUESTIONS
 from sim.catalogue.data_folder import data_root
 from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refusals import RefusedRequest
-from sim.study.execution.cases import MANIFEST
+from sim.study.execution.durable import MANIFEST
 
 DEEPEST = 4
 """Depth of folders below the workspace that are searched."""

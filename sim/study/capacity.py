@@ -44,18 +44,13 @@ from sim.study.availability import (
     serving_states,
     why_no_availability,
 )
-from sim.study.execution.cases import POINTS, CaseJob, Progress, Workplace, group_by_quantities, jobs_of
+from sim.study.execution.cases import CaseJob, Progress, Workplace, group_by_quantities, jobs_of
+from sim.study.execution.durable import POINTS
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase, discard_unfinished
-from sim.study.load_axis import LoadAxis
+from sim.study.load_axis import LoadAxis, has_schedule, why_not_its_mean
 from sim.study.metrics.service_level import attainment_of
 from sim.study.metrics.statistics import half_width, mean
-from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from sim.workload import Profile
-
-ONLY_RAISED = (
-    "tenant: only capacity and breakeven raise the load of one tenant while the others hold theirs: remove `tenant`"
-)
 
 
 def precision_of(scenario: Scenario, relative: float) -> Precision:
@@ -245,12 +240,8 @@ def _change(before: float, after: float) -> float:
 
 def can_be_lengthened(scenario: Scenario) -> bool:
     """Return whether a longer horizon shows the same load: not for a trace, a burst, a profile or a schedule."""
-    workload, scheduled = scenario.workload, _has_schedule(scenario)
+    workload, scheduled = scenario.workload, has_schedule(scenario)
     return scenario.horizon_s is not None and workload.stationary and workload.needs_horizon and not scheduled
-
-
-def _has_schedule(scenario: Scenario) -> bool:
-    return any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
 
 
 def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
@@ -377,32 +368,6 @@ def why_no_capacity(scenario: Scenario) -> str:
     if missing is not None:
         return f"{missing}slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
     return ""
-
-
-def why_not_its_mean(scenario: Scenario) -> str:
-    """Return why the window does not cover whole days or a whole profile; empty if it does."""
-    if not _sees_whole_days(scenario):
-        return (
-            "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
-            "measure whole days (horizon_s less warmup_s a multiple of 86400)"
-        )
-    end_s = scenario.horizon_s
-    for workload in [one.workload for one in scenario.services] or [scenario.workload]:
-        arrivals = workload.arrivals
-        if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
-            hours = arrivals.length_s / SECONDS_PER_HOUR
-            return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
-    return ""
-
-
-def _sees_whole_days(scenario: Scenario) -> bool:
-    """Return whether the window consists of whole days; true for fleets without a schedule."""
-    if not _has_schedule(scenario):
-        return True
-    if scenario.horizon_s is None or scenario.warmup_s == "auto":
-        return False
-    measured_s = scenario.horizon_s - scenario.warmup_s
-    return measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
 
 
 FoundByFleet = dict[str, list[ReplicationCapacity]]

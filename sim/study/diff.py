@@ -11,7 +11,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, axes
 from sim.study.comparison import Difference, between
-from sim.study.execution.cases import POINTS, limits
+from sim.study.execution.cases import limits
+from sim.study.execution.durable import POINTS
 from sim.study.execution.precision import key_of, with_further
 from sim.study.execution.store import load_case
 from sim.study.points import Point, summarize

@@ -1,12 +1,17 @@
-"""Load axis of a search for a capacity: the numbers of a scenario that follow the load, and its current value."""
+"""Load axis of a search for a capacity: the numbers of a scenario that follow the load, and loads that have no mean."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
-from sim.workload import Workload
+from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from sim.workload import Profile, Workload
 from sim.workload.tenants import Tenant
+
+ONLY_RAISED = (
+    "tenant: only capacity and breakeven raise the load of one tenant while the others hold theirs: remove `tenant`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,34 @@ class LoadAxis:
         if self.moves:
             return {path: still + each * value for path, (still, each) in self.moves.items()}
         return {self.path: value}
+
+
+def why_not_its_mean(scenario: Scenario) -> str:
+    """Return why the window does not cover whole days or a whole profile; empty if it does."""
+    if not _sees_whole_days(scenario):
+        return (
+            "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
+            "measure whole days (horizon_s less warmup_s a multiple of 86400)"
+        )
+    end_s = scenario.horizon_s
+    for workload in [one.workload for one in scenario.services] or [scenario.workload]:
+        arrivals = workload.arrivals
+        if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
+            hours = arrivals.length_s / SECONDS_PER_HOUR
+            return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
+    return ""
+
+
+def _sees_whole_days(scenario: Scenario) -> bool:
+    """Return whether the window consists of whole days; true for fleets without a schedule."""
+    if not has_schedule(scenario):
+        return True
+    if scenario.horizon_s is None or scenario.warmup_s == "auto":
+        return False
+    measured_s = scenario.horizon_s - scenario.warmup_s
+    return measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
+
+
+def has_schedule(scenario: Scenario) -> bool:
+    """Return whether a pool of *scenario* follows a schedule."""
+    return any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)

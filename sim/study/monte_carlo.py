@@ -48,7 +48,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import Case, as_data, at_point, axis_labels, cases, points
-from sim.study.execution.cases import MANIFEST
+from sim.study.execution.durable import MANIFEST
 from sim.study.execution.precision import key_of
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import wilson

@@ -34,11 +34,11 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import bridged_fleet
 from sim.scenario.sweep import Case
 from sim.scenario.year import hours_of, loads_within, peak_to_mean, usual_load
-from sim.study.capacity import ONLY_RAISED, FleetCapacity, at_horizon
+from sim.study.capacity import FleetCapacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
-from sim.study.load_axis import LoadAxis
+from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.case_metrics import idle_window
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan_cash import (

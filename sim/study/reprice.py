@@ -16,8 +16,8 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
-from sim.study.execution.cases import POINTS
 from sim.study.execution.digest import MONEY, SCENARIO, digest, rests_on
+from sim.study.execution.durable import POINTS
 from sim.study.execution.precision import key_of, with_further
 from sim.study.execution.store import SHARES, VISITS, StoredCase, load_case, read_case, save_repriced
 from sim.study.metrics.case_metrics import with_bill

@@ -16,10 +16,9 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS, RelativeRange, Sensitivity, around, number_at
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.booked_inputs import INPUTS, booked_inputs, in_stated_currency, number_of
-from sim.study.capacity import ONLY_RAISED
 from sim.study.execution.cases import CaseJob, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
-from sim.study.load_axis import LoadAxis
+from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.service_level import cases_overloaded
 from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.rebill import Bill, Rebilling

@@ -524,3 +524,11 @@ class Scheduler(ABC):
         self._base_sum -= sequence.base
         if self._windows:
             self._windows.remove(sequence)
+
+
+def switch_shares(rank: Scheduler, on: bool, elapsed_s: float) -> None:
+    """Start or stop attributing the time of the rank's steps to requests, *elapsed_s* into a step."""
+    if on:
+        rank.shares.shared_s = elapsed_s
+    else:
+        rank.share_time(elapsed_s, last=True)

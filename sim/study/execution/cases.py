@@ -19,7 +19,7 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.execution.digest import digest, quantities, rests_on
-from sim.study.execution.durable import DamagedFile, warn_of
+from sim.study.execution.durable import POINTS, DamagedFile, warn_of
 from sim.study.execution.precision import key_of, next_cases
 from sim.study.execution.store import StoredCase, discard_unfinished, load_case, read_case, save_case, save_repriced
 from sim.study.metrics.case_metrics import measure, with_bill
@@ -197,11 +197,6 @@ def do_all(workplace: Workplace, jobs: Sequence[CaseJob], progress: Progress = l
     progress(found, total, found)
     for done, _ in enumerate(simulated(workplace, left), start=found + 1):
         progress(done, total, found)
-
-
-MANIFEST = "manifest.json"
-"""File of a results folder with the origin of the answer: command, versions and inputs."""
-POINTS = "points"
 
 
 def run_points(

@@ -17,6 +17,10 @@ from typing import Any
 
 from sim.infile import opened
 
+MANIFEST = "manifest.json"
+"""File of a results folder with the origin of the answer: command, versions and inputs."""
+POINTS = "points"
+"""Folder of a results folder with the finished cases."""
 SUMS_FILE = "SHA256SUMS"
 """Name of the checksum file, in the format of sha256sum: `sha256sum -c SHA256SUMS` checks a folder, too."""
 

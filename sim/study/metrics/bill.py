@@ -12,8 +12,7 @@ import numpy as np
 from sim.cost.charge import amount_usd
 from sim.cost.metering import MeteredWindow
 from sim.study.metrics.averages import PLANNED, FirstReplication, MeanRate, Ratio
-from sim.study.metrics.metric import MeasuredRun, figure, metric
-from sim.study.metrics.requests import PERCENTILES
+from sim.study.metrics.metric import PERCENTILES, MeasuredRun, figure, metric
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 KWH = "kWh"

@@ -22,6 +22,8 @@ from sim.study.metrics.overload import Growth
 from sim.study.metrics.window_requests import PrefixHits, WindowRequests, good_requests, prefixes_of
 
 T = TypeVar("T")
+PERCENTILES = (50, 95, 99)
+"""Percentiles of every latency and of the cost of a request."""
 MEAN = Mean()
 GROUPS = {
     **dict.fromkeys(("state", "traffic", "goodput", "service level", "bottleneck", "latency", "queue", "use"), True),

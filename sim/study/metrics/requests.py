@@ -8,12 +8,11 @@ from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
 from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
-from sim.study.metrics.metric import FORMATS, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
+from sim.study.metrics.metric import FORMATS, PERCENTILES, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
 from sim.study.metrics.service_level import ATTAINED, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
 from sim.study.metrics.window_requests import WindowRequests, percentile
 
-PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """Least number of requests beyond a percentile; with fewer the percentile is marked as thin."""
 SHARE = MeanShare()

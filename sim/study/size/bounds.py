@@ -41,7 +41,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Budget, Size
 from sim.scenario.slo import Slo, SloGoal
 from sim.study.availability import why_no_availability
-from sim.study.capacity import ONLY_RAISED, why_not_its_mean
+from sim.study.load_axis import ONLY_RAISED, why_not_its_mean
 from sim.study.size.search_space import Unit
 from sim.units import HOURS_PER_MONTH
 from sim.workload import Workload

@@ -25,7 +25,8 @@ from sim.study.availability import (
     run_state_search,
     serving_states,
 )
-from sim.study.execution.cases import POINTS, CaseJob, Workplace, do_missing, jobs_of
+from sim.study.execution.cases import CaseJob, Workplace, do_missing, jobs_of
+from sim.study.execution.durable import POINTS
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.case_metrics import CaseMetrics

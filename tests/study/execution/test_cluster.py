@@ -22,9 +22,10 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
 from sim.study.execution import cluster
 from sim.study.execution import cores as cores_module
-from sim.study.execution.cases import POINTS, Call, CaseJob, do_missing, jobs_of, simulated
+from sim.study.execution.cases import Call, CaseJob, do_missing, jobs_of, simulated
 from sim.study.execution.cluster import Cluster, ClusterError
 from sim.study.execution.cores import ProcessPool
+from sim.study.execution.durable import POINTS
 from sim.yamlio import dump
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,10 @@ from sim.scenario.reading.load import load
 from sim.study import breakeven, cost_gap
 from sim.study.capacity import capacities
 from sim.study.execution import cluster
-from sim.study.execution.cases import POINTS, CaseJob
+from sim.study.execution.cases import CaseJob
 from sim.study.execution.cluster import Cluster
 from sim.study.execution.cores import ProcessPool
+from sim.study.execution.durable import POINTS
 
 pytestmark = pytest.mark.slow
 
