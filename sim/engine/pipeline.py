@@ -1,20 +1,19 @@
-"""Pipeline parallelism: several batches in flight over the stages of one replica.
+"""Engines of replicas with pipeline parallelism: several batches are in flight over the stages of one replica.
 
-A batch enters a stage when it has left the one before and the stage is free; the step-time model gives the time of
-one stage. (A serial sum of the stages would be wrong by up to the number of stages.) Two engines form the batches
-by different rules.
+A batch enters a stage when it has left the previous stage and the stage is free; the step-time model gives the time of
+one stage. Two engines form the batches by different rules.
 
-`PipelineEngine` schedules a new batch whenever fewer batches than stages are in flight, out of the requests that
-are in none. Requests that were admitted together stay together, so each batch is a lane of its own; lanes share KV
-blocks and the queue, and no lane takes more than its share of the requests (as SGLang's micro-batches and vLLM's
-former virtual engines do; without that the lane that meets a long prompt collects all arrivals and leaves the other
-stages idle). Where prompts flow in pieces (llama.cpp), a stage hands each piece of a batch on as soon as it has it,
-and a batch that yields no token makes room for the next one when it has left the first stage.
+`PipelineEngine` forms a batch whenever fewer batches than stages are in flight, from the requests in no batch. Requests
+admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue, and no lane
+has more than its share of the requests, as in SGLang's micro-batches and vLLM V0's virtual engines: otherwise the lane
+with a long prompt would admit all arrivals and leave the other stages idle. Where prompts are computed in pieces
+(llama.cpp), a stage passes each piece of a batch on as soon as it is computed, and a batch that yields no token makes
+room for the next one when it has left the first stage.
 
-`StagesEngine` follows vLLM V1: as many batches are in flight as there are stages, one more where steps are formed
-ahead (`EngineCore.step_with_batch_queue`). After a batch the next one is formed at once, until the queue is full or
-nothing can be scheduled; then nothing is formed until the oldest batch has ended, and requests that arrive wait for
-that. A batch enters the first stage not before the last tokens of its requests have left the last one.
+`StagesEngine` follows vLLM V1 (`EngineCore.step_with_batch_queue`): as many batches are in flight as there are stages,
+one more if steps are formed ahead. Batches are formed until that many are in flight or no request can be scheduled;
+the next one is formed when the oldest batch has ended, and requests that arrive in between wait for that. A batch
+enters the first stage once the previous tokens of its requests have left the last stage.
 """
 
 from abc import abstractmethod
@@ -37,7 +36,7 @@ from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan, StepT
 
 
 class PipelineLane(PipelineTiming):
-    """One batch and its way through the stages."""
+    """Scheduler of one lane, with the times of its batch in flight."""
 
     __slots__ = ("rank",)
 
@@ -47,7 +46,7 @@ class PipelineLane(PipelineTiming):
 
 
 class StagedEngine(NoKvTransfer):
-    """One replica whose layers are spread over *stages* groups of GPUs."""
+    """Base of the engines whose layers are spread over several groups of GPUs, the stages."""
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, pool: BlockPool, stages: int) -> None:
         self._steptime = steptime
@@ -60,20 +59,20 @@ class StagedEngine(NoKvTransfer):
 
     @abstractmethod
     def _preemptions(self) -> int:
-        """Requests preempted so far."""
+        """Return the number of preemptions so far."""
 
     @abstractmethod
     def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
-        """Batches between the first stage and the end of the last one."""
+        """Return the batches in flight, each with its times in the stages."""
 
     def meters(self, now: float) -> Meters:
         """See `ReplicaEngine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
         totals = copy(self._meters)
         totals.preemptions = self._preemptions()
         totals.kv_peak_blocks = self._pool.peak
-        for formed, passage in self._in_flight():
-            busy_s = passage.busy_s(now)
-            book(totals, formed, busy_s, passage.load * busy_s, 0)
+        for formed, timing in self._in_flight():
+            busy_s = timing.busy_s(now)
+            book(totals, formed, busy_s, timing.load * busy_s, 0)
         return totals
 
     def caches(self) -> list[BlockPool]:
@@ -86,10 +85,7 @@ class StagedEngine(NoKvTransfer):
 
 
 class PipelineEngine(StagedEngine):
-    """A replica in stages under any policy, with lanes of requests.
-
-    At most `lanes` batches are in flight, left out: one per stage; a single one passes the stages in series.
-    """
+    """Replica with pipeline stages under any policy, whose requests are divided into lanes."""
 
     def __init__(
         self,
@@ -101,8 +97,11 @@ class PipelineEngine(StagedEngine):
         piece_tokens: int | None = None,
         one_scheduler: bool = False,
     ) -> None:
-        """*piece_tokens*: prompt tokens of a piece, where prompts flow in pieces; *one_scheduler* goes through all that
-        run for each batch.
+        """Create the lanes, each with a scheduler of class *schedule*.
+
+        *lanes* is the most batches in flight (default: one per stage; with 1, batches pass the stages one after the
+        other). *piece_tokens*: prompt tokens per piece, if prompts are computed in pieces.
+        *one_scheduler*: whether the time to form a batch depends on the running requests of all lanes.
         """
         super().__init__(steptime, limits, limits.new_pool(), stages)
         self._lanes = [PipelineLane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
@@ -168,7 +167,10 @@ class PipelineEngine(StagedEngine):
         return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
 
     def _complete(self, lane: PipelineLane, busy_s: float, end_s: float, whole_steps: int) -> list[Sequence]:
-        """The batch of *lane* ends at *end_s*, with *whole_steps* of its one step made; who leaves with it."""
+        """End the batch of *lane* at *end_s* [s]; return the sequences that leave.
+
+        *whole_steps* is 1 if the batch is complete, 0 if it is dropped.
+        """
         book(self._meters, lane.rank, busy_s, lane.load * busy_s, whole_steps)
         if self._sharing:
             lane.rank.share_time(busy_s)
@@ -202,7 +204,7 @@ def _group_pool(limits: SchedulerLimits) -> GroupPool:
 
 
 class StagesEngine(StagedEngine):
-    """A replica in *stages* under vLLM's rules."""
+    """Replica with pipeline stages under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, stages: int, asynchronous: bool = False) -> None:
         grouped = limits.kv_groups != (None,)
@@ -216,8 +218,9 @@ class StagesEngine(StagedEngine):
         self._schedule = schedule(limits, pool, self._waiting, stages if asynchronous else 0)
         self._flying: deque[InFlightBatch] = deque()
         self._waits = False
-        """Nothing is formed before the oldest batch has ended."""
+        """True if no batch is formed before the oldest one in flight has ended."""
         self._evicted: list[InFlightSequence] = []
+        """Evicted requests that leave when the oldest batch in flight ends."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -228,15 +231,15 @@ class StagesEngine(StagedEngine):
         return not self._waits
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
-        """See `ReplicaEngine.evict`: seat and blocks are free when the oldest batch ends."""
+        """See `ReplicaEngine.evict`: the place in the batch and the blocks are free when the oldest batch ends."""
         self._schedule.dissolve()
         waiting = self._waiting.remove(request)
         if isinstance(waiting, InFlightSequence):
             self._pool.forget(waiting)
-            waiting.gone = True
+            waiting.evicted = True
             return ReplicaProgress(0, waiting.made)
         one = next(one for one in self._schedule.running if one.request is request)
-        one.gone = True
+        one.evicted = True
         if self._waits:
             self._evicted.append(one)
         else:
@@ -286,7 +289,7 @@ class StagesEngine(StagedEngine):
         return self._schedule.update(launch, launch.end_s)
 
     def _book(self, launch: InFlightBatch, busy_s: float, whole_steps: int) -> None:
-        """*launch* has kept a stage busy for *busy_s*, and its one step is made or is not."""
+        """Add the busy time of *launch* to the meters; *whole_steps* is 1 if the batch is complete, 0 if not."""
         book(self._meters, launch, busy_s, launch.load * busy_s, whole_steps)
         if self._sharing:
             self._share(launch, busy_s)
@@ -298,7 +301,7 @@ class StagesEngine(StagedEngine):
         self._evicted.clear()
 
     def _share(self, launch: InFlightBatch, elapsed_s: float) -> None:
-        """Shares out the time of *launch* up to *elapsed_s* among its tokens."""
+        """Charge the busy time of *launch* up to *elapsed_s* [s] to its requests, evenly per new token."""
         batch = launch.batch
         token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
         launch.shared_s = elapsed_s
@@ -320,7 +323,7 @@ class StagesEngine(StagedEngine):
     def share_time(self, on: bool, now: float) -> None:
         """See `ReplicaEngine.share_time`."""
         self._sharing = on
-        self._schedule.by_itself(on)
+        self._schedule.use_cohorts(not on)
         for launch in self._flying:
             busy_s = launch.busy_s(now)
             if on:

@@ -21,17 +21,17 @@ from sim.engine.sequence import Sequence
 class GroupPipelineScheduler(PipelineScheduler):
     """Scheduler of pipelined batches whose requests hold blocks in several groups."""
 
-    TOGETHER = False
+    USES_COHORTS = False
     pool: GroupPool
 
-    def _goes_on(self, one: InFlightSequence) -> bool:
+    def _fits_held_blocks(self, one: InFlightSequence) -> bool:
         return False  # a sequence may free blocks in any step
 
     def _need(self, one: InFlightSequence, new: int) -> int:
         self.pool.give_back(one, max(0, one.computed - one.flying))
         return self.pool.needs(one, one.computed + new)
 
-    def _joins(self, one: InFlightSequence, hits: int, new: int) -> int:
+    def _missing(self, one: InFlightSequence, hits: int, new: int) -> int:
         size, windows = self.pool.block_size, self.pool.windows
         first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
         joins = self.pool.joins(one, hits, first)
@@ -40,7 +40,7 @@ class GroupPipelineScheduler(PipelineScheduler):
         whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
         return max(joins, self.pool.joins(one, hits, whole))
 
-    def _give(self, one: InFlightSequence, blocks: int, new: int) -> None:
+    def _allocate(self, one: InFlightSequence, blocks: int, new: int) -> None:
         self.pool.grow(one, one.computed + new)
         self._name(one, min(one.computed + new, one.tokens))
 

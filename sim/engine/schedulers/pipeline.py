@@ -1,9 +1,15 @@
-"""vLLM's scheduler where several batches are in flight: the stages of a pipeline.
+"""vLLM's scheduler for pipeline stages: it forms batches while earlier ones are in flight.
 
-As `v1/core/sched/scheduler.py` has it, tokens count as computed once they are scheduled, so the chunks of one prompt
-follow each other through the stages, and a request that decodes is in one batch at a time, unless steps are formed
-ahead. A preempted request still gets the token that was being made, and joins again once nothing of it is in flight.
-`DecodeCohort` keeps requests that decode in one batch after the other, so that a batch is a few sums.
+As in `v1/core/sched/scheduler.py`, tokens count as computed once they are scheduled. The chunks of one prompt therefore
+follow each other through the stages, and a decoding request is in one batch at a time, unless steps are formed ahead. A
+preempted request still receives the token in flight, and is admitted again once none of its tokens is in flight.
+
+Requests that decode in the same batches form a `DecodeCohort`. It keeps totals, so that its next batch takes the same
+time to form whatever the number of members:
+
+    batch number        7        8        9       10
+    cohort           a b c    a b c    a b c    a b c d     totals only: members, KV tokens, blocks due
+    by themselves      d        d                           d: prompt chunks until batch 8, then a member
 """
 
 from collections import deque
@@ -20,13 +26,13 @@ from sim.records import Batch, Leap, Request, StepSpan
 
 
 class InFlightSequence(Sequence):
-    """A request that may be in several batches at once."""
+    """Progress of a request that may be in several batches at once."""
 
     __slots__ = (
         "cohort",
         "eligible",
+        "evicted",
         "flying",
-        "gone",
         "junction",
         "last_end_s",
         "named",
@@ -42,27 +48,30 @@ class InFlightSequence(Sequence):
         self.flying = 0
         """Scheduled tokens whose batch has not ended."""
         self.stale = 0
-        """Of these, those scheduled before a preemption."""
+        """Number of in-flight tokens that were scheduled before the request was preempted."""
         self.passed_over = False
-        """Whether admission went on to requests behind this one since it was last admitted."""
+        """True if admission has skipped this request since it was last admitted."""
         self.eligible = 0
-        """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
+        """Number of the first scheduler call that may schedule its next token, if steps are formed ahead."""
         self.junction = 0
-        """Tokens of its prompt behind which its state is to be kept, because others have computed as much."""
+        """Prompt prefix after which its state is kept, because other requests share this prefix [tokens]."""
         self.named = 0
-        """Tokens whose blocks have their names."""
+        """Number of leading tokens whose blocks have names in the prefix cache."""
         self.last_end_s = 0.0
-        """When its last token leaves the last stage."""
-        self.gone = False
+        """End of the batch that makes its latest token [s]."""
+        self.evicted = False
         self.cohort: DecodeCohort | None = None
-        """With whom it decodes; what follows from the batches of all is not in its own fields then."""
+        """Cohort that it decodes in; the progress made there is in the cohort's totals, not in the fields here."""
 
 
 def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 1) -> float:
-    """When a batch whose step is *leap* leaves the last stage, if it may enter the first one at *ready_s* [s].
+    """Send a batch through the stages and return when it leaves the last one [s].
 
-    *free_s* says when each stage is free, and does so afterwards. A batch waits for each stage, not for a place behind
-    it. Of several *pieces* each is handed on as soon as a stage has it.
+    *free_s* are the times at which the stages become free [s], updated in place. The batch may enter the first stage at
+    *ready_s*. Of several *pieces* a stage passes each on as soon as it is computed.
+
+    Stage *i* starts the batch at `max(end of stage i - 1, free_s[i])`; the queues between stages are unbounded. The
+    last stage takes `leap.last_s` longer than the others.
     """
     stage_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
     for stage, stage_free_s in enumerate(free_s):
@@ -74,23 +83,26 @@ def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 
 
 
 class PipelineTiming:
-    """The way of one batch through the stages."""
+    """Times of one batch in the stages of a pipeline."""
 
     __slots__ = ("end_s", "entered_s", "load", "stage_s")
 
     def __init__(self) -> None:
         self.entered_s = self.stage_s = self.load = 0.0
         self.end_s = inf
-        """When it leaves the last stage; inf while it is not in flight."""
+        """Time at which the batch leaves the last stage [s]; inf while it is not in flight."""
 
     def enter(self, leap: Leap, free_s: list[float], ready_s: float, pieces: int = 1) -> None:
-        """The batch, whose step is *leap*, may enter the first stage at *ready_s*; see `pass_through`."""
+        """Set the times of a batch with step time *leap* that may enter the first stage at *ready_s* [s].
+
+        See `pass_through` for *free_s* and *pieces*.
+        """
         self.stage_s, self.load = leap.first_s, leap.load
         self.entered_s = max(ready_s, free_s[0])
         self.end_s = pass_through(free_s, ready_s, leap, pieces)
 
     def busy_s(self, now: float) -> float:
-        """Return the time for which the batch has kept a stage busy at *now* [s]."""
+        """Return how long the batch has occupied a stage by *now*, averaged over the stages [s]."""
         return self.stage_s * min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
 
 
@@ -105,12 +117,12 @@ class InFlightBatch(PipelineTiming):
     def __init__(self, chunks: dict[InFlightSequence, int], window: int, blocked_by: str) -> None:
         super().__init__()
         self.chunks = chunks
-        """Of all but the cohort."""
+        """New tokens of each request in the batch, except members of the cohort."""
         self.cohort: DecodeCohort | None = None
         self.number = 0
-        """Of the cohort's batches."""
+        """Number of this batch among the batches of the cohort."""
         self.ready_s = 0.0
-        """When the tokens that the cohort goes on from have left the last stage."""
+        """Time at which the cohort's previous tokens have left the last stage [s]."""
         self._admissions: list[int] = []
         self.blocked_by = blocked_by
         self.batch = batch = _batch(chunks, window) if chunks else Batch()
@@ -118,11 +130,11 @@ class InFlightBatch(PipelineTiming):
         self.parts = chunk_parts(prompts)
         self.recomputed_in_step = sum([recomputed_tokens(one, new) for one, new in prompts])
         self.sampled: set[InFlightSequence] = set()
-        """Who gets a token at its end."""
+        """Requests, except members of the cohort, that receive a token at the end of the batch."""
         self.shared_s = 0.0
 
-    def board(self, cohort: "DecodeCohort", count: int, kv_tokens: int) -> None:
-        """The *count* members of *cohort* with *kv_tokens* of context are in it, too."""
+    def add_cohort(self, cohort: "DecodeCohort", count: int, kv_tokens: int) -> None:
+        """Add the *count* members of *cohort*, with *kv_tokens* tokens of context in total, to the batch."""
         batch = self.batch
         batch.decode_seqs += count
         batch.sampled_seqs += count
@@ -132,21 +144,21 @@ class InFlightBatch(PipelineTiming):
             self.ready_s = cohort.last_end_s
             self._admissions = [one.admission for one in self.chunks]
 
-    def add(self, one: InFlightSequence) -> None:
-        """*one*, which has left the cohort, is in it by itself."""
+    def add_sequence(self, one: InFlightSequence) -> None:
+        """Add *one*, which has just left the cohort, to `chunks`."""
         self.chunks[one] = 1
         self._admissions.append(one.admission)
         self.sampled.add(one)
 
     def in_order(self) -> list[tuple[InFlightSequence, int]]:
-        """Chunks in the order in which their requests had been admitted when it was scheduled."""
+        """Return the chunks, ordered by the admission numbers that their requests had when the batch was formed."""
         chunks, numbers = list(self.chunks.items()), self._admissions
         if all(a < b for a, b in pairwise(numbers)):
             return chunks
         return [chunks[place] for place in sorted(range(len(chunks)), key=numbers.__getitem__)]
 
     def span(self, place: str) -> StepSpan:
-        """The batch, for whoever looks at single steps, and the *place* of request number *request_index*."""
+        """Return the batch as a span of one step; *place* is that of the observed request (`StepSpan.place`)."""
         prompts = {sequence.request.index for sequence, *_ in self.parts}
         indices = {one.request.index: new for one, new in self.chunks.items()}
         chunks = {index: new for index, new in indices.items() if index in prompts}
@@ -155,9 +167,10 @@ class InFlightBatch(PipelineTiming):
 
 
 class DecodeCohort:
-    """Requests that decode together, batch after batch, as long as nobody is preempted: a batch is a few sums.
+    """Requests that decode in the same batches, with the totals that a batch needs.
 
-    Who joins keeps what it had then; what the cohort's batches have added is made good when it parts from it.
+    The fields of a member stay as they were when it was added. `remove` adds the progress that it has made in the
+    cohort's batches since.
     """
 
     __slots__ = (
@@ -166,39 +179,40 @@ class DecodeCohort:
     )  # fmt: skip
 
     def __init__(self, block_size: int, ahead: bool, alone: dict[InFlightSequence, None]) -> None:
-        """*alone* has the running requests that are in no cohort: members are taken out of it, and return to it."""
+        """*alone*: running requests that are in no cohort, updated as members are added and removed."""
         self._alone = alone
         self.members: dict[InFlightSequence, tuple[int, int]] = {}
-        """Each with the number of its first batch here and of the first one after its last."""
+        """Numbers of the first batch and of the batch after the last one, per member."""
         self.scheduled = self.received = 0
-        """Batches that were scheduled, and of these those that have ended."""
+        """Number of batches scheduled, and number of these that have ended."""
         self.served = 0
-        """Batches that the members hold KV blocks for: those that were scheduled, and the one being formed."""
+        """Number of batches that the members hold KV blocks for; the batch being formed may be among them."""
         self.eligible = 0
-        """See `InFlightSequence.eligible`."""
+        """Number of the first scheduler call that may schedule the next batch, if steps are formed ahead."""
         self.last_end_s = 0.0
-        """When the last tokens leave the last stage."""
+        """End of the latest batch [s]."""
         self._ahead = ahead
         self._named_at = 0
-        """Batches that had ended when the last one was scheduled."""
+        """Number of batches that had ended when the latest one was scheduled."""
         self._flying: deque[InFlightBatch] = deque()
         self._due: list[dict[InFlightSequence, None]] = [{} for _ in range(block_size)]
-        """Who needs a block for the batches with this number, modulo the size of a block."""
+        """Members that need another block for batch *n*, at index *n* modulo the block size."""
         self._ending: dict[int, dict[InFlightSequence, None]] = {}
-        """Who gets its last token in the batch before the one with this number."""
+        """Members whose last batch is number *n* - 1, by *n*."""
         self._kv_tokens = 0
+        """Context of all members in the next batch [tokens]."""
 
-    def may_go_on(self, calls: int) -> bool:
-        """Whether call number *calls* of the scheduler may schedule it."""
+    def is_ready(self, calls: int) -> bool:
+        """Return whether scheduler call number *calls* may schedule the next batch."""
         return calls >= self.eligible if self._ahead else self.received == self.scheduled
 
     @property
     def due(self) -> dict[InFlightSequence, None]:
-        """Who needs a block for the next batch."""
+        """Members that need another block for the next batch."""
         return self._due[self.scheduled % len(self._due)]
 
-    def join(self, one: InFlightSequence, left: int) -> None:
-        """*one*, which was in its last batch, decodes with it in *left* further ones."""
+    def add(self, one: InFlightSequence, left: int) -> None:
+        """Add *one*, which is in the latest batch by itself, for *left* further batches."""
         end = self.scheduled + left
         self.members[one] = self.scheduled, end
         self._due[(self.scheduled - one.computed) % len(self._due)][one] = None
@@ -207,10 +221,13 @@ class DecodeCohort:
         one.cohort = self
         del self._alone[one]
 
-    def board(self, launch: InFlightBatch, eligible: int) -> None:
-        """Its next batch is *launch*, with whoever is in that already; it may go on in call *eligible*."""
+    def schedule(self, launch: InFlightBatch, eligible: int) -> None:
+        """Add all members to the batch *launch*, then remove the members whose last batch it is.
+
+        *eligible* is the number of the scheduler call from which on the following batch may be scheduled.
+        """
         count = len(self.members)
-        launch.board(self, count, self._kv_tokens)
+        launch.add_cohort(self, count, self._kv_tokens)
         self._kv_tokens += count
         self._flying.append(launch)
         self.scheduled += 1
@@ -218,20 +235,20 @@ class DecodeCohort:
         self.eligible, self._named_at = eligible, self.received
         if self.scheduled in self._ending:
             for one in list(self._ending[self.scheduled]):
-                self.part(one)
+                self.remove(one)
 
-    def land(self) -> None:
-        """Its oldest batch has left the last stage."""
+    def receive(self) -> None:
+        """Record the end of the oldest batch in flight."""
         self._flying.popleft()
         self.received += 1
 
     def dissolve(self) -> None:
-        """All part."""
+        """Remove all members."""
         for one in list(self.members):
-            self.part(one)
+            self.remove(one)
 
-    def part(self, one: InFlightSequence) -> None:
-        """*one* goes on by itself, also in the batches that are in flight."""
+    def remove(self, one: InFlightSequence) -> None:
+        """Remove *one*, bring its fields up to date, and list it in the batches in flight."""
         since, end = self.members.pop(one)
         del self._ending[end][one]
         if not self._ending[end]:
@@ -256,7 +273,7 @@ class DecodeCohort:
         self._alone[one] = None
         for launch in self._flying:
             if launch.number >= since:
-                launch.add(one)
+                launch.add_sequence(one)
 
 
 def _batch(chunks: dict[InFlightSequence, int], window: int) -> Batch:
@@ -275,35 +292,35 @@ def _batch(chunks: dict[InFlightSequence, int], window: int) -> Batch:
 
 
 class PipelineScheduler:
-    """Who is in the next batch."""
+    """vLLM's rules for which requests are in the next batch."""
 
-    TOGETHER = True
-    """Whether who decodes does so in cohorts."""
+    USES_COHORTS = True
+    """True if decoding requests form cohorts."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
         self.limits, self.pool, self.waiting = limits, pool, waiting
         self.running: dict[InFlightSequence, None] = {}
-        """In admission order."""
+        """Admitted requests, in admission order."""
         self._alone: dict[InFlightSequence, None] = {}
         """Running requests that are in no cohort."""
         self.preemptions = 0
         self.blocked_by = ""
         self.cached_in_step = 0
         self._ahead = ahead
-        """Calls of the scheduler until who decodes may do so again, where steps are formed ahead; 0: they are not."""
+        """Scheduler calls between two tokens of a request, if steps are formed ahead; 0 if they are not."""
         self._preempted = False
         self._prompt_withdrawn = False
-        """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
+        """True if a prompt chunk was taken out of the batch being formed because its request was preempted."""
         self._calls = self._steps = 0
         self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = PromptPacing(limits)
         self._admissions = 0
-        self._together = self.TOGETHER and not limits.window
+        self._together = self.USES_COHORTS and not limits.window
         self._cohorts: list[DecodeCohort] = []
-        """Each with members."""
+        """Cohorts with at least one member."""
 
     def form(self, now: float) -> InFlightBatch | None:
-        """The next batch; None if there is nothing to schedule."""
+        """Return the next batch, formed at *now* [s]; None if no request can be scheduled."""
         limits = self.limits
         self._calls += 1
         self._preempted = self._prompt_withdrawn = False
@@ -331,24 +348,24 @@ class PipelineScheduler:
             pacing.computes(self._steps)
         self._steps += 1
         self._count(launch)
-        self._gather(launch, cohort)
+        self._extend_cohort(launch, cohort)
         return launch
 
     def _decodes_only(self, cohort: DecodeCohort | None) -> bool:
-        """Return whether nothing but *cohort* can be in the next batch, and its members find the blocks they need."""
+        """Return whether the next batch can only contain *cohort*, and enough blocks are free for its members."""
         if self._alone or self._pacing.limited or (self.waiting and len(self.running) < self.limits.max_num_seqs):
             return False
         return cohort is None or len(cohort.due) <= self.pool.free
 
     def _form_decodes(self, cohort: DecodeCohort) -> InFlightBatch:
-        """Form a batch of the members of *cohort* alone."""
+        """Return a batch of the members of *cohort* alone."""
         if self.waiting:
             self.blocked_by = "seats" if len(cohort.members) < self.limits.max_num_batched_tokens else "budget"
         if blocks := len(cohort.due):
             self.pool.take(blocks)
         launch = InFlightBatch({}, 0, self.blocked_by)
         self._steps += 1
-        cohort.board(launch, self._calls + self._ahead)
+        cohort.schedule(launch, self._calls + self._ahead)
         if not cohort.members:
             self._cohorts.remove(cohort)
         return launch
@@ -356,30 +373,31 @@ class PipelineScheduler:
     def _any_decoding(self) -> bool:
         return any(one.decoding for one in self.running)
 
-    def by_itself(self, on: bool) -> None:
-        """Whether from now on each request is looked at by itself."""
-        self._together = self.TOGETHER and not self.limits.window and not on
+    def use_cohorts(self, on: bool) -> None:
+        """Let decoding requests form cohorts from now on, or keep all of them by themselves."""
+        self._together = self.USES_COHORTS and not self.limits.window and on
         self.dissolve()
 
     def dissolve(self) -> None:
-        """Everybody goes on by itself."""
+        """Remove all requests from their cohorts."""
         for cohort in self._cohorts:
             cohort.dissolve()
         self._cohorts.clear()
 
     def _cohort(self) -> DecodeCohort | None:
-        """The one that decodes in this batch. Where there are several, or the budget may not last, everybody goes on
-        by itself.
+        """Return the cohort of the next batch, or None.
+
+        All cohorts are dissolved if several are ready, or if the token budget may be too small for all requests.
         """
         calls = self._calls
-        ready = [one for one in self._cohorts if one.members and one.may_go_on(calls)]
+        ready = [one for one in self._cohorts if one.members and one.is_ready(calls)]
         if len(ready) > 1 or (self._cohorts and not self._within_budget(ready)):
             self.dissolve()
             return None
         return ready[0] if ready else None
 
     def _within_budget(self, ready: list[DecodeCohort]) -> bool:
-        """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
+        """Return whether the token budget is enough for the members of *ready* and all requests without a cohort."""
         total = sum([len(cohort.members) for cohort in ready])
         if not self._alone:
             return total <= self.limits.max_num_batched_tokens
@@ -387,31 +405,31 @@ class PipelineScheduler:
         for one in self._alone:
             new = one.tokens + one.placeholders - one.computed
             total += new if new < most else most
-            if one is last and new > 1:  # it computes what the others leave
+            if one is last and new > 1:  # the request admitted last computes what the others leave
                 left = min(new, most)
         return total - left < self.limits.max_num_batched_tokens
 
-    def _gather(self, launch: InFlightBatch, cohort: DecodeCohort | None) -> None:
-        """Those of *launch* who decode from now on do so together."""
+    def _extend_cohort(self, launch: InFlightBatch, cohort: DecodeCohort | None) -> None:
+        """Add the requests of *launch* that decode from now on to *cohort*, or to a new one."""
         if not self._together:
             return
         together = cohort if cohort is not None else DecodeCohort(self.pool.block_size, self._ahead > 0, self._alone)
         alone = list(launch.chunks)
-        together.board(launch, self._calls + self._ahead)
+        together.schedule(launch, self._calls + self._ahead)
         for one in alone:
             left = one.output_tokens - one.made - (one.placeholders if self._ahead else 1)
             if one.decoding and left > 0 and one.named >= one.request.shared_tokens:
-                together.join(one, left)
+                together.add(one, left)
         if cohort is None:
             self._cohorts.append(together)
         self._cohorts = [one for one in self._cohorts if one.members]
 
     def place(self, request_index: int) -> str:
-        """Where request number *request_index* is: running, queued or nowhere (empty)."""
+        """Return `running` or `queued` for request number *request_index*; empty if it is not here."""
         return place(request_index, self.waiting.has(request_index), self.running)
 
     def _count(self, launch: InFlightBatch) -> None:
-        """The new tokens of *launch* count as computed."""
+        """Count the new tokens of *launch* as computed."""
         ahead, eligible = self._ahead, self._calls + self._ahead
         for one, new in launch.chunks.items():
             one.computed += new
@@ -424,7 +442,7 @@ class PipelineScheduler:
                     one.eligible = eligible
 
     def _serve_running(self, chunks: dict[InFlightSequence, int], cohort: DecodeCohort | None) -> int:
-        """Schedules who runs, in admission order; the budget that is left."""
+        """Schedule *cohort*, then the other running requests in admission order; return the token budget left."""
         budget, position, calls = self.limits.max_num_batched_tokens, 0, self._calls
         if cohort is not None:
             self._serve(cohort)
@@ -443,7 +461,7 @@ class PipelineScheduler:
                 new = self._cut(one, one.computed, min(new, self._pacing.longest_chunk, budget))
                 if not new or self._pacing.wait:
                     continue
-            elif self._goes_on(one):
+            elif self._fits_held_blocks(one):
                 chunks[one] = 1
                 budget -= 1
                 continue
@@ -459,19 +477,20 @@ class PipelineScheduler:
                     self._prompt_withdrawn |= withdrawn > 0 and not victim.decoding
                 else:
                     budget += victim.cohort is cohort
-                    victim.cohort.part(victim)
+                    victim.cohort.remove(victim)
                 self._preempt(victim)
                 if victim is one:
                     break
             else:
-                self._give(one, blocks, new)
+                self._allocate(one, blocks, new)
                 chunks[one] = new
                 budget -= new
         return budget
 
     def _serve(self, cohort: DecodeCohort) -> None:
-        """The members of *cohort* have the blocks for its next batch; where there may be too few for all who run, those
-        who need one part from it.
+        """Allocate the blocks of the next batch of *cohort*.
+
+        If too few may be free for all running requests, the members that need a block are removed from the cohort.
         """
         alone, size = 0, self.pool.block_size
         for one in self._alone:
@@ -479,13 +498,13 @@ class PipelineScheduler:
         due = cohort.due
         if len(due) + alone > self.pool.free:
             for one in list(due):
-                cohort.part(one)
+                cohort.remove(one)
         elif due:
             self.pool.take(len(due))
         cohort.served = cohort.scheduled + 1
 
-    def _goes_on(self, one: InFlightSequence) -> bool:
-        """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
+    def _fits_held_blocks(self, one: InFlightSequence) -> bool:
+        """Return whether the next token of *one*, which decodes, needs no further block; then name what it fills."""
         known = one.computed + 1
         if known > one.held * self.pool.block_size:
             return False
@@ -494,17 +513,17 @@ class PipelineScheduler:
         return True
 
     def _need(self, one: InFlightSequence, new: int) -> int:
-        """Blocks that *one* needs for the next *new* tokens."""
+        """Return the number of further blocks that *one* needs for its next *new* tokens."""
         size = self.pool.block_size
         beyond = one.computed + new - one.held * size
         return -(-beyond // size) if beyond > 0 else 0
 
-    def _joins(self, one: InFlightSequence, hits: int, new: int) -> int:
-        """Free blocks that must be there for *one* to join with *new* tokens."""
+    def _missing(self, one: InFlightSequence, hits: int, new: int) -> int:
+        """Return the number of free blocks needed to admit *one* with *hits* cached blocks and *new* tokens."""
         tokens = one.tokens if self.limits.options.reserves_all_tokens else hits * self.pool.block_size + new
         return self.pool.missing(one, hits, tokens)
 
-    def _give(self, one: InFlightSequence, blocks: int, new: int) -> None:
+    def _allocate(self, one: InFlightSequence, blocks: int, new: int) -> None:
         if blocks > 0:
             self.pool.take(blocks)
             one.held += blocks
@@ -529,7 +548,7 @@ class PipelineScheduler:
         self.waiting.put_back(one)
 
     def _admit(self, chunks: dict[InFlightSequence, int], budget: int, now: float) -> None:
-        """Waiting requests join in order; one with tokens in flight is passed over."""
+        """Admit waiting requests in order; requests with tokens from before a preemption in flight are skipped."""
         limits, pool = self.limits, self.pool
         while self.waiting:
             if budget <= 0 or len(self.running) >= limits.max_num_seqs:
@@ -540,30 +559,28 @@ class PipelineScheduler:
                 return
             hits = pool.lookup(one)
             new = self._cut(one, hits * pool.block_size, self._chunk(one.tokens - hits * pool.block_size, budget))
-            missing = self._joins(one, hits, new) + (self._kept_free if self.running else 0)
+            missing = self._missing(one, hits, new) + (self._kept_free if self.running else 0)
             if not new or missing > pool.free:
                 self.blocked_by = "kv" if new else "budget"
                 return
             self.waiting.remove(one.request)
             self._start_running(one, hits, now)
-            self._give(one, self._need(one, new), new)
+            self._allocate(one, self._need(one, new), new)
             chunks[one] = new
             budget -= new
 
     @staticmethod
     def _may_join(one: InFlightSequence) -> bool:
-        """Return whether no token of *one* that was scheduled before a preemption is in flight."""
+        """Return whether *one* may be admitted: no token scheduled before its preemption is in flight."""
         one.passed_over = one.passed_over or one.stale > 0
         return not one.stale
 
     def _chunk(self, left: int, budget: int) -> int:
-        if self._pacing.wait and left > 1:
-            return 0
-        left = min(left, self._pacing.longest_chunk)
+        left = self._pacing.most_now(left)
         return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
 
     def _cut(self, one: InFlightSequence, start: int, new: int) -> int:
-        """How many of the *new* tokens of *one* behind the first *start* the step computes."""
+        """Return how many of the *new* tokens of *one* after its first *start* tokens the batch computes."""
         return new
 
     def _start_running(self, one: InFlightSequence, hits: int, now: float) -> None:
@@ -574,9 +591,9 @@ class PipelineScheduler:
         self.running[one] = self._alone[one] = None
 
     def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:
-        """*launch* leaves the last stage; the requests that leave with it."""
+        """Complete *launch*, which leaves the last stage at *end_s* [s]; return the requests that leave with it."""
         if launch.cohort is not None:
-            launch.cohort.land()
+            launch.cohort.receive()
         if not launch.chunks:
             return []
         left, sampled = [], launch.sampled
@@ -585,12 +602,12 @@ class PipelineScheduler:
             stale = one.stale > 0
             if stale:
                 one.stale -= new
-            if one in sampled and not one.gone and self._get_token(one, stale, end_s):
+            if one in sampled and not one.evicted and self._get_token(one, stale, end_s):
                 left.append(one.request)
         return left
 
     def _get_token(self, one: InFlightSequence, stale: bool, end_s: float) -> bool:
-        """Whether it was the last one."""
+        """Give *one* a token at *end_s*; return whether it is the last one."""
         one.made += 1
         one.tokens += 1
         if one.placeholders:
@@ -610,6 +627,6 @@ class PipelineScheduler:
         return True
 
     def leave(self, one: InFlightSequence) -> None:
-        """*one*, which runs, leaves: seat and blocks are free again."""
+        """Remove the running request *one* and free its blocks."""
         self.pool.release(one, one.held, False, one.named)
         del self.running[one], self._alone[one]

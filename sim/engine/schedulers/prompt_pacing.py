@@ -56,6 +56,10 @@ class PromptPacing:
         """Return how many steps from counter *step* on pass before prompts are computed again."""
         return self._computed_at + self._interval - step
 
+    def most_now(self, tokens: int) -> int:
+        """Return how many of the *tokens* left of a prompt the step being formed may compute, whatever its budget."""
+        return 0 if self.wait and tokens > 1 else min(tokens, self.longest_chunk)
+
     def most_of_first(self, tokens: int) -> int:
         """Return how many of a prompt's *tokens* its first chunk may have where it is not alone."""
         return min(tokens, self._long_prefill or tokens)

@@ -78,12 +78,7 @@ class VllmScheduler(Scheduler):
         return bool(chunk) and self._missing(sequence, hits, chunk) <= self.pool.free
 
     def _chunk(self, tokens: int, budget: int) -> int:
-        pacing = self._pacing
-        if pacing.wait and tokens > 1:
-            return 0
-        if tokens <= budget and tokens <= pacing.longest_chunk:
-            return tokens
-        return super()._chunk(min(tokens, pacing.longest_chunk), budget)
+        return super()._chunk(self._pacing.most_now(tokens), budget)
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         tokens = hits * self.pool.block_size + chunk
