@@ -25,7 +25,7 @@ GREENHOUSE_GASES = ("operational_kg_co2e", "embodied_kg_co2e")
 site = partial(metric, group="site power", part="site")
 
 
-@site("facility_power_w_mean", "W", "mean power at the site's meter: that of the servers times PUE",
+@site("facility_power_w_mean", "W", "mean power at the site's meter: server power times PUE",
       heading="power", brief="power [kW]", paired=True)  # fmt: skip
 def _facility_w(run: MeasuredRun) -> float | None:
     """Return the mean power at the site's meter [W]; None where a GPU's power is not known."""
@@ -51,24 +51,24 @@ def _usd(run: MeasuredRun, *phases: str) -> float:
 
 cost = partial(metric, group="cost", part="money")
 of_money = partial(figure, part="money")
-cost("capex_usd", "USD", "purchase money up front; 0 for rented hardware", average=PLANNED)(
+cost("capex_usd", "USD", "capital cost of bought hardware; 0 for rented hardware", average=PLANNED)(
     lambda run: run.ledger.capex_usd
 )
 of_money("cost_usd")(lambda run: run.ledger.total_nano_usd / NANO_PER_USD)
-cost("cost_usd_per_h", "USD/h", "all cost, capital included", average=MeanRate("cost_usd"),
+cost("cost_usd_per_h", "USD/h", "total cost per hour, capital included", average=MeanRate("cost_usd"),
      heading="cost per hour", brief="cost [USD/h]")  # fmt: skip
-cost("cost_usd_per_month", "USD/month", "all cost of 730 hours", average=MeanRate("cost_usd", HOURS_PER_MONTH))(
+cost("cost_usd_per_month", "USD/month", "total cost of 730 hours", average=MeanRate("cost_usd", HOURS_PER_MONTH))(
     lambda run: run.ledger.usd_per_h * HOURS_PER_MONTH
 )
 cost(
-    "usd_per_million_output_tokens", "USD", "all cost over output tokens",
+    "usd_per_million_output_tokens", "USD", "total cost divided by output tokens",
     average=Ratio(("cost_usd",), "output_tokens"),
     heading="per million output tokens", brief="USD per million output tokens", paired=True,
 )  # fmt: skip
-cost("usd_per_million_tokens", "USD", "all cost over prompt and output tokens",
+cost("usd_per_million_tokens", "USD", "total cost divided by prompt and output tokens",
      average=Ratio(("cost_usd",), "total_tokens"))  # fmt: skip
 cost("usd_per_million_good_tokens", "USD",
-     "all cost over the output tokens of requests within all limits of each request alone",
+     "total cost divided by goodput, the output tokens of requests within all their per-request limits",
      average=Ratio(("cost_usd",), "good_output_tokens"), heading="per million goodput tokens", paired=True)  # fmt: skip
 of_money("component_usd_per_h")(lambda run: run.ledger.component_usd_per_h())
 
@@ -88,10 +88,10 @@ def _energy_usd(run: MeasuredRun) -> dict[str, float]:
 waste = partial(metric, group="waste", part="money")
 of_money("idle_tax_usd")(lambda run: _usd(run, *IDLE))
 waste("idle_tax_usd_per_h", "USD/h",
-      "the part of the cost that runs while GPUs have nothing to do, unused GPUs and commitments included",
+      "cost of idle time per hour, unused GPUs and commitments included",
       average=Ratio(("idle_tax_usd",), "window_h"))  # fmt: skip
 of_money("preemption_waste_usd")(lambda run: _usd(run, "recompute"))
-waste("preemption_waste_usd_per_h", "USD/h", "the part that goes into computing again what was preempted",
+waste("preemption_waste_usd_per_h", "USD/h", "cost of recomputing preempted sequences per hour",
       average=Ratio(("preemption_waste_usd",), "window_h"))  # fmt: skip
 
 
@@ -133,8 +133,10 @@ def _in_currency(name: str, run: MeasuredRun) -> Any:
 
 
 currency = partial(metric, group="currency", part="money", average=FirstReplication(), optional=True)
-currency("currency", "", "the currency of the report, where it is not the US dollar")(partial(_in_currency, "currency"))
-currency("usd_per_currency", "USD", "US dollars per unit of it")(partial(_in_currency, "usd_per_currency"))
+currency("currency", "", "currency of the report, if it is not the US dollar")(partial(_in_currency, "currency"))
+currency("usd_per_currency", "USD", "exchange rate: US dollars per unit of the report's currency")(
+    partial(_in_currency, "usd_per_currency")
+)
 
 
 def _request_usd(run: MeasuredRun) -> list[float]:
@@ -154,33 +156,35 @@ def _request_percentile_usd(percent: float, run: MeasuredRun) -> float | None:
 for _p in PERCENTILES:
     metric(f"usd_per_request_p{_p}", "USD", f"{_p}th percentile of what a request costs (`cost_per_request`)",
            "request cost", "money", optional=True)(partial(_request_percentile_usd, _p))  # fmt: skip
-metric("usd_per_thousand_units", "USD", "all cost over a service's units of work", "cost per unit",
+metric("usd_per_thousand_units", "USD", "total cost divided by a service's units of work", "cost per unit",
        average=Ratio(("cost_usd",), "units"))  # fmt: skip
 of_api = partial(metric, group="api")
-of_api("api_usd_per_h", "USD/h", "what the same tokens cost at the API that the scenario compares with",
+of_api("api_usd_per_h", "USD/h", "cost of the same tokens per hour at the API of the scenario",
     average=Ratio(("api_usd",), "window_h"))  # fmt: skip
-of_api("api_usd_per_million_output_tokens", "USD", "the same over output tokens",
+of_api("api_usd_per_million_output_tokens", "USD", "cost of the same tokens at the API divided by output tokens",
     average=Ratio(("api_usd",), "output_tokens"),
     heading="the same tokens by API", brief="API, USD per million")  # fmt: skip
 
 carbon = partial(metric, group="carbon", part="carbon")
 
 
-@carbon("operational_kg_co2e", "kg", "greenhouse gases of the electricity used in the window")
+@carbon("operational_kg_co2e", "kg", "greenhouse gas emissions of the electricity used in the window")
 def _operational_kg(run: MeasuredRun) -> float | None:
     assert run.plan.carbon is not None
     return run.plan.carbon.operational_kg(run.inside) if run.powered else None
 
 
-@carbon("embodied_kg_co2e", "kg", "greenhouse gases of the hardware's making, the window's part")
+@carbon("embodied_kg_co2e", "kg", "greenhouse gas emissions of making the hardware, the window's share")
 def _embodied_kg(run: MeasuredRun) -> float:
     assert run.plan.carbon is not None
     return run.plan.carbon.embodied_kg_per_h * (run.end_s - run.start_s) / SECONDS_PER_HOUR
 
 
-carbon("kg_co2e_per_h", "kg/h", "both per hour", average=Ratio(GREENHOUSE_GASES, "window_h"))
-carbon("kg_co2e_per_million_output_tokens", "kg", "both over output tokens",
+carbon(
+    "kg_co2e_per_h", "kg/h", "operational and embodied emissions per hour", average=Ratio(GREENHOUSE_GASES, "window_h")
+)
+carbon("kg_co2e_per_million_output_tokens", "kg", "operational and embodied emissions divided by output tokens",
        average=Ratio(GREENHOUSE_GASES, "output_tokens"),
        heading="CO2e per million output tokens", brief="CO2e [kg per million]")  # fmt: skip
-carbon("kg_co2e_per_million_tokens", "kg", "both over prompt and output tokens",
+carbon("kg_co2e_per_million_tokens", "kg", "operational and embodied emissions divided by prompt and output tokens",
        average=Ratio(GREENHOUSE_GASES, "total_tokens"))  # fmt: skip

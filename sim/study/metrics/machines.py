@@ -122,21 +122,26 @@ def _inside(run: MeasuredRun) -> list[Interval]:
 
 metric(
     "limited_by", "",
-    "what to improve first: a shortage that keeps requests waiting, or what the steps spend their time on",
+    "main bottleneck: the shortage that keeps requests waiting, or what the steps spend their time on",
     "bottleneck", average=Mode(),
 )(lambda run: limited_by(run.result))  # fmt: skip
 of_machines = partial(figure, part="machines")
 of_machines("step_share")(lambda run: step_share(run.result))
 use = partial(metric, group="use")
-use("batch_mean", "", "sequences in a step, over busy time")(
+use("batch_mean", "", "mean number of sequences in a step, weighted by busy time")(
     lambda run: run.total("sequence_s") / busy_s if (busy_s := run.total("busy_s")) else 0.0
 )
-use("gpu_busy_fraction", "share", "time in which the GPUs compute", average=SHARE, heading="GPU busy", paired=True)(
-    lambda run: run.total("busy_s") / (len(run.meters) * run.window_s)
-)
+use(
+    "gpu_busy_fraction",
+    "share",
+    "fraction of time in which the GPUs compute",
+    average=SHARE,
+    heading="GPU busy",
+    paired=True,
+)(lambda run: run.total("busy_s") / (len(run.meters) * run.window_s))
 
 
-@metric("kv_used_peak_fraction", "share", "the fullest that any replica's KV cache has been", "memory",
+@metric("kv_used_peak_fraction", "share", "highest fill level of any replica's KV cache", "memory",
         average=SHARE, heading="KV peak", brief="KV peak [%]")  # fmt: skip
 def _kv_peak(run: MeasuredRun) -> float:
     blocks = [(pool.batching.num_gpu_blocks or 1) - 1 for pool in run.plan.pools]
@@ -147,9 +152,9 @@ def _kv_peak(run: MeasuredRun) -> float:
 size = partial(metric, group="size", average=PLANNED)
 size(
     "gpus", "",
-    "GPUs of the fleet, spares included; of rented replicas that are started and stopped the most at a time",
+    "GPUs of the fleet, spares included; for rented replicas that start and stop, the highest number at a time",
 )(lambda run: run.once(fleet_machines).gpus)  # fmt: skip
-size("servers", "", "servers that they stand in")(lambda run: run.once(fleet_machines).servers)
+size("servers", "", "servers that hold these GPUs")(lambda run: run.once(fleet_machines).servers)
 
 
 def _mean_w(energy: str, run: MeasuredRun) -> float | None:
@@ -165,19 +170,19 @@ metric("unit", "", "noun for a service's unit of work, such as image or sequence
        optional=True)(lambda run: run.plan.unit or None)  # fmt: skip
 metric(
     "availability", "share",
-    "time that replicas are neither broken nor under repair, where they break down (`failures`)", "availability",
+    "fraction of time in which replicas are neither failed nor under repair (with `failures`)", "availability",
     average=SHARE, heading="available", brief="available [%]", optional=True,
 )(lambda run: availability(run.plan, run.inside))  # fmt: skip
 scaling = partial(metric, group="scaling")
-scaling("replicas_mean", "", "serving replicas over the window, all pools together",
+scaling("replicas_mean", "", "mean number of serving replicas over the window, all pools together",
         heading="replicas, mean", brief="replicas, mean")(lambda run: run.once(serving).mean)  # fmt: skip
-scaling("replicas_p95", "", "serving replicas that are not exceeded in 95 % of the time",
+scaling("replicas_p95", "", "number of serving replicas not exceeded in 95 % of the time",
         heading="replicas, p95", brief="p95")(lambda run: run.once(serving).p95)  # fmt: skip
-scaling("replicas_max", "", "most replicas that serve at a time",
+scaling("replicas_max", "", "highest number of replicas serving at a time",
         heading="replicas, highest", brief="highest")(lambda run: run.once(serving).highest)  # fmt: skip
 scaling(
     "gpu_hours_per_day", "h/day",
-    "GPU-hours a day of the GPUs that are held: bought or reserved all the time, else while switched on",
+    "GPU-hours per day: of all bought or reserved GPUs, and of other GPUs while switched on",
     heading="GPU-hours a day", brief="GPU-hours a day",
 )(lambda run: run.once(fleet_machines).gpu_hours_per_day)  # fmt: skip
 # whether replicas are started and stopped while the fleet runs
@@ -193,12 +198,15 @@ def _kv_transfer_s(percent: float, run: MeasuredRun) -> float | None:
 transfers = partial(metric, group="transfers", part="transfers")
 transfers(
     "kv_transfer_s_p50", "s",
-    "median of the time from a request's first token to the arrival of its KV where the answer is made",
+    "median time from a request's first token to the arrival of its KV at the decoding replica",
 )(partial(_kv_transfer_s, 50))  # fmt: skip
-transfers("kv_transfer_s_p95", "s", "95th percentile of the same", heading="KV transfer p95",
-          brief="KV transfer p95 [s]")(partial(_kv_transfer_s, 95))  # fmt: skip
+transfers(
+    "kv_transfer_s_p95", "s",
+    "95th percentile of the time from a request's first token to the arrival of its KV at the decoding replica",
+    heading="KV transfer p95", brief="KV transfer p95 [s]",
+)(partial(_kv_transfer_s, 95))  # fmt: skip
 transfers(
     "kv_port_busy_fraction", "share",
-    "KV that crossed the network, over what the ports of those who send, of those who receive, or the network between "
-    "can carry, whichever is least", average=SHARE, heading="KV ports busy",
+    "transferred KV divided by the least capacity of sending ports, receiving ports and the network between them",
+    average=SHARE, heading="KV ports busy",
 )(lambda run: kv_port_busy_fraction(run.result))  # fmt: skip

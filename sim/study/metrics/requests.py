@@ -13,8 +13,8 @@ from sim.study.metrics.service_level import ATTAINED, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
 from sim.study.metrics.window_requests import WindowRequests, percentile
 
-THIN_TAIL = 20
-"""Least number of requests beyond a percentile; with fewer the percentile is marked as thin."""
+LOW_SAMPLE_TAIL = 20
+"""Least number of requests beyond a percentile; with fewer the percentile is marked as low-sample."""
 SHARE = MeanShare()
 
 
@@ -24,24 +24,28 @@ def _total_tokens(run: MeasuredRun) -> int:
 
 state = partial(metric, group="state", average=JUDGED)
 state("status", "", "`ok`, or `infeasible` where the fleet cannot run")
-state("reason", "", "why it cannot")
-state("replications", "", "replications that the row rests on")
+state("reason", "", "reason why the fleet cannot run")
+state("replications", "", "number of replications in the row")
 
 traffic = partial(metric, group="traffic", part="traffic")
 of_traffic = partial(figure, part="traffic")
-traffic("requests", "", "requests that arrived in the window")(lambda run: run.requests)
-traffic("completed", "", "of them those that were answered")(lambda run: run.count(run.cohort.finished))
-traffic("rejected", "", "of them those that can never fit and were refused")(lambda run: run.count(run.cohort.rejected))
+traffic("requests", "", "requests that arrived in the measured window")(lambda run: run.requests)
+traffic("completed", "", "requests of the window that were answered in full")(
+    lambda run: run.count(run.cohort.finished)
+)
+traffic("rejected", "", "requests of the window that were rejected because they can never fit")(
+    lambda run: run.count(run.cohort.rejected)
+)
 
 
-@traffic("unfinished", "", "of them those without a complete answer when the run ended")
+@traffic("unfinished", "", "requests of the window without a complete answer at the end of the run")
 def _unfinished(run: MeasuredRun) -> int:
     cohort = run.cohort
     return run.requests - run.count(cohort.finished) - run.count(cohort.rejected) - run.count(cohort.given_up)
 
 
-traffic("offered_rps", "1/s", "requests that arrived per second")(lambda run: run.requests / run.window_s)
-traffic("requests_per_s", "1/s", "requests that were answered per second")(
+traffic("offered_rps", "1/s", "arrival rate of requests")(lambda run: run.requests / run.window_s)
+traffic("requests_per_s", "1/s", "completion rate of requests")(
     lambda run: float(run.cohort.served().sum()) / run.window_s
 )
 traffic(
@@ -53,21 +57,21 @@ traffic("total_tokens_per_s", "tokens/s", "prompt and output tokens per second")
 )
 traffic(
     "goodput_rps", "1/s",
-    "requests per second that keep to all limits of each request in the SLO; with limits on percentiles alone: that "
-    "are answered", group="goodput", paired=True,
+    "rate of requests within all per-request limits of the SLO; if the SLO limits percentiles only, rate of answered "
+    "requests", group="goodput", paired=True,
 )(lambda run: run.good / run.window_s)  # fmt: skip
 traffic(
     "slo_attainment", "share",
-    "requests within all limits of each request in the SLO: limits on percentiles have no part in it",
+    "fraction of requests within all per-request limits of the SLO; limits on percentiles do not count",
     group="service level", average=ATTAINED, heading="within SLO", brief="within SLO [%]", paired=True,
 )(lambda run: run.good / run.requests if run.requests else None)  # fmt: skip
 metric(
     "meets_slo", "",
-    "`slo_attainment` reaches `attainment` (where requests have limits), and every percentile with a limit keeps to "
-    "it; empty without an SLO", "service level", average=JUDGED,
+    "whether `slo_attainment` reaches `attainment` (if requests have limits) and every limited percentile is within "
+    "its limit; empty without an SLO", "service level", average=JUDGED,
 )  # fmt: skip
 traffic(
-    "overloaded", "", "the queue grows through the whole run: the load is more than the fleet can serve",
+    "overloaded", "", "whether the queue grows through the whole run because the load exceeds what the fleet can serve",
     group="service level", average=Aggregate(cases_overloaded),
 )(lambda run: run.growth.certain)  # fmt: skip
 of_traffic("queue_growth")(lambda run: run.growth.requests)
@@ -86,10 +90,15 @@ def _warmup_found_s(cases: Cases) -> float | None:
 
 
 warm_up = partial(traffic, group="warm-up")
-warm_up("warmup_s", "s", "the automatic warm-up, which is not measured", average=Aggregate(_warmup_found_s))(
+warm_up("warmup_s", "s", "length of the automatic warm-up, which is not measured", average=Aggregate(_warmup_found_s))(
     lambda run: run.plan.warmup_s
 )
-warm_up("warmup_unsteady", "", "replications in which no steady part was found behind it", average=Aggregate(_unsteady))
+warm_up(
+    "warmup_unsteady",
+    "",
+    "replications without a steady part after the automatic warm-up",
+    average=Aggregate(_unsteady),
+)
 # whether a steady part was found behind an automatic warm-up; None for a given one
 of_traffic("warmup_steady")(lambda run: run.plan.warmup_steady if run.plan.warmup_auto else None)
 of_traffic("output_tokens")(lambda run: run.total("output_tokens"))
@@ -97,7 +106,7 @@ of_traffic("output_tokens")(lambda run: run.total("output_tokens"))
 
 of_traffic("total_tokens")(_total_tokens)
 traffic(
-    "preemptions", "", "sequences that gave up their KV cache to others and were computed again", group="preemption"
+    "preemptions", "", "preempted sequences, whose KV cache was freed for others and computed again", group="preemption"
 )(lambda run: run.total("preemptions"))
 # mean number of requests in the system in the last quarter of the window minus that before its middle, and its error
 of_traffic("late_growth")(lambda run: run.growth.late)
@@ -143,13 +152,13 @@ def percents(slo: Slo, latency: str) -> list[float]:
 
 
 def low_sample_percentiles(slo: Slo, cohort: WindowRequests) -> list[str]:
-    """Return the columns of the percentiles with fewer than THIN_TAIL requests beyond them."""
+    """Return the columns of the percentiles with fewer than LOW_SAMPLE_TAIL requests beyond them."""
     sizes = {name: int(cohort.members(name).sum()) for name in LATENCIES}
     return [
         f"{name}_p{percent:g}"
         for name, size in sizes.items()
         for percent in percents(slo, name)
-        if size * min(percent, 100 - percent) / 100 < THIN_TAIL
+        if size * min(percent, 100 - percent) / 100 < LOW_SAMPLE_TAIL
     ]
 
 
@@ -177,7 +186,7 @@ def _thin(cases: Cases) -> str:
 mark = partial(metric, group="marks")
 mark(
     "slo_verdict", "",
-    "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit or the queue "
+    "`met`, `missed`, or `inconclusive` if the 95 % interval of the attained value contains the limit or the queue "
     "seems to grow; empty without an SLO", average=JUDGED,
 )  # fmt: skip
 metric("low_sample_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
@@ -257,12 +266,12 @@ def _basis(cases: Cases) -> str:
     return "" if cases[0]["chance"] is False else NO_INTERVAL
 
 
-mark("nonstationary_columns", "", "columns that would be others with another horizon, because the queue grows",
+mark("nonstationary_columns", "", "columns that depend on the horizon because the queue grows",
      average=JUDGED)  # fmt: skip
 mark(
     "intervals", "",
-    "what the `_ci95` rest on: `replications` (three or more), of one or two `batch means`, or `none` where a run "
-    "alone gives none; empty where nothing depends on chance", average=Aggregate(_basis),
+    "source of the `_ci95` columns: `replications` (three or more), `batch means` of one or two, or `none`; empty if "
+    "nothing depends on chance", average=Aggregate(_basis),
 )  # fmt: skip
 
 
@@ -271,17 +280,17 @@ def _endings(run: MeasuredRun) -> Counter[str]:
 
 
 ending = partial(metric, group="endings", part="endings")
-ending("timed_out", "", "requests of the window whose clients gave up waiting (`client`)")(
+ending("timed_out", "", "requests of the window that timed out at their client (`client`)")(
     lambda run: run.once(_endings)["timed_out"]
 )
-ending("lost", "", "requests of the window that were lost with their replicas, and not asked for again")(
+ending("lost", "", "requests of the window that were lost when a replica failed and were not retried")(
     lambda run: run.once(_endings)["lost"]
 )
 
 
 @ending(
     "attempts_per_request", "",
-    "how often a request of the window was sent: the load of the fleet over the load offered",
+    "mean number of attempts per request of the window: fleet load divided by offered load",
 )  # fmt: skip
 def _attempts_per_request(run: MeasuredRun) -> float | None:
     inside = run.cohort.measured.tolist()
@@ -293,10 +302,10 @@ def _attempts_per_request(run: MeasuredRun) -> float | None:
 figure("clients_ask", "endings")(lambda run: run.plan.client is not None)
 
 prefix = partial(metric, group="prefixes", part="prefixes", average=SHARE)
-prefix("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had")(
+prefix("prefix_hit_rate", "share", "fraction of prompt tokens found in the prefix cache of the chosen replica")(
     lambda run: run.prefixes and run.prefixes.prefix_hit_rate
 )
 prefix(
     "prefix_hit_bound", "share",
-    "those that one cache would have had that never forgets, for requests in the order of arrival",
+    "fraction of prompt tokens that a single unlimited cache would have held, with requests in arrival order",
 )(lambda run: run.prefixes and run.prefixes.prefix_hit_bound)  # fmt: skip
