@@ -1,6 +1,6 @@
 """Speed of engines with weights in host memory: comparison of published runs with predictions, and the fit to them.
 
-    python benchmarks/fit/offload.py            # the table of docs/offload.md
+    python benchmarks/fit/offload.py            # the table of benchmarks/offload.md
     python benchmarks/fit/offload.py --fit      # efficiencies for data/engines
 
 Each row of offload.csv is a published rate of a single request with its machine; `host_bytes_per_s` is the rated
@@ -118,7 +118,7 @@ def fitted(found: list[Run], engine: str, name: str) -> float:
 
 
 def table(found: list[Run]) -> str:
-    """Return the rows of docs/offload.md."""
+    """Return the rows of benchmarks/offload.md."""
     lines = ["| run | option | measured tok/s | predicted | error |", "| --- | --- | --- | --- | --- |"]
     for run in found:
         row, predicted = run.row, run.predicted()

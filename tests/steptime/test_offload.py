@@ -148,7 +148,7 @@ def test_streamed_weights_are_shared_by_all_sequences(runs: list[published.Run])
 
 
 def test_published_runs_are_met(runs: list[published.Run]) -> None:
-    """Rates of one request alone; the rows that are not in the fit are explained in docs/offload.md."""
+    """Rates of one request alone; the rows that are not in the fit are explained in benchmarks/offload.md."""
     errors = {run.row["id"]: run.predicted() / run.measured - 1 for run in runs if run.row["fitted"] == "1"}
     assert median(abs(error) for error in errors.values()) < 0.08
     assert max(abs(error) for error in errors.values()) < 0.35
@@ -157,4 +157,4 @@ def test_published_runs_are_met(runs: list[published.Run]) -> None:
 
 
 def test_the_table_of_the_page_is_current(runs: list[published.Run]) -> None:
-    assert published.table(runs) in (ROOT / "docs" / "offload.md").read_text()
+    assert published.table(runs) in (ROOT / "benchmarks" / "offload.md").read_text()
