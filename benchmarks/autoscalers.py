@@ -2,8 +2,8 @@
 
 RATES.csv has the columns model, window_start_s and rate_rps, as derived from ServeGen's traces. The second day of the
 model is scaled to a mean rate and drawn as Poisson arrivals; the first day is the forecast. Prints the table of
-benchmarks/fleets.md: cost, attainment, replica-hours and reversals (a start within ten minutes of a stop, or a stop within
-ten minutes of a start), next to constant fleets and a clairvoyant schedule.
+benchmarks/fleets.md: cost, attainment, replica-hours and reversals (a start within ten minutes of a stop, or a stop
+within ten minutes of a start), next to constant fleets and a clairvoyant schedule.
 """
 
 import argparse
