@@ -12,6 +12,6 @@ class Doctests(griffe.Extension):
     """Fences every doctest before the page is rendered."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called for each module, class, function and attribute."""
+        """Fence the doctests of one module, class, function or attribute."""
         if obj.docstring:
             obj.docstring.value = BLOCK.sub(lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value)
