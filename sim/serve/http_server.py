@@ -19,9 +19,10 @@ from urllib.parse import quote, urlencode
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -31,6 +32,7 @@ from sim.answers.folder import FolderBusy, manifest_of
 from sim.catalogue.catalog import load_catalog
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
+from sim.report.charts.vega_lite import bundle
 from sim.report.page.template import words_of
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.cost_gap import CauseRoutes
@@ -43,6 +45,9 @@ from sim.serve.scenarios import ScenarioRoutes
 from sim.serve.workspace import Workspace, program_folders
 
 STATIC = Path(__file__).parent / "static"
+VEGA = "/vega.js"
+KEPT = "max-age=3600"
+"""Header of the script that draws charts, which is large and the same for all pages."""
 TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 """Texts of the page itself, as the page writes them."""
 
@@ -66,6 +71,7 @@ class App:
             *ExportRoutes(self.runs).routes(),
             *ScenarioRoutes(self.workspace).routes(),
             *JobRoutes(self.workspace, self.queue).routes(),
+            Route(VEGA, vega_script),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
 
@@ -107,6 +113,11 @@ def _translated(page: str) -> str:
 async def healthy(_request: Request) -> PlainTextResponse:
     """Confirm that the server runs."""
     return PlainTextResponse("ok\n")
+
+
+async def vega_script(_request: Request) -> Response:
+    """Return the script that draws charts; bundling it for the first time takes seconds."""
+    return Response(await run_in_threadpool(bundle), media_type="text/javascript", headers={"cache-control": KEPT})
 
 
 def application(workspace: Workspace, access: Access, limits: JobLimits | None = None) -> ASGIApp:

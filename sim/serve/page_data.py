@@ -15,7 +15,7 @@ from sim.jobs.load import AnyScenario, load_job
 from sim.language import N_, _, translate_rendered
 from sim.report.charts.panels import GLYPHS, Panel, style
 from sim.report.charts.sweep_panels import LATENCIES, key_of, panels_of
-from sim.report.charts.vega_lite import on_black
+from sim.report.charts.vega_lite import on_black, themes
 from sim.report.page.page import PageTable
 from sim.report.run.key_figures import columns_for, figure, interval, limited_by, standing
 from sim.report.run.verdict import verdict_of
@@ -25,6 +25,7 @@ from sim.report.words.text import axis_label, place, places, question_of, readab
 from sim.scenario.reading.layers import options
 from sim.scenario.slo import Slo
 from sim.serve.adjustable_inputs import AdjustableInput, adjustable_inputs
+from sim.serve.live_charts import chart_data
 from sim.study.loaded_runs import RunAnswer
 from sim.study.points import FleetLine, Point, Sweep, sweep_of
 from sim.study.reprice import load_repriced_work
@@ -64,6 +65,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "charts": [
             chart_data(panel) | {"limit": way} for panel, way in zip(panels, _ways(answer, panels), strict=True)
         ],
+        "themes": themes(),
         "table": table_data(answer),
         "tables": [],
         "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
@@ -72,41 +74,6 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
         "knobs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
-    }
-
-
-def chart_data(panel: Panel) -> dict[str, Any]:
-    """Convert a chart to data; numbers that are not finite become None."""
-    return {
-        "title": panel.title,
-        "subtitle": panel.subtitle,
-        "xLabel": panel.x_label,
-        "money": "money" in panel.y_format.__name__,
-        "share": panel.y_share,
-        "anchored": panel.x_anchored,
-        "ticks": list(panel.x_ticks),
-        "tickNames": list(panel.x_names),
-        "xLimit": panel.x_limit and {"at": panel.x_limit.at, "text": panel.x_limit.text},
-        "yLimit": panel.y_limit and {"at": panel.y_limit.at, "text": panel.y_limit.text},
-        "curves": [
-            {
-                "name": curve.name,
-                "fleet": curve.fleet or curve.name,
-                "color": curve.color,
-                "dark": on_black(curve.color),
-                "marker": curve.marker,
-                "dashed": curve.dash != "-",
-                "filled": curve.filled,
-                "x": [_plain(value) for value in curve.x],
-                "y": [_plain(value) for value in curve.y],
-                "band": [band and [_plain(end) for end in band] for band in curve.bands],
-                "good": list(curve.good),
-                "steady": list(curve.steady),
-                "keys": list(curve.keys),
-                "tags": list(curve.tags),
-            }
-            for curve in panel.curves
-        ],
     }
 
 
@@ -311,6 +278,7 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
             for mark in kind.key(rows)
         ],
         "charts": [chart_data(panel) | {"limit": None} for panel in kind.panels(rows)],
+        "themes": themes(),
         "table": _table(first),
         "tables": [_table(one) | {"title": one.title, "note": one.note} for one in others],
         "capacity": [],

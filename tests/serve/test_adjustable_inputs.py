@@ -71,17 +71,28 @@ def test_each_chart_names_the_input_of_its_limit_line(client: TestClient) -> Non
 
 
 def test_charts_have_the_fields_that_their_script_declares(client: TestClient) -> None:
-    script = (STATIC / "answer" / "chart.js").read_text(encoding="utf-8")
+    script = (STATIC / "answer" / "plot.js").read_text(encoding="utf-8")
 
     def declared(name: str) -> set[str]:
         (block,) = re.findall(rf"@typedef {{object}} {name}\n(.*?)\*/", script, re.S)
         return set(re.findall(r"@property \{(?:[^{}]|\{[^{}]*\})*\} (\w+)", block))
 
-    added_by_view = {"symbol", "judged"}
     for chart in asked(client).json()["charts"]:
-        assert declared("ChartData") - added_by_view <= set(chart)
-        for curve in chart["curves"]:
-            assert declared("Curve") == set(curve)
+        assert declared("ChartData") == set(chart)
+
+
+def test_a_price_changes_data_and_axes_of_charts_alone(client: TestClient) -> None:
+    """The page draws a chart anew, which is slow, only where the rest of its specification differs."""
+
+    def rest(chart: dict[str, Any]) -> Any:
+        spec = dict(chart["spec"])
+        layers = [{**layer, "data": layer["data"]["name"]} for layer in spec.pop("layer")]
+        return [one["name"] for one in spec.pop("params")], layers, spec
+
+    usual, dear = (asked(client, f"site.electricity_usd_per_kwh={price}").json()["charts"] for price in (0.12, 0.9))
+    assert [*map(rest, usual)] == [*map(rest, dear)]
+    assert usual[0]["spec"] != dear[0]["spec"]
+    assert [one for one in usual if one in dear] == usual[3:], "latencies stay as they are"
 
 
 def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:
@@ -204,7 +215,8 @@ def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: T
 def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: TestClient) -> None:
     found = asked(client, of="marks").json()
     answer = asked(client).json()
-    keys = {key for chart in answer["charts"] for curve in chart["curves"] for key in curve["keys"]}
+    layers = [layer for chart in answer["charts"] for layer in chart["spec"]["layer"] if "params" in layer]
+    keys = {row["key"] for layer in layers for row in layer["data"]["values"]}
     assert keys == found["marks"].keys() == {key for line in answer["readings"] for key in line["keys"]}
     assert {one["mark"] for one in found["marks"].values()} <= {*MARKS}
     assert len(found["key"]) == len({one["mark"] for one in found["marks"].values()})

@@ -430,8 +430,11 @@ def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
         for row in points
         if row["mark"] in RINGS
     ]
-    if not found:
-        return {}
+    return ring_layer(found) if found else {}
+
+
+def ring_layer(rows: Sequence[Spec]) -> Spec:
+    """Build a layer of rings: x, y, fleet, colour and dashes of each."""
     mark = {
         "type": "point",
         "clip": True,
@@ -443,7 +446,7 @@ def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
         "strokeDash": {"expr": "datum.dash"},
         "opacity": opacity(0.75),
     }
-    return {"data": {"values": found}, "mark": mark}
+    return {"data": {"values": [*rows]}, "mark": mark}
 
 
 def _telling(points: Sequence[Spec]) -> Sequence[Spec]:

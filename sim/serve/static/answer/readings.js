@@ -17,7 +17,7 @@ export class Readings {
   constructor() {
     /** @type {Reading[]} */
     this.lines = [];
-    /** @type {Record<string, import("./chart.js").PointMark>} */
+    /** @type {Record<string, import("./plot.js").PointMark>} */
     this.marks = {};
     this.held = /** @type {HTMLSelectElement} */ (element("select", { id: "held" }));
     this.slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: 0, max: 1000, step: 1, value: 500, "aria-label": _("Load or utilisation of all fleets") }));

@@ -1,7 +1,7 @@
 /** View of a finished run: verdict, charts, adjustable inputs, and the cost gap between fleets. */
 
 import { Causes } from "./causes.js";
-import { Chart } from "./chart.js";
+import { Chart } from "./plot.js";
 import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { Knobs } from "./knobs.js";
 import { Readings } from "./readings.js";
@@ -24,7 +24,7 @@ export class AnswerView {
     this.tables = element("div");
     this.legend = element("p", { class: "legend" });
     this.rings = element("p", { class: "legend", hidden: true });
-    /** @type {Record<string, import("./chart.js").PointMark>} */
+    /** @type {Record<string, import("./plot.js").PointMark>} */
     this.marks = {};
     this.marked = false;
     /** @type {Chart[]} */
@@ -72,8 +72,7 @@ export class AnswerView {
     try {
       data = await ask(`/api/answer?${queryOf({ run: this.shown.run, set: this.shown.set })}`);
     } catch (error) {
-      this.problem.textContent = error instanceof Error ? error.message : String(error);
-      this.problem.hidden = false;
+      this.refuse(error);
       if (!this.verdict.textContent) this.question.textContent = "";
       return;
     }
@@ -96,6 +95,12 @@ export class AnswerView {
     if (!this.marked) void this.mark();
   }
 
+  /** @param {unknown} error */
+  refuse(error) {
+    this.problem.textContent = error instanceof Error ? error.message : String(error);
+    this.problem.hidden = false;
+  }
+
   /** @param {any} data */
   drawCharts(data) {
     while (this.drawn.length < data.charts.length) {
@@ -105,7 +110,7 @@ export class AnswerView {
       this.charts.append(chart.box);
     }
     for (const extra of this.drawn.splice(data.charts.length)) extra.box.remove();
-    this.drawn.forEach((chart, i) => chart.update({ ...data.charts[i], symbol: data.charts[i].money ? data.symbol : "", judged: data.judged }));
+    this.drawn.forEach((chart, i) => void chart.update(data.charts[i], data).catch((error) => this.refuse(error)));
     const buttons = data.fleets.map((/** @type {{name: string, glyph: string, color: string, dark: string}} */ fleet) => {
       const glyph = element("span", { "aria-hidden": "true" }, `${fleet.glyph} `);
       tint(glyph, fleet);
@@ -138,7 +143,7 @@ export class AnswerView {
     this.rings.hidden = !found.key.length;
     for (const chart of this.drawn) {
       chart.marks = this.marks;
-      if (chart.data) chart.draw();
+      chart.draw();
     }
     this.readings.marks = this.marks;
     this.readings.update(this.readings.lines);
