@@ -29,6 +29,8 @@ class PoolFacts:
     """True if replicas fail; rent beyond a commitment is then paid for the time they exist."""
     gpu_mtbf_h: float | None = None
     """Mean time between failures of one GPU, if GPUs fail [h]."""
+    least_replicas: int = 0
+    """Smallest number of replicas that an autoscaler runs, where none fails."""
 
     @property
     def gpus(self) -> int | Fraction:

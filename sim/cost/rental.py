@@ -84,7 +84,11 @@ class RentedTime(Metered):
     price: UnitPrice
     billing: Billing
     unused: IdleShare = ALL_USED
+    least_gpus: float = 0.0
+    """Smallest number of GPUs that this charge is paid for at any time."""
 
+    beyond_base: ClassVar[bool] = True
+    """True if one more GPU that runs for an hour adds an hour to this charge."""
     paid: ClassVar[PaymentTime] = PaymentTime.SWITCHED_ON
     follows: ClassVar[MarketPrice] = MarketPrice.RENT
 
@@ -98,6 +102,10 @@ class RentedTime(Metered):
         """Return the billed units for the time that replicas ran in *window*."""
         return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
 
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return the rent of the GPUs that always run [USD/h]."""
+        return self.least_gpus * self.units_per_gpu_h * self.price.usd
+
 
 ALL_IDLE = IdleShare(1.0, "idle")
 
@@ -107,6 +115,8 @@ class RoundedUpTime(RentedTime):
     """Rent of one pool for the time billed beyond the stops of its replicas; booked as idle time."""
 
     unused: IdleShare = ALL_IDLE
+
+    beyond_base: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the GPU-seconds of *interval* if the replica is not rented; None otherwise."""
@@ -151,6 +161,8 @@ class ReservedTime(RentedTime):
 
     reserved: CommittedGpus = field(kw_only=True)
     agreed_months: float = field(kw_only=True)
+
+    beyond_base: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the GPU-seconds of *interval* that reserved GPUs cover, by phase."""
@@ -334,7 +346,7 @@ class Rent(Spec):
         if pool.scheduled or (pool.fails and not agreed_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
             facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
-            yield RentedTime(*facts, unused)
+            yield RentedTime(*facts, unused, float(pool.least_replicas * pool.gpus_per_replica))
             yield RoundedUpTime(*facts)
             return
         unused = IdleShare(1.0, UNUSED) if component == UNUSED else unused

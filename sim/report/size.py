@@ -4,9 +4,11 @@ Charts show the cost of simulated candidates against what they attain, and every
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from sim.cost.rental import Rent
 from sim.language import N_, _, ngettext
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
@@ -273,7 +275,45 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         )
     taken = [_("It needs {asked}.", asked=budget_needs(best))] if within(scenario) else []
     sure = list(_how_sure(best, scenario))
-    return [f"{first}.", *taken, *_spares(found, best, scenario), *sure, how, *_against_error(found), *mixed]
+    return [
+        f"{first}.",
+        *taken,
+        *_elastic(found, best),
+        *_spares(found, best, scenario),
+        *sure,
+        how,
+        *_against_error(found),
+        *mixed,
+    ]
+
+
+def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:
+    """Yield how many replicas of an autoscaled winner always run, and the cheapest fleet without an autoscaler."""
+    if not best.autoscaled or best.fleet is None:
+        return
+    (pool,), cost = best.fleet.pools, best.fleet.cost
+    assert pool.autoscaling is not None
+    base, most = pool.autoscaling.min_replicas, pool.autoscaling.max_replicas
+    always = ngettext("{count} replica always runs", "{count} replicas always run", base)
+    if isinstance(cost, Rent) and cost.commitment is not None:
+        terms = {"gpus": cost.commitment.gpus, "months": f"{cost.commitment.months:g}"}
+        always += _(" ({gpus} GPUs committed for {months} months)", **terms)
+    yield _(
+        "{always}, and the autoscaler ({policy}) adds up to {more} more at this pattern of arrivals.",
+        always=always,
+        policy=pool.autoscaling.policy,
+        more=most - base,
+    )
+    others = [one for one in found.candidates if not one.autoscaled and one.status in ("meets", "not simulated")]
+    steady = min(others, key=lambda one: one.least_usd_per_h or inf, default=None)
+    if steady is not None and steady.least_usd_per_h is not None:
+        least = _("at least ") if steady.usd_per_h is None else ""
+        yield _(
+            "Without an autoscaler the cheapest is {name}: {least}{cash} a month.",
+            name=steady.name,
+            least=least,
+            cash=cash(steady.least_usd_per_h * HOURS_PER_MONTH),
+        )
 
 
 def _against_error(found: Sizing) -> Iterator[str]:
@@ -459,6 +499,14 @@ def _notes(scenario: Scenario) -> list[str]:
             percent=percent(SCREEN_MARGIN),
         ),
     ]
+    if scenario.size is not None and scenario.size.autoscaling is not None:
+        notes.append(
+            _(
+                "An autoscaler needs no larger max_replicas than the first that meets the service level, so larger "
+                "ones are not simulated. Its rent is at least that of its base, and of the replicas that the mean load "
+                "keeps busy."
+            )
+        )
     if scenario.services:
         notes.append(
             _("One kind of replica serves all services; latencies in the tables are those of all requests together.")

@@ -213,7 +213,13 @@ def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
         scheduled=plan.scaled,
         fails=plan.failures is not None,
         gpu_mtbf_h=_gpu_mtbf_h(plan),
+        least_replicas=_least_replicas(plan),
     )
+
+
+def _least_replicas(plan: PoolPlan) -> int:
+    """Return the smallest number of replicas that the pool's autoscaler runs; 0 without one, or where some fail."""
+    return plan.autoscaling.min_replicas if plan.autoscaling is not None and plan.failures is None else 0
 
 
 def _gpu_mtbf_h(plan: PoolPlan) -> float | None:

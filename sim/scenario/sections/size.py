@@ -4,21 +4,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
 from sim.coldstart import ColdStart
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.prices import CostError
+from sim.cost.rental import Rent
 from sim.failures import COMPONENTS, FailureSpec
 from sim.memory.lora import LoraAdapters
+from sim.message import Message
 from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import entries, unknown_ids, unknown_offers, unknown_prices, value_at
 from sim.scenario.sections import Section
-from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
+from sim.spec import Count, Fraction, NonNegative, Number, Positive, Spec, WholeNumber
 from sim.yamlio import dump_line
 
 Label = Annotated[str, Field(min_length=1)]
@@ -75,6 +78,23 @@ class SpareKinds(Spec):
     """Time from the detection of a failure until a warm spare serves [s]; a cold spare starts by `cold_start`."""
 
 
+class CommittedBase(Spec):
+    """Commitment for the replicas that an autoscaler never stops."""
+
+    months: Positive
+    """Term of the commitment [months]."""
+    discount: Fraction
+    """Discount on the hourly price, as a fraction."""
+
+
+MOST_SCALED = 1_000_000
+"""Largest `max_replicas` of a searched autoscaler that states none; `size.max_replicas` is the limit."""
+
+
+def _searched_bounds(value: Any) -> Any:
+    return {"max_replicas": MOST_SCALED, **value} if isinstance(value, dict) else value
+
+
 class Size(Spec):
     """Search space of fleets, in which `gpufleet size` looks for the cheapest.
 
@@ -115,9 +135,17 @@ class Size(Spec):
     failures: FailureSpec | None = None
     """Failures in the candidate pools, for `slo.availability`; fleets of the scenario have their own."""
     cold_start: ColdStart | None = None
-    """Start of a replica after a repair, and of a cold spare. Default: no start time."""
+    """Start of a replica that an autoscaler adds, of one after a repair, and of a cold spare. Default: no start
+    time."""
     spares: SpareKinds | None = None
     """Kinds of spares to search for `slo.availability`. Default: hot spares."""
+    autoscaling: (
+        Annotated[Autoscaling, BeforeValidator(_searched_bounds), WithJsonSchema({"type": "object"})] | None
+    ) = None
+    """Autoscaler of rented candidates, as in a pool. Its `max_replicas` are searched, and its `min_replicas` where they
+    are left out; fleets whose replicas always run are searched as well. Default: all replicas always run."""
+    committed_base: CommittedBase | None = None
+    """Commitment for the `min_replicas` of autoscaled candidates. Default: they pay the hourly price."""
     mixed: MixedFleets | None = None
     """Search of fleets with several kinds of replicas. Default: one kind per fleet."""
     split: SplitFleets | None = None
@@ -202,6 +230,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             ("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are"
         )
     yield from _of_split(size, scenario)
+    yield from _of_autoscaling(size, scenario)
     yield from _over_failures(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
         text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
@@ -237,6 +266,40 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
         )
 
 
+def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+    """Yield issues of options that a search of autoscaled fleets excludes."""
+    if size.autoscaling is None:
+        if size.committed_base is not None:
+            yield ValidationIssue(("size", "committed_base"), "is of autoscaled candidates: give size.autoscaling")
+        return
+    place: Place = ("size", "autoscaling")
+    others = {
+        "mixed": size.mixed is not None,
+        "split": size.split is not None,
+        "spare_replicas": bool(size.spare_replicas),
+        "failures": size.failures is not None,
+        "slo.availability": scenario.slo.availability is not None,
+    }
+    for name in (name for name, stated in others.items() if stated):
+        yield ValidationIssue(place, Message("cannot be searched beside {name}: leave one of them out", name))
+    if not size.rents and not any(cost.acquisition == "rent" for cost in size.costs.values()):
+        yield ValidationIssue(
+            place, "saves rent, and nothing is rented: what is bought is paid for all day; add rents, or remove it"
+        )
+    if size.autoscaling.min_replicas >= size.max_replicas:
+        text = Message("must be below size.max_replicas, which is {most}", size.max_replicas)
+        yield ValidationIssue((*place, "min_replicas"), text)
+    if size.committed_base is None:
+        return
+    if any(name != WHOLE for name in size.mig):
+        yield ValidationIssue(("size", "committed_base"), "needs whole GPUs: a commitment is for whole GPUs")
+    for label, cost in size.costs.items():
+        if isinstance(cost, Rent) and cost.commitment is not None:
+            yield ValidationIssue(
+                ("size", "costs", label, "commitment"), "stands beside committed_base: remove one of them"
+            )
+
+
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of failures without an availability target, and of spares beside one."""
     has_target = scenario.slo.availability is not None
@@ -246,7 +309,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
     if size.failures is not None and size.failures.spares is not None:
         text = "is left to the search, which adds replicas until slo.availability is reached: remove it"
         yield ValidationIssue(("size", "failures", "spares"), text)
-    if size.cold_start is not None and size.failures is None:
+    if size.cold_start is not None and size.failures is None and size.autoscaling is None:
         yield ValidationIssue(
             ("size", "cold_start"), "is the start after a repair, and nothing fails: give size.failures"
         )

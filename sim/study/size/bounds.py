@@ -30,6 +30,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost.buying import Buy
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
+from sim.cost.rental import RentedTime
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.checks.pools import pool_issues
@@ -174,6 +175,8 @@ def _exceeds(value: float, limit: float, rounding: float = 0.0) -> bool:
     return value > limit * (1 + FLOATS) + FLOATS + rounding
 
 
+MEAN_MARGIN = 0.9
+"""Factor on the mean load of a window: a sample of arrivals may have fewer requests."""
 SAMPLED_REQUESTS = 4000
 SAMPLING_MARGIN = 0.02
 """Margin by which the share of good requests in a sample may be below that of a simulation."""
@@ -511,9 +514,15 @@ class CandidateBounds:
         self.levels = [one.slo for one in scenario.services]
         self._machines: dict[str, ReplicaBounds] = {}
         self._starts: dict[str, bool] = {}
+        self._replica_rps: dict[str, float] = {}
+        """Highest rate of a replica by machine, for autoscaled units [1/s]."""
 
     def bounds_of(self, unit: Unit) -> ReplicaBounds:
         """Return why *unit* cannot serve, or the least number of its replicas that may carry the load."""
+        if unit.elastic is not None:
+            found = self.bounds_of(unit.steady)
+            reason = found.reason or self.refusal(unit)
+            return ReplicaBounds(reason, max(found.least_replicas, unit.fewest))
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
             self._machines[machine] = self._machine(unit)
@@ -570,6 +579,8 @@ class CandidateBounds:
         """Return the largest number of load-carrying replicas of *unit* that the section allows."""
         if unit.own is not None:
             return 1
+        if unit.elastic is not None:
+            return unit.elastic.most
         most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
         most = most if unit.most is None else min(most, unit.most - size.spare_replicas)
         return most - (unit.standby.count if unit.standby is not None else 0)
@@ -584,7 +595,7 @@ class CandidateBounds:
 
     def refusal(self, unit: Unit) -> str:
         """Return what is wrong with the layout or limits of *unit*; empty if nothing is."""
-        fleet = unit.fleet(1)
+        fleet = unit.fleet(unit.fewest)
         try:
             models = [pool_models(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
             wrong = [one for pool in models for own in pool for one in pool_issues(own, (), self.catalog)]
@@ -603,11 +614,57 @@ class CandidateBounds:
         """Return the least cost of the fleet [USD/h] and its needs of a budget; raises CostError."""
         fleet = unit.fleet(replicas, spare)
         plan = resolve_fleet(self.scenario, fleet, self.catalog)
-        return least_usd_per_h(plan, unit.name), FleetNeeds.of(plan, fleet)
+        least = least_usd_per_h(plan, unit.name)
+        if unit.elastic is not None:
+            busy = self._least_busy_replicas(unit, unit.elastic.most) - unit.elastic.replicas
+            least += max(0.0, busy) * _usd_per_replica_h(plan)
+        return least, FleetNeeds.of(plan, fleet)
+
+    def _least_busy_replicas(self, unit: Unit, most: int) -> float:
+        """Return the least mean number of replicas of *unit*, of at most *most*, that meets the service level.
+
+        Notes
+        -----
+        The requests of a window of w seconds that must be answered take at least share * rate * w / replica_rps seconds
+        of replicas. Of these, as many as *most* replicas have in the time limit of a request may lie after the window.
+        `MEAN_MARGIN` covers windows with fewer requests than the mean.
+
+        """
+        scenario, span_s = self.scenario, self._window_s
+        if span_s is None or self.demands or self.demand.rate_rps is None or scenario.workload.trace is not None:
+            return 0.0
+        key = unit.steady.machine
+        if key not in self._replica_rps:
+            self._replica_rps[key] = PoolBounds(self.plan(unit.steady).pools[0], self.demand).replica_rps()
+        rate, outputs = scenario.workload.mean_rate_rps() or 0.0, self.demand.outputs
+        needed = []
+        for goal in scenario.slo.goals:
+            late_s = _latest_s(goal.limits, float(np.quantile(outputs, 0.95)))
+            counted = float((outputs > 1).mean()) if _skips_single_tokens(goal) else 1.0
+            if late_s < span_s:
+                needed.append(goal.share * counted * rate / self._replica_rps[key] - most * late_s / span_s)
+        return MEAN_MARGIN * max(0.0, *needed) if needed else 0.0
+
+    @property
+    def _window_s(self) -> float | None:
+        """Length of the measured window [s]; None where it is not known, or where a year of loads is billed."""
+        scenario = self.scenario
+        if scenario.horizon_s is None or scenario.load_profile is not None or isinstance(scenario.warmup_s, str):
+            return None
+        return scenario.horizon_s - (scenario.warmup_s or 0.0)
 
     def needs(self, fleet: Fleet) -> FleetNeeds:
         """Return the needs of *fleet* of a budget; raises CostError."""
         return FleetNeeds.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
+
+
+def _usd_per_replica_h(plan: FleetPlan) -> float:
+    """Return the rent of one replica that runs beyond the base, per hour [USD/h]."""
+    if plan.costs is None:
+        return 0.0
+    (pool,) = plan.machines.pools
+    beyond = (one for one in plan.costs.charges if isinstance(one, RentedTime) and one.beyond_base)
+    return float(pool.gpus_per_replica) * sum(one.units_per_gpu_h * one.price.usd for one in beyond)
 
 
 def least_usd_per_h(plan: FleetPlan, name: str) -> float:

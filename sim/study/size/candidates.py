@@ -69,6 +69,11 @@ class CandidateFleet:
         )
 
     @property
+    def autoscaled(self) -> bool:
+        """True if an autoscaler starts and stops replicas."""
+        return self.fleet is not None and any(pool.autoscaling is not None for pool in self.fleet.pools)
+
+    @property
     def inconclusive(self) -> bool:
         """True if the verdict on the service level is inconclusive."""
         return self.service_level is not None and self.service_level.verdict == "inconclusive"
@@ -132,7 +137,7 @@ def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
         free = fleet.model_copy(update={"cost": None, "pools": pools})
         return int(resolved.gpus_of(resolve_fleet(scenario, free, catalog).pools))
     sizes = (
-        pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
+        pool.most_replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
         for pool in fleet.pools
     )
     return sum(sizes)

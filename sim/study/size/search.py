@@ -249,7 +249,7 @@ class Search:
 
     def _meeting_fleet(self, one: CandidateFleet) -> MeetingFleet | None:
         """Return *one* in the form for Monte Carlo draws; None for several pools or without a computed step time."""
-        single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
+        single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas and not one.autoscaled
         confidence = (
             fleet_confidence(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
         )
@@ -263,7 +263,7 @@ class Search:
         """Return the fleet of one kind that attains the most within the budget."""
         assert self.size.budget is not None
         # whoever serves attains no less than whoever stands by
-        serving = [unit for unit in self._units if unit.standby is None]
+        serving = [unit for unit in self._units if unit.standby is None and unit.elastic is None]
         search = BestWithinBudget(self.size, self.size.budget, serving, self._bounds, self._trials)
         best = search.run()
         rows = [self._judged(one) for one in search.judged]
@@ -287,12 +287,17 @@ class Search:
     def _extend_front(self) -> None:
         """Simulate more expensive fleets that may be faster, for the front of cost against latency."""
         for entry in list(self._met.values()):
-            self._push_more(entry)
+            self._push_faster(entry)
         while batch := self._next_batch(self.size.front_up_to, BATCH_AFTER_BEST):
             before = set(self._met)
             self._try(batch)
             for key in self._met.keys() - before:
-                self._push_more(self._met[key])
+                self._push_faster(self._met[key])
+
+    def _push_faster(self, entry: _Entry) -> None:
+        """Queue the fleet with one more replica, except where an autoscaler would start it on demand only."""
+        if self._units[entry.order].elastic is None:
+            self._push_more(entry)
 
     def _push_next(self, entry: _Entry, outcome: Trial) -> None:
         """Queue the fleet with one more serving replica, or with one more spare where it suffices without failures."""
@@ -369,6 +374,8 @@ class Search:
         most = self._bounds.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
             return  # told with one that answers, beside which there is the most room for prompts
+        if unit.elastic is not None and (least > most or self._bounds.bounds_of(unit.steady).reason):
+            return  # told with replicas that always run
         if not reason and least > most and unit.own is None:
             host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
             reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
@@ -481,7 +488,7 @@ class Search:
         return gpus_of(fleet, self._bounds.scenario, self._bounds.catalog)
 
     def _refused(self, unit: Unit, reason: str) -> CandidateFleet:
-        fleet = unit.fleet(1, self.size.spare_replicas)
+        fleet = unit.fleet(unit.fewest, self.size.spare_replicas)
         known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
         return CandidateFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)
 

@@ -46,6 +46,32 @@ class StandBy:
         return cls(kind, count, machine, pool)
 
 
+@dataclass(frozen=True, slots=True)
+class ElasticBase:
+    """Replicas that always run, beside which an autoscaler adds others."""
+
+    replicas: int
+    machine: str
+    """Key of the hardware of the replicas without an autoscaler."""
+    pool: dict[str, Any]
+    """Keys that the autoscaler adds to a pool, without the bounds of the number of replicas."""
+    commitment: dict[str, Any]
+    """Keys of a commitment for the base, without its GPUs; empty without one."""
+    most: int
+    """Largest number of replicas that the autoscaler may run."""
+
+    def scaled(self, pool: dict[str, Any], replicas: int) -> dict[str, Any]:
+        """Return *pool* with an autoscaler that runs at most *replicas*."""
+        bounds = {"min_replicas": self.replicas, "max_replicas": replicas}
+        return pool | self.pool | {"autoscaling": self.pool["autoscaling"] | bounds}
+
+    def cost(self, cost: dict[str, Any], gpus_per_replica: int) -> dict[str, Any]:
+        """Return *cost* with the commitment for the base."""
+        if not self.commitment or not self.replicas:
+            return cost
+        return cost | {"commitment": {"gpus": self.replicas * gpus_per_replica, **self.commitment}}
+
+
 def _as_data(section: Any) -> dict[str, Any]:
     data: dict[str, Any] = section.model_dump(mode="json", exclude_unset=True)
     return data
@@ -181,6 +207,23 @@ class Unit:
     """Decode replicas, where `pool` computes prompts only."""
     standby: StandBy | None = None
     """Warm or cold spares, which do not serve with the other replicas."""
+    elastic: ElasticBase | None = None
+    """Replicas that always run, where an autoscaler starts and stops the others."""
+
+    @property
+    def fewest(self) -> int:
+        """Smallest number of replicas that makes a valid fleet; an autoscaled one has more than its base."""
+        return 1 if self.elastic is None else self.elastic.replicas + 1
+
+    @property
+    def steady(self) -> "Unit":
+        """The same replicas without an autoscaler."""
+        return self if self.elastic is None else replace(self, machine=self.elastic.machine, elastic=None)
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs of one replica of `pool`."""
+        return int(self.pool.get("tensor_parallel_size", 1) * self.pool.get("pipeline_parallel_size", 1))
 
     def total(self, replicas: int) -> int:
         """Return the number of all replicas of a fleet with *replicas* of `pool`."""
@@ -194,13 +237,15 @@ class Unit:
             return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
         if self.beside is not None:
             return self.beside.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas, spare)
-        pool = self.pool | {"replicas": replicas + spare}
+        pool, cost = self.pool | {"replicas": replicas + spare}, self.cost
+        if self.elastic is not None:
+            pool, cost = self.elastic.scaled(self.pool, replicas), self.elastic.cost(cost, self.gpus_per_replica)
         if self.standby is not None:
             pool |= self.standby.pool | {"replicas": replicas + self.standby.count}
         data = {
             "name": self.counted(replicas, spare),
             "pools": [pool],
-            "cost": self.cost,
+            "cost": cost,
         }
         return Fleet.model_validate(data)
 
@@ -210,6 +255,8 @@ class Unit:
             return self.beside.named(self.name, replicas, spare)
         if self.standby is not None:
             return f"{replicas}+{self.standby.words} x ({self.name})"
+        if self.elastic is not None:
+            return f"{self.elastic.replicas} to {replicas}x ({self.name})"
         count = f"{replicas}+{spare}" if spare else str(replicas)
         return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
 
@@ -217,15 +264,35 @@ class Unit:
 def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
     """Yield the units of the search.
 
-    In order: the scenario's fleets, every combination of the section, and, where prompts are computed by replicas of
-    their own, every pair of combinations with the same purchase option.
+    In order: the scenario's fleets, every combination of the section, each rented one with an autoscaler above every
+    base, and, where prompts are computed by replicas of their own, every pair of combinations with the same purchase
+    option.
     """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
     single = list(_of_one_kind(scenario, size, catalog))
     yield from single
+    for unit in single:
+        yield from _autoscaled(unit, size)
     if size.split is not None:
         yield from _of_two_roles([unit for unit in single if not unit.refusal], size, size.split)
+
+
+def _autoscaled(unit: Unit, size: Size) -> Iterator[Unit]:
+    """Yield *unit* with the section's autoscaler above each base, if it is rented."""
+    scaler = size.autoscaling
+    if scaler is None or unit.refusal or unit.cost["acquisition"] != "rent":
+        return
+    stated = "min_replicas" in scaler.model_fields_set
+    pool = {"autoscaling": _as_data(scaler)} | (
+        {"cold_start": _as_data(size.cold_start)} if size.cold_start is not None else {}
+    )
+    commitment = {} if size.committed_base is None else _as_data(size.committed_base)
+    most = min(size.max_replicas, scaler.max_replicas)
+    for base in [scaler.min_replicas] if stated else range(1, most):
+        elastic = ElasticBase(base, unit.machine, pool, commitment, most)
+        machine = f"{unit.machine}, autoscaled from {base}"
+        yield replace(unit, machine=machine, choice="", elastic=elastic)
 
 
 def _of_two_roles(single: Sequence[Unit], size: Size, split: SplitFleets) -> Iterator[Unit]:
