@@ -1,6 +1,7 @@
 """Base class of results: a verdict, a table, figures, and the folder with the files of the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from sim.answers.folder import manifest_of
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.report.charts.fonts import drawable
-from sim.report.charts.picture import Chart
+from sim.report.charts.picture import Chart, for_paper
 from sim.report.export.stored_answer import read_table
 from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable
@@ -21,6 +22,10 @@ from sim.scenario.schema import Scenario
 
 Draw = Callable[[str], Chart]
 """Function from the kind of a chart (empty: all) to its picture. Results are pickled, so it is no closure."""
+
+STYLES = ("paper",)
+COLUMN_IN, LEAST_IN, MOST_IN = 3.3, 2.5, 10.0
+"""Width of a figure for a paper [inch]: that of a column, the least and the greatest."""
 
 
 class Result:
@@ -86,16 +91,34 @@ class Result:
             raise FileNotFoundError(f"{self.folder}: the folder holds the answer to another question now")
         return self.folder
 
-    def plot(self, name: str | None = None) -> Chart:
+    def plot(self, name: str | None = None, style: str | None = None, width_in: float = COLUMN_IN) -> Chart:
         """Draw the charts of kind *name* (one of `plots`), or all of them; `save` of the result writes PNG, SVG or PDF.
 
-        Raises ValueError for a name that is not among `plots`, and where there are none.
+        Parameters
+        ----------
+        name
+            Kind of the charts; None: all.
+        style
+            "paper": a figure for a paper, without question and verdict, with a legend, labelled axes and line styles
+            that differ in black and white. None: question and verdict above the charts.
+        width_in
+            Width of a figure for a paper [inch]: 3.3 for a column, 7 for a page.
+
+        Raises
+        ------
+        ValueError
+            For a name that is not among `plots`, where there are none, and for an unknown style or width.
+
         """
+        if style not in (None, *STYLES):
+            raise ValueError(f"style={style!r}: there is no such style{did_you_mean(str(style), STYLES)}")
+        if style and not LEAST_IN <= width_in <= MOST_IN:
+            raise ValueError(f"width_in={width_in!r}: a figure is {LEAST_IN:g} to {MOST_IN:g} inches wide")
         if name and name not in self.plots:
             raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
         if not self.plots:
             raise ValueError(f"there is nothing to plot: {self.verdict}")
-        with showing(self.scenario), drawable():
+        with showing(self.scenario), drawable(), for_paper(width_in) if style else nullcontext():
             return self._draw(name or "")
 
     def _repr_html_(self) -> str:

@@ -3,29 +3,36 @@
 Plain geometry in points, independent of whether a picture or a page is drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import floor, inf, isfinite, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.report.charts.fonts import glyphs
-from sim.report.charts.panels import ChartCurve, Limit, Panel
+from sim.report.charts.panels import ChartCurve, ChartInterval, Limit, Panel
 
 DECADE = 10.0
+EDGE = 0.02
+"""Margin beyond the range of an axis, for markers at its edge, as a fraction of the range."""
 
 
 class AxisScale:
     """Range and scale of an axis.
 
     The scale is logarithmic where values span more than a decade (unless *linear*); otherwise it begins at zero if
-    *anchored*.
+    *anchored*. The drawn axis extends beyond the range at its high end and, if *below*, at its low end: a marker at
+    the edge is whole.
     """
 
-    def __init__(self, values: Sequence[float], anchored: bool, share: bool = False, linear: bool = False) -> None:
+    def __init__(
+        self, values: Sequence[float], anchored: bool, share: bool = False, linear: bool = False, below: bool = False
+    ) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         self.most = 1.0 if share else inf
+        self.below = below
         self.log = not (share or linear) and low > 0 and high > DECADE * low
         if share:
             self.low, self.high = 0.0, 1.04
@@ -50,17 +57,32 @@ class AxisScale:
         first = int(np.ceil(self.low / step - 1e-9))
         return [round(k * step, 12) for k in range(first, int(np.floor(self.high / step + 1e-9)) + 1)]
 
+    def widen(self, share: float) -> None:
+        """Extend the range so that *share* of the axis lies beyond its present high end."""
+        if self.log:
+            self.high *= (self.high / self.low) ** (share / (1.0 - share))
+        else:
+            self.high += (self.high - self.low) * share / (1.0 - share)
+
+    @property
+    def drawn(self) -> tuple[float, float]:
+        """Ends of the drawn axis."""
+        if self.log:
+            margin = (self.high / self.low) ** EDGE
+            return self.low / margin if self.below else self.low, self.high * margin
+        margin = EDGE * (self.high - self.low)
+        return self.low - margin * self.below, self.high + margin
+
     def shares(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map *values* to positions on the axis: 0 at its low end, 1 at its high end."""
-        low, high = (np.log(self.low), np.log(self.high)) if self.log else (self.low, self.high)
+        """Map *values* to positions on the drawn axis: 0 at its low end, 1 at its high end."""
+        low, high = np.log(self.drawn) if self.log else self.drawn
         placed = np.log(np.where(values > 0, values, np.nan)) if self.log else values
         return np.asarray((placed - low) / (high - low))
 
     def value(self, share: float) -> float:
-        """Map a position on the axis, 0 to 1, to its value."""
-        if self.log:
-            return float(self.low * (self.high / self.low) ** share)
-        return self.low + share * (self.high - self.low)
+        """Map a position on the drawn axis, 0 to 1, to its value."""
+        low, high = self.drawn
+        return float(low * (high / low) ** share) if self.log else low + share * (high - low)
 
 
 def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
@@ -131,11 +153,12 @@ class PlotArea:
                     continue
                 inside = (taken[:, 0] > left - 1) & (taken[:, 0] < left + width + 1)
                 if not np.any(inside & (taken[:, 1] > bottom - 1) & (taken[:, 1] < bottom + height + 1)):
-                    self._take_box(left, bottom, width, height)
+                    self.take_box(left, bottom, width, height)
                     return TextPlace(left, bottom, width, height, (x, y))
         return None
 
-    def _take_box(self, left: float, bottom: float, width: float, height: float) -> None:
+    def take_box(self, left: float, bottom: float, width: float, height: float) -> None:
+        """Mark a box as occupied."""
         across, up = np.meshgrid(np.arange(0.0, width + 3, 3.0), np.linspace(0.0, height, 5))
         self.taken.append(np.column_stack((left + across.ravel(), bottom + up.ravel())))
 
@@ -178,11 +201,18 @@ def lay_out(
     small, usual = type_sizes
     room = PlotArea(*size)
     ends = [_take(panel, curve, x, y, room) for curve in panel.curves]
+    for limit, upright in ((panel.x_limit, True), (panel.y_limit, False)):
+        if limit is not None:
+            room.take_path(_limit_line(limit, upright, x, y, room))
+    for span in panel.spans:
+        _take_span(span, x, room)
     found = [text for curve, places in zip(panel.curves, ends, strict=True)
              for text in _tags(panel, curve, places, x, y, True, room, small)]  # fmt: skip
     found += _limits(panel, x, y, room, small)
     found += [text for curve, places in zip(panel.curves, ends, strict=True)
               for text in _tags(panel, curve, places, x, y, False, room, small)]  # fmt: skip
+    if not panel.labelled:
+        return found
     names = (_name(curve, places, room, usual) for curve, places in zip(panel.curves, ends, strict=True))
     return [*found, *(text for text in names if text is not None)]
 
@@ -220,23 +250,55 @@ def _limits(panel: Panel, x: AxisScale, y: AxisScale, room: PlotArea, size: floa
 def _beside_limit(
     limit: Limit, upright: bool, x: AxisScale, y: AxisScale, room: PlotArea, size: float
 ) -> TextPlace | None:
+    line = _limit_line(limit, upright, x, y, room)
     if upright:
-        at = float(x.shares(np.array([limit.at]))[0]) * room.width
-        room.take_path(np.array([[at, 0.0], [at, room.height]]))
-        anchors = [(at, share * room.height - 8) for share in (1.0, 0.5, 0.25, 0.75)]
+        anchors = [(line[0, 0], share * room.height - 8) for share in (1.0, 0.5, 0.25, 0.75)]
     else:
-        at = float(y.shares(np.array([limit.at]))[0]) * room.height
-        room.take_path(np.array([[0.0, at], [room.width, at]]))
-        anchors = [(share * room.width, at) for share in (0.0, 1.0, 0.5, 0.25, 0.75)]
+        anchors = [(share * room.width, line[0, 1]) for share in (0.0, 1.0, 0.5, 0.25, 0.75)]
     return room.fit(limit.text, size, anchors, 3.0)
+
+
+def _limit_line(limit: Limit, upright: bool, x: AxisScale, y: AxisScale, room: PlotArea) -> NDArray[np.float64]:
+    """Return the ends of the line of *limit* [points]."""
+    at = float((x if upright else y).shares(np.array([limit.at]))[0])
+    if upright:
+        return np.array([[at * room.width, 0.0], [at * room.width, room.height]])
+    return np.array([[0.0, at * room.height], [room.width, at * room.height]])
+
+
+def _take_span(span: ChartInterval, x: AxisScale, room: PlotArea) -> None:
+    """Mark the upright line of *span* as occupied, and its name, which stands beside the line from the bottom up."""
+    at = float(x.shares(np.array([span.at]))[0]) * room.width
+    room.take_path(np.array([[at, 0.0], [at, room.height]]))
+    room.take_box(at + 2, 0.0, 16.0, SPAN_NAME * BOLDER * GLYPH_WIDTH * glyphs(span.text) + 6)
+
+
+SPAN_NAME = 12.0
+"""Font size of the name of a span [points]."""
 
 
 def _name(curve: ChartCurve, places: NDArray[np.float64], room: PlotArea, size: float) -> PlacedText | None:
     known = [(float(x), float(y)) for x, y in places if np.isfinite(x)]
     if not curve.marker:
         known = known[len(known) // 2 :: 8] + known[: len(known) // 2 : 8]
-    place = room.fit(curve.name, size, known[::-1] if curve.marker else known, 6.0, bold=True)
+    if not curve.marker:
+        place = room.fit(curve.name, size, known, 6.0, bold=True)
+    else:
+        ends = known[::-1]
+        between = [
+            (a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]))
+            for a, b in pairwise(ends)
+            for share in (0.25, 0.5, 0.75)
+        ]
+        tries = ((ends, 6.0), (between, 5.0), (ends[:2], 14.0), (between, 14.0), (ends[:2], 22.0))
+        fits = (room.fit(curve.name, size, anchors, gap, bold=True) for anchors, gap in tries)
+        place = next((one for one in fits if one is not None), None)
     return None if place is None else PlacedText(curve.name, place, size, curve.color, bold=True, curve=curve)
+
+
+def _beyond(value: float, show: Callable[[float], str]) -> str:
+    """Format a value off the chart."""
+    return "∞" if value == inf else show(value)
 
 
 def _tags(
@@ -253,10 +315,15 @@ def _tags(
     found = []
     for index, (left, bottom) in enumerate(places if curve.marker else ()):
         at, value = curve.x[index], curve.y[index]
-        values = [panel.y_format(value)] * (value > y.high) + [panel.x_format(at)] * (at > x.high)
+        values = [_beyond(value, panel.y_format)] * (value > y.high) + [_beyond(at, panel.x_format)] * (at > x.high)
         if bool(values) == beyond and np.isfinite(left):
-            text = ": ".join([*curve.tags[index : index + 1], *values[:1]])
-            place = room.fit(text, size, [(float(left), float(bottom))], 5.5) if text else None
-            if place is not None:
-                found.append(PlacedText(text, place, size, curve.color, plate=beyond, curve=curve))
+            tag = "".join(curve.tags[index : index + 1])
+            if not (tag or panel.labelled):
+                continue
+            whole = ": ".join(part for part in (tag, *values[:1]) if part)
+            for text in dict.fromkeys(text for text in (whole, tag) if text):
+                place = room.fit(text, size, [(float(left), float(bottom))], 5.5)
+                if place is not None:
+                    found.append(PlacedText(text, place, size, curve.color, plate=beyond, curve=curve))
+                    break
     return found

@@ -1,7 +1,8 @@
 """Charts as plain data: curves, limits, spans and panels; colours, markers and dashes of fleets and settings."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import isfinite
 from typing import Any
 
@@ -114,8 +115,59 @@ class Panel:
     """Whether the y axis is linear from zero even over more than a decade."""
     x_anchored: bool = True
     """Whether a linear x axis begins at zero."""
+    labelled: bool = True
+    """Whether curves are named at their lines; otherwise only the legend names them."""
+    y_label: str = ""
+    """Label of the y axis in figures for a paper, which have no heading; empty: the title."""
     kind: str = ""
     """Name of the chart in Python: `run.plot("cost_vs_latency")` draws all panels of that kind."""
+
+    @property
+    def shows_bands(self) -> bool:
+        """Whether the 95 % intervals are drawn: not those of three or more curves that would cover each other."""
+        bands = [
+            {x: band for x, band in zip(curve.x, curve.bands, strict=False) if band is not None}
+            for curve in self.curves
+        ]
+        drawn = [one for one in bands if one]
+        if len(drawn) < MOST_COVERING + 1:
+            return bool(drawn)
+        return not any(
+            one[x][0] < other[x][1] and other[x][0] < one[x][1]
+            for one, other in combinations(drawn, 2)
+            for x in one.keys() & other.keys()
+        )
+
+
+def for_print(panel: Panel) -> Panel:
+    """Return *panel* as drawn in a paper: a line style for every fleet, unless these stand for settings; a legend."""
+    alike = len({str(curve.dash) for curve in panel.curves}) == 1
+    curves = tuple(replace(curve, dash=print_dash(curve.color)) if alike else curve for curve in panel.curves)
+    return replace(panel, curves=curves, labelled=False)
+
+
+def print_dash(color: str) -> Any:
+    """Return the line style that tells *color* from others in black and white."""
+    looks = list(DASHES.values())
+    return looks[COLORS.index(color) % len(looks)] if color in COLORS else looks[0]
+
+
+MOST_COVERING = 2
+"""Largest number of curves whose intervals may cover each other."""
+SCALE = ("#5063D2", "#8F4FC4", "#C8478F", "#D8573F", "#C27A12")
+"""Colours of a scale, from its low to its high end: each has a contrast of 3:1 against white and against black."""
+
+
+def scale_colors(count: int) -> list[str]:
+    """Return *count* colours along the scale, from its low to its high end."""
+    channels = [[int(color[at : at + 2], 16) for at in (1, 3, 5)] for color in SCALE]
+    places = [index * (len(SCALE) - 1) / max(1, count - 1) for index in range(count)]
+    found = []
+    for place in places:
+        low = min(int(place), len(SCALE) - 2)
+        mixed = [round(a + (b - a) * (place - low)) for a, b in zip(channels[low], channels[low + 1], strict=True)]
+        found.append("#" + "".join(f"{part:02X}" for part in mixed))
+    return found
 
 
 def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -6,17 +6,19 @@ vl-convert draws them without a browser. The charts are those of pages, without 
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
-from sim.report.charts.panels import DASHES, GLYPHS, Panel
+from sim.report.charts.panels import DASHES, GLYPHS, Panel, print_dash
 from sim.report.charts.vega_bars import TEXT_SHARE
 from sim.report.charts.vega_lite import (
     CROSS,
     MARK_COLOR,
+    PRINTED,
     SHAPES,
     SIZES,
     SMALL,
@@ -100,35 +102,71 @@ class Chart:
     The same answer gives the same bytes in PNG and SVG.
     """
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
+    def __init__(self, spec: Mapping[str, Any], width_in: float = 0.0) -> None:
         self.spec: Mapping[str, Any] = spec
         """Vega-Lite specification, which Altair and the Vega editor read."""
+        self.width_in = width_in
+        """Width in print [inch]; 0: pixels of the specification."""
 
-    def save(self, path: str | Path, scale: float = SCALE) -> None:
+    def save(self, path: str | Path, scale: float | None = None) -> None:
         """Write the picture to *path* in the format of its suffix: .png, .svg or .pdf.
 
-        *scale* is the number of pixels of a PNG for each pixel of the specification, which is some 1,100 pixels wide.
+        *scale* is the number of pixels of a PNG for each pixel of the specification, which is some 1,100 pixels wide
+        (default 1.5). A figure for a paper has its width in inches in all formats; its PNG has 300 pixels per inch.
         Raises ValueError for another suffix.
         """
         format = Path(path).suffix.lower().removeprefix(".")
         if format not in ("png", "svg", "pdf"):
             raise ValueError(f"{path}: a picture is saved as .png, .svg or .pdf")
-        Path(path).write_bytes(self._drawn(format, **({"scale": scale} if format == "png" else {})))
+        Path(path).write_bytes(self._drawn(format, scale))
 
-    def _drawn(self, format: str, **options: Any) -> bytes:
+    def _drawn(self, format: str, scale: float | None = None) -> bytes:
         text = json.dumps(self.spec, ensure_ascii=False)
         report_missing(text)
+        if self.width_in:
+            svg, pixels = converter().vegalite_to_svg(text), PIXELS_PER_INCH * self.width_in
+            if format == "svg":
+                return _with_size(svg, self.width_in, "in").encode()
+            if format == "pdf":  # of which a unit is a point
+                return bytes(converter().svg_to_pdf(_with_size(svg, POINTS_PER_INCH * self.width_in, "")))
+            wide = round(scale * pixels if scale else PRINT_PPI * self.width_in)
+            return _packed(converter().svg_to_png(_with_size(svg, wide, "")))
+        options = {"scale": scale or SCALE} if format == "png" else {}
         drawn = getattr(converter(), f"vegalite_to_{format}")(text, **options)
         return drawn.encode() if isinstance(drawn, str) else _packed(drawn) if format == "png" else bytes(drawn)
 
     def _repr_png_(self) -> bytes:
-        return self._drawn("png", scale=SCALE)
+        return self._drawn("png")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"image/png": self._repr_png_(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return "<Chart: save(path) writes .png, .svg or .pdf>"
+
+
+PIXELS_PER_INCH = 105.0
+"""Pixels of the specification per inch of a figure for a paper: text of 11 pixels is 7.5 points high."""
+PRINT_PPI = 300.0
+POINTS_PER_INCH = 72.0
+
+
+def _with_size(svg: str, width: float, unit: str) -> str:
+    """Return *svg* with the width *width* in *unit*, and the height in proportion."""
+    sizes = re.search(r'\bwidth="([\d.]+)" height="([\d.]+)"', svg)
+    assert sizes is not None
+    height = width * float(sizes[2]) / float(sizes[1])
+    return f'{svg[: sizes.start()]}width="{width:g}{unit}" height="{height:.3f}{unit}"{svg[sizes.end() :]}'
+
+
+@contextmanager
+def for_paper(width_in: float) -> Iterator[None]:
+    """Draw pictures within this context as figures of a paper, *width_in* inches wide: no heading, a legend."""
+    token = PRINTED.set(width_in)
+    try:
+        yield
+    finally:
+        PRINTED.reset(token)
 
 
 def _packed(png: bytes) -> bytes:
@@ -158,47 +196,85 @@ def picture(
 
     The *question*, the *answers*, a *note* on the charts and the legend *key* precede them.
     """
+    inches = PRINTED.get()
+    if inches:
+        return _printed(figures, key, inches)
     alone = len(figures) == 1
     width = CELL if alone else COLUMNS * CELL + GAP
-    rows = [[_cell(one, width if one.wide else CELL) for one in row] for row in _rows(figures)]
+    rows = [[_cell(one, width if one.wide else CELL) for one in row] for row in _rows(figures, COLUMNS)]
+    head = _head(width, question, answers, note, key)
+    drawn = [{"hconcat": [EDGE, *row], "spacing": GAP} for row in (head, *rows) if row]
+    padding = {"left": PADDING - GAP, "right": PADDING, "top": PADDING, "bottom": PADDING}
+    return Chart(_whole(drawn, padding, BETWEEN_ROWS, "wide"))
+
+
+def _printed(figures: Sequence[PageFigure], key: Sequence[KeyEntry], inches: float) -> Chart:
+    """Compose *figures* for a paper: under each other in a column, two abreast over the width of a page."""
+    width = inches * PIXELS_PER_INCH - CLOSE
+    columns = COLUMNS if len(figures) > 1 and width > COLUMNS * CELL / 1.5 else 1
+    cell = (width - CLOSE * columns) / columns
+    layout = "wide" if cell - LEFT - RIGHT >= PLOT else "narrow"
+    rows = [[_cell(one, width - CLOSE if one.wide else cell, layout) for one in row] for row in _rows(figures, columns)]
+    head = _head(width - CLOSE, "", (), "", _of_lines(key))
+    drawn = [{"hconcat": [EDGE, *row], "spacing": CLOSE} for row in (head, *rows) if row]
+    return Chart(_whole(drawn, {"left": 0, "right": 0, "top": 2, "bottom": 2}, CLOSE, layout), inches)
+
+
+def _of_lines(key: Sequence[KeyEntry]) -> list[KeyEntry]:
+    """Return the legend *key* with the line style of every fleet, unless line styles stand for settings."""
+    if any(one.dash and not one.stands_for for one in key):
+        return list(key)
+    return [replace(one, dash=one.dash or print_dash(one.color)) if one.stands_for else one for one in key]
+
+
+CLOSE = 8.0
+"""Space between charts of a figure for a paper, and left of them [px]."""
+
+
+def _whole(rows: Sequence[Spec], padding: Mapping[str, float], spacing: float, layout: str) -> Spec:
+    """Return the specification of a picture of *rows*, whose texts are those of *layout*."""
     look = config() | {"font": FAMILY, "background": "white", "aria": False}
     look |= {"title": {"anchor": "start", "frame": "group", "fontSize": TITLE, "subtitleFontSize": SMALL + 0.5,
                        "color": {"expr": "ink"}, "subtitleColor": {"expr": "soft"}, "offset": 14 - ABOVE}}  # fmt: skip
-    head = _head(width, question, answers, note, key)
-    drawn = [{"hconcat": [EDGE, *row], "spacing": GAP} for row in (head, *rows) if row]
-    return Chart(
-        {
-            "$schema": f"https://vega.github.io/schema/vega-lite/v{converter().get_vegalite_versions()[-1]}.json",
-            "params": params(),
-            "padding": {"left": PADDING - GAP, "right": PADDING, "top": PADDING, "bottom": PADDING},
-            "vconcat": drawn,
-            "spacing": BETWEEN_ROWS,
-            "config": look,
-        }
-    )
+    given = [{**one, "value": layout} if one["name"] == "layout" else one for one in params()]
+    return {
+        "$schema": f"https://vega.github.io/schema/vega-lite/v{converter().get_vegalite_versions()[-1]}.json",
+        "params": given,
+        "padding": padding,
+        "vconcat": rows,
+        "spacing": spacing,
+        "config": look,
+    }
 
 
-def _rows(figures: Sequence[PageFigure]) -> list[list[PageFigure]]:
-    """Divide *figures* into rows of two; a wide figure has a row of its own."""
+def _rows(figures: Sequence[PageFigure], columns: int) -> list[list[PageFigure]]:
+    """Divide *figures* into rows of *columns*; a wide figure has a row of its own."""
     rows: list[list[PageFigure]] = []
     for one in figures:
-        if one.wide or not rows or len(rows[-1]) == COLUMNS or rows[-1][0].wide:
+        if one.wide or not rows or len(rows[-1]) == columns or rows[-1][0].wide:
             rows.append([])
         rows[-1].append(one)
     return rows
 
 
-def _cell(figure: PageFigure, width: float) -> Spec:
+def _cell(figure: PageFigure, width: float, layout: str = "wide") -> Spec:
     """Return the chart of *figure* with its heading, *width* pixels wide in all."""
     spec = {name: part for name, part in figure.spec.items() if name in ("height", "encoding", "layer")}
     left = _left(spec)
     plot = width - left - RIGHT
     frame = {"data": {"values": [{}]}, "mark": {"type": "rect", "opacity": 0, "tooltip": None}}
     ends = {"x": {"value": -left}, "x2": {"value": plot + RIGHT}, "y": {"value": -ABOVE}, "y2": {"value": 0}}
-    layers = [{**frame, "encoding": ends}, *filter(None, map(_still, spec["layer"]))]
+    layers = [{**frame, "encoding": ends}, *filter(None, (_still(layer, layout) for layer in spec["layer"]))]
+    if PRINTED.get():
+        bare: Spec = _with_width({**spec, "layer": layers}, plot)
+        return {"width": plot, **bare}
     title = {"text": figure.title, "subtitle": figure.subtitle, "dx": -left, "limit": width}
     fixed: Spec = _with_width({**spec, "layer": layers}, plot)
     return {"title": title, "width": plot, **fixed}
+
+
+TITLED = 18.0
+"""Room for the title of a y axis [px]."""
 
 
 def _left(spec: Spec) -> float:
@@ -209,14 +285,15 @@ def _left(spec: Spec) -> float:
             LEFT, 10 + min(MOST_LABEL, 1.1 * LETTER * SMALL * max(map(glyphs, axis["scale"]["domain"]), default=0.0))
         )
     longest = f"{symbol()}{round(axis['scale']['domain'][-1]):,}"
-    return max(LEFT, 10 + 1.1 * LETTER * SMALL * len(longest))
+    titled = TITLED if axis["axis"].get("title") else 0.0
+    return max(LEFT, 10 + 1.1 * LETTER * SMALL * len(longest)) + titled
 
 
-def _still(layer: Spec) -> Spec:
-    """Return *layer* without marks that only a pointer shows, and without the texts of narrow pages."""
+def _still(layer: Spec, layout: str) -> Spec:
+    """Return *layer* without marks that only a pointer shows, and without the texts of layouts other than *layout*."""
     if str(layer["mark"].get("opacity", "")).startswith("{'expr': 'hovered"):
         return {}
-    rows = [row for row in layer["data"]["values"] if row.get("layout") != "narrow" and row.get("shape") != ""]
+    rows = [row for row in layer["data"]["values"] if row.get("layout", layout) == layout and row.get("shape") != ""]
     rows = [{name: row[name] for name in row if name not in ("said", "key", "name")} for row in rows]
     mark = {name: part for name, part in layer["mark"].items() if name != "cursor"}
     encoding = {name: part for name, part in layer.get("encoding", {}).items() if part.get("field") != "key"}
@@ -285,7 +362,15 @@ def _key(width: float, top: float, key: Sequence[KeyEntry]) -> tuple[list[Spec],
             areas.append({"x": x, "x2": x + line, "y": middle - 6, "y2": middle + 6, "opacity": one.area, **look})
         if one.marker:
             shape = SHAPES.get(one.marker, CROSS)
-            points.append({"x": x + 6, "y": middle, "shape": shape, "good": one.stands_for, **look})
+            points.append(
+                {
+                    "x": x + (2 + line) / 2 if line else x + 6,
+                    "y": middle,
+                    "shape": shape,
+                    "good": one.stands_for,
+                    **look,
+                }
+            )
         font, weight, tone = (USUAL, "bold", one.color) if one.stands_for else (SMALL, "normal", "soft")
         start, entries = x + (line + 8 if line else 16), {"t": one.name, "weight": weight, "tone": tone}
         names.append({"x": start, "y": middle - 0.5 * font, "size": font, **entries})

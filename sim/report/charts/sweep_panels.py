@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sim.language import N_, _
-from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
+from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, scale_colors, style
 from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
 from sim.report.charts.vega_lite import panel_figures
 from sim.report.words.money import in_code, money_mark, shown
@@ -30,9 +30,40 @@ LATENCIES = {
 
 
 def dashes(sweep: Sweep) -> dict[str, str]:
-    """Assign a line style, by name, to every setting of the further axes."""
-    names = list(DASHES)
-    return {places(setting): names[i % len(names)] for i, setting in enumerate(sweep.settings)}
+    """Assign a line style, by name, to every setting of the further axes; empty where colours tell them apart."""
+    return {} if scaled(sweep) else dict(zip(map(places, sweep.settings), DASHES, strict=False))
+
+
+def scaled(sweep: Sweep) -> dict[str, str]:
+    """Assign a colour of the scale to every setting of the further axes, where there are more than line styles.
+
+    Fleets then differ by marker and line style.
+    """
+    if len(sweep.settings) <= len(DASHES):
+        return {}
+    return dict(zip(map(places, sweep.settings), scale_colors(len(sweep.settings)), strict=True))
+
+
+MOST_IN_KEY = 6
+"""Largest number of settings that the legend of a colour scale names."""
+
+
+def scale_key(sweep: Sweep) -> dict[str, str]:
+    """Return the settings that the legend of the colour scale names, evenly spread, with their colours."""
+    colors = scaled(sweep)
+    names, count = list(colors), min(MOST_IN_KEY, len(colors))
+    chosen = [names[round(index * (len(names) - 1) / max(1, count - 1))] for index in range(count)]
+    return {name: colors[name] for name in chosen}
+
+
+def _look(sweep: Sweep, line: FleetLine) -> tuple[str, str, Any]:
+    """Return colour, marker and line style of a curve."""
+    color, marker = style(sweep.fleets)[line.fleet]
+    setting = places(line.setting)
+    if colors := scaled(sweep):
+        looks = list(DASHES.values())
+        return colors[setting], marker, looks[sweep.fleets.index(line.fleet) % len(looks)]
+    return color, marker, DASHES[dashes(sweep)[setting]]
 
 
 def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
@@ -64,14 +95,14 @@ def in_words(panel: Panel) -> Panel:
 def _curve(
     sweep: Sweep, line: FleetLine, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any
 ) -> ChartCurve:
-    color, marker = style(sweep.fleets)[line.fleet]
+    color, marker, dash = _look(sweep, line)
     return ChartCurve(
         f"{line.fleet}, {places(line.setting)}" if line.setting else line.fleet,
         color,
         tuple(map(x, line.points)),
         tuple(map(y, line.points)),
         marker,
-        DASHES[dashes(sweep)[places(line.setting)]],
+        dash,
         good=tuple(point.good for point in line.points),
         steady=tuple(not point.row["overloaded"] for point in line.points),
         fleet=line.fleet,
@@ -113,15 +144,27 @@ def _in_unit(column: str, value: float) -> float:
     return shown(value) if "usd" in column else value
 
 
-def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
+def _along(
+    sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, banded: bool = False, **more: Any
+) -> Panel:
+    """Build the chart of *column* along the main axis; *banded*: its subtitle explains the band."""
     curves = tuple(
         _curve(sweep, line, sweep.x, _getter(column, scale), **_bands(line, column, scale)) for line in sweep.lines
     )
     names = () if sweep.numeric else tuple(map(str, sweep.values))
     ticks = tuple(map(float, sweep.values)) if sweep.numeric else tuple(map(float, range(len(sweep.values))))
-    return Panel(
-        title, subtitle, axis_label(sweep.axis), curves, x_ticks=ticks, x_names=names, x_anchored=False, **more
+    panel = Panel(
+        title,
+        subtitle,
+        axis_label(sweep.axis),
+        curves,
+        x_ticks=ticks,
+        x_names=names,
+        x_anchored=False,
+        labelled=not scaled(sweep),
+        **more,
     )
+    return replace(panel, subtitle=subtitle + _("; band: 95 % interval")) if banded and panel.shows_bands else panel
 
 
 def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
@@ -135,9 +178,9 @@ def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
 def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     limit = _limit(name, limit_s)
-    band = _("; band: 95 % interval") if _repeated(sweep) else ""
-    entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
-    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **entries)
+    entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load", "banded": _repeated(sweep)}
+    entries["y_label"] = f"{part} {words} [{unit}]"
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]", f"{name}_{part}", scale, **entries)
 
 
 def _cost_along(sweep: Sweep) -> Panel:
@@ -146,14 +189,21 @@ def _cost_along(sweep: Sweep) -> Panel:
         _("Cost per token"),
         in_code(_("USD per million output tokens")),
         "usd_per_million_output_tokens",
+        banded=_repeated(sweep),
         y_format=money_mark,
+        y_label=in_code(_("USD per million output tokens")),
         kind="cost_vs_load",
     )
 
 
 def _throughput_along(sweep: Sweep) -> Panel:
     return _along(
-        sweep, _("Throughput"), _("output tokens per second"), "output_tokens_per_s", kind="throughput_vs_load"
+        sweep,
+        _("Throughput"),
+        _("output tokens per second"),
+        "output_tokens_per_s",
+        y_label=_("output tokens per second"),
+        kind="throughput_vs_load",
     )
 
 
@@ -189,7 +239,7 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
             line,
             _getter(f"{name}_{part}", scale),
             _getter(cost),
-            tags=_places(sweep, line),
+            tags=() if scaled(sweep) else _places(sweep, line),
         )
         for line in sweep.lines
         if any(point.number(cost) is not None for point in line.points)
@@ -198,7 +248,9 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
     numbers = "" if sweep.single else _("; numbers: {axis_label}", axis_label=axis_label(sweep.axis))
     title, label = _("Cost against {words}", words=words), f"{part} {words} [{unit}]{numbers}"
     limit = _limit(name, limit_s)
-    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, kind="cost_vs_latency")
+    more: dict[str, Any] = {"labelled": not scaled(sweep), "kind": "cost_vs_latency"}
+    more["y_label"] = in_code(_("USD per million output tokens"))
+    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, **more)
 
 
 def _places(sweep: Sweep, line: FleetLine) -> tuple[str, ...]:
@@ -236,13 +288,17 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
     subtitle = _("share of requests within this time")
     return Panel(
         words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
-        y_limit=share, y_share=True, kind="latency_distribution",
+        y_limit=share, y_share=True, kind="latency_distribution", y_label=_("share of requests"),
     )  # fmt: skip
 
 
 def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
     """Draw the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
-    key = [KeyEntry(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
+    key = [
+        KeyEntry(name, SOFT if scaled(sweep) else color, marker)
+        for name, (color, marker) in style(sweep.fleets).items()
+    ]
+    key += [KeyEntry(name, color, dash="-", stands_for=False) for name, color in scale_key(sweep).items()]
     key.append(KeyEntry(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
     key.append(KeyEntry(_("off the chart"), SOFT, "^", stands_for=False))
     if len(sweep.settings) > 1:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from sim.language import _
 from sim.report.charts.layout import AxisScale, PlacedText, core, lay_out
-from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
+from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel, for_print
 from sim.report.words.money import money_mark, money_thousands, symbol
 from sim.report.words.text import percent, plain, ranged
 from sim.study.execution.durable import write_atomically
@@ -108,7 +111,7 @@ def lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
         "type": "line",
         "clip": True,
         "strokeWidth": 2.2 if steady else 1.2,
-        "color": {"expr": f"palette[{look}.color]"},
+        "color": {"expr": f"palette[{look}.color] || {look}.color"},
         "strokeDash": {"expr": f"{look}.dash"},
         "opacity": opacity(1, f"{look}.fleet"),
     }
@@ -132,7 +135,7 @@ def bands(panel: Panel, x: AxisScale, y: AxisScale) -> Spec:
     """Build the layer of 95 % intervals and filled areas."""
     rows = []
     for index, curve in enumerate(panel.curves):
-        for place, band in enumerate(curve.bands):
+        for place, band in enumerate(curve.bands if panel.shows_bands else ()):
             at = curve.x[place]
             steady = curve.steady[place] if curve.steady else True
             if band is not None and steady and all(map(isfinite, band)):
@@ -145,7 +148,7 @@ def bands(panel: Panel, x: AxisScale, y: AxisScale) -> Spec:
             rows += [{"x": one["x"], "y": y.low, "hi": one["y"], **look} for one in _bends(upper)]
     if not rows:
         return {}
-    mark = {"type": "area", "clip": True, "color": {"expr": "palette[datum.color]"}, "opacity": opacity(0.18)}
+    mark = {"type": "area", "clip": True, "color": {"expr": MARK_COLOR}, "opacity": opacity(0.18)}
     return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "hi"}, "detail": nominal_field("c")}}
 
 
@@ -215,8 +218,6 @@ SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v":
 CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
 GAP = 6
 """Least space between two labels of an axis [px]; with less, one of them is left out."""
-EDGE = 0.02
-"""Margin beyond the range of an axis, for markers at its edge, as a fraction of the range."""
 TENTH = 10.0
 FOR_LINES = ("c", "i", "steady", "mark")
 """Fields of points that only lines and rings need."""
@@ -226,10 +227,24 @@ MOST_TELLING = 130
 """Largest number of points that respond to the pointer on a line without markers."""
 
 
+BESIDE_LIMIT = 0.16
+"""Least fraction of an axis beyond an upright limit, where points lie off the chart: room for their labels."""
+
+
+def scales_of(panel: Panel) -> tuple[AxisScale, AxisScale]:
+    """Return the x and the y axis of *panel*."""
+    x = AxisScale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear, below=True)
+    y = AxisScale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear, below=panel.y_share)
+    if panel.x_limit is not None and any(at > x.high for curve in panel.curves for at in curve.x):
+        beyond = 1.0 - float(x.shares(np.array([panel.x_limit.at]))[0])
+        if 0 < beyond < BESIDE_LIMIT:
+            x.widen((BESIDE_LIMIT - beyond) / (1.0 - beyond))
+    return x, y
+
+
 def chart_spec(panel: Panel) -> Spec:
     """Build the specification of *panel*; the same panel gives the same specification."""
-    x = AxisScale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
-    y = AxisScale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
+    x, y = scales_of(panel)
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
     layers = [
         *_shade(panel.x_limit, x),
@@ -282,39 +297,24 @@ def _axis_x(panel: Panel, scale: AxisScale) -> Spec:
         axis["labelExpr"] = f"({names!r})[format(datum.value, '~g')] || ''"
     else:
         axis["labelExpr"] = expression(panel.x_format)
-    return _channel("x", _x_domain(scale), scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
+    return _channel("x", scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
 
 
 def _axis_y(panel: Panel, scale: AxisScale) -> Spec:
     axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
-    low, high = _domain(scale)
-    low -= EDGE * panel.y_share  # so that a marker at 0 is not clipped
-    return _channel("y", [low, high], scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
+    if PRINTED.get():
+        axis["title"] = panel.y_label or panel.title
+    return _channel("y", scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
 
 
-def _channel(name: str, domain: list[float], scale: AxisScale, axis: Spec) -> Spec:
+def _channel(name: str, scale: AxisScale, axis: Spec) -> Spec:
     kind = {"type": "log"} if scale.log else {"type": "linear", "zero": False}
     return {
         "field": name,
         "type": "quantitative",
-        "scale": {**kind, "domain": domain, "nice": False},
+        "scale": {**kind, "domain": list(scale.drawn), "nice": False},
         "axis": axis,
     }
-
-
-def _domain(scale: AxisScale) -> list[float]:
-    """Return the range of *scale* with a margin, so that a marker at the edge is whole."""
-    if scale.log:
-        return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
-    return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
-
-
-def _x_domain(scale: AxisScale) -> list[float]:
-    """Return the range of the x axis with a margin on both sides, since its left edge is no baseline."""
-    low, high = _domain(scale)
-    if scale.log:
-        return [low / (scale.high / scale.low) ** EDGE, high]
-    return [low - EDGE * (scale.high - scale.low), high]
 
 
 def _decades(scale: AxisScale) -> list[float]:
@@ -405,7 +405,7 @@ def _spans(panel: Panel) -> list[Spec]:
         for one in panel.spans
     ]  # fmt: skip
     data, upright = {"values": rows}, {"y": {"value": 0}, "y2": {"value": "height"}}
-    color, words = {"expr": "palette[datum.color]"}, {"expr": "words[datum.color]"}
+    color, words = {"expr": MARK_COLOR}, {"expr": "words[datum.color]"}
     band = {"type": "rect", "clip": True, "color": color, "opacity": opacity(0.16)}
     line = {"type": "rule", "clip": True, "strokeWidth": 1.8, "color": color, "opacity": opacity(1)}
     name = {"type": "text", "text": {"expr": "datum.t"}, "angle": 270, "align": "left", "baseline": "top", "dx": 6}
@@ -442,7 +442,7 @@ def ring_layer(rows: Sequence[Spec]) -> Spec:
         "shape": "circle",
         "size": 200,
         "strokeWidth": 1,
-        "stroke": {"expr": "palette[datum.color]"},
+        "stroke": {"expr": MARK_COLOR},
         "strokeDash": {"expr": "datum.dash"},
         "opacity": opacity(0.75),
     }
@@ -470,8 +470,8 @@ def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
         "strokeWidth": 1.8,
         "shape": {"expr": f"{bare} ? 'circle' : datum.shape"},
         "size": {"expr": f"hovered == datum.key ? 150 : {bare} ? 60 : 62"},
-        "stroke": {"expr": "palette[datum.color]"},
-        "fill": {"expr": "datum.good ? palette[datum.color] : paper"},
+        "stroke": {"expr": MARK_COLOR},
+        "fill": {"expr": f"datum.good ? ({MARK_COLOR}) : paper"},
         "opacity": {"expr": f"{bare} ? (hovered == datum.key ? 1 : 0) : {opacity(1)['expr']}"},
         "cursor": "pointer",
     }
@@ -540,8 +540,13 @@ class PageCharts:
         return bundle()
 
 
+PRINTED: ContextVar[float] = ContextVar("printed", default=0.0)
+"""Width of a figure for a paper [inch]; 0: charts of a page, under their headings."""
+
+
 def panel_figure(panel: Panel) -> PageFigure:
     """Build the figure of *panel*."""
+    panel = for_print(panel) if PRINTED.get() else panel
     names = dict.fromkeys(curve.name for curve in panel.curves if curve.name)
     limits = [limit.text for limit in (panel.x_limit, panel.y_limit) if limit is not None]
     description = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))

@@ -8,7 +8,8 @@
 
 (() => {
   "use strict";
-  const NARROW_PX = 420;
+  /** Width of a chart below which its texts stand as laid out for a narrow one: a wide plot area and its axis. */
+  const NARROW_PX = 525;
   const MANY_ROWS = 8;
   /** Patterns of texts that a spreadsheet would run as formulas, as in sim/csvio.py, and of numbers among these. */
   const FORMULA = /^'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])/;
@@ -244,6 +245,15 @@
   for (const table of document.querySelectorAll("table")) equip(table);
   for (const holder of document.querySelectorAll("script.chart")) draw(/** @type {HTMLElement} */ (holder));
   dark.addEventListener("change", () => charts.forEach(({ view }) => paint(view, dark.matches)));
-  window.addEventListener("beforeprint", () => charts.forEach(({ view }) => paint(view, false)));
-  window.addEventListener("afterprint", () => charts.forEach(({ view }) => paint(view, dark.matches)));
+  /** @type {HTMLDetailsElement[]} Elements that are open only while the page is printed. */
+  let unfolded = [];
+  window.addEventListener("beforeprint", () => {
+    charts.forEach(({ view }) => paint(view, false));
+    unfolded = [...document.querySelectorAll("details")].filter((one) => !one.open);
+    for (const one of unfolded) one.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    charts.forEach(({ view }) => paint(view, dark.matches));
+    for (const one of unfolded) one.open = false;
+  });
 })();

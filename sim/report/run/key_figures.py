@@ -302,18 +302,21 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
 
 @dataclass(frozen=True, slots=True)
 class DifferenceTable:
-    """Table of differences in the report; a row has its subject and its cells."""
+    """Table of the differences of all pairs of fleets; a row has its pair, named in the pair's first row, and cells."""
 
-    title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def tables(found: Sequence[PairDifferences]) -> list[DifferenceTable]:
-    """Return one table of all pairs where each has a single row of the same columns; else one table per pair."""
-    if len({block.heads for block in found}) == 1 and all(len(block.rows) == 1 for block in found):
-        return [DifferenceTable("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
-    return [DifferenceTable(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
+def difference_table(found: Sequence[PairDifferences]) -> DifferenceTable | None:
+    """Return one table of all pairs; a column that a pair does not have is empty there. None without a pair."""
+    heads = tuple(dict.fromkeys(head for block in found for head in block.heads))
+    rows = []
+    for block in found:
+        for index, row in enumerate(block.rows):
+            cells = dict(zip(block.heads, row, strict=True))
+            rows.append(("" if index else block.title, tuple(cells.get(head, "") for head in heads)))
+    return DifferenceTable(heads, tuple(rows)) if rows else None
 
 
 def _shown_metrics(slo: Slo) -> dict[str, str]:

@@ -17,6 +17,7 @@ from sim.scenario.slo import Slo
 from sim.study.comparison import COST
 from sim.study.points import Point, Sweep
 from sim.study.year import FleetYear, RunYear
+from sim.units import HOURS_PER_MONTH
 from sim.workload.tenants import UNATTRIBUTED
 
 CAUSES = {
@@ -93,12 +94,12 @@ def glance(
         (_("The same tokens by API, per million output tokens{there}", there=there), _column(here, API_COST, cash)),
         (
             _("CO2e per million output tokens{there}", there=there),
-            _column(here, "kg_co2e_per_million_output_tokens", kilograms),
+            masses(here, "kg_co2e_per_million_output_tokens"),
         ),
         *(
             (
                 _("{words}, {part}{there}", words=_(words), part=part, there=there),
-                [latency_of(point, f"{name}_{part}") for point in here],
+                latencies(here, f"{name}_{part}"),
             )
             for name, words in LATENCIES_SHOWN[bool(noun())]
             for part in percentiles_shown(slo, name)
@@ -188,9 +189,11 @@ def kilowatts(watts: float) -> str:
     return f"{steady(watts / 1e3)} kW"
 
 
-def kilograms(kg: float) -> str:
-    """Format a mass in kg, in grams below 100 g."""
-    return f"{steady(1e3 * kg)} g" if 0 < kg < 0.1 else f"{steady(kg)} kg"
+def masses(points: Sequence[Point], column: str) -> list[str]:
+    """Format a mass of every point, in one unit: grams where all are below 100 g, else kg."""
+    known = [value for point in points if (value := point.number(column)) is not None]
+    scale, unit = (1e3, "g") if any(known) and max(known) < 0.1 else (1.0, "kg")
+    return _column(points, column, lambda kg: f"{steady(scale * kg)} {unit}")
 
 
 def cost_of(point: Point) -> str:
@@ -202,11 +205,11 @@ def cost_of(point: Point) -> str:
     return f"{cash(value)} ± {around}" if around else cash(value)
 
 
-def latency_of(point: Point, column: str) -> str:
-    """Format a latency with its interval, in ms below a tenth of a second."""
-    value = point.number(column)
-    scale, unit = (1e3, " ms") if value is not None and value < 0.1 else (1.0, " s")
-    return _with_interval(point, column, steady, scale, unit)
+def latencies(points: Sequence[Point], column: str) -> list[str]:
+    """Format a latency of every point with its interval, in one unit: ms where all are below a tenth of a second."""
+    known = [value for point in points if (value := point.number(column)) is not None]
+    scale, unit = (1e3, " ms") if known and max(known) < 0.1 else (1.0, " s")
+    return [_with_interval(point, column, steady, scale, unit) for point in points]
 
 
 def _with_interval(point: Point, column: str, show: Callable[[float], str], scale: float, unit: str) -> str:
@@ -255,6 +258,34 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     rows = [(readable_name(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
     total = (_("total"), [cash(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
+
+
+POWER = (
+    ("gpu_power_w_mean", N_("GPUs, mean [kW]"), 1e-3),
+    ("it_power_w_mean", N_("servers, mean [kW]"), 1e-3),
+    ("facility_power_w_mean", N_("at the meter, cooling included, mean [kW]"), 1e-3),
+    ("facility_power_w_mean", N_("energy at the meter per month [kWh]"), HOURS_PER_MONTH / 1e3),
+)
+"""Rows of the table of power: column, heading, and shown units per watt."""
+ENERGY_PER_TOKEN = N_("energy at the meter per output token [J]")
+
+
+def power_table(sweep: Sweep) -> dict[str, Any]:
+    """Return power and energy at the reference point: a column per fleet."""
+    at = sweep.reference
+    columns = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
+    columns = [entry for entry in columns if entry[1].number("facility_power_w_mean")]
+    points = [point for _line, point in columns]
+    rows = [
+        (_(head), ["" if (watts := point.number(name)) is None else plain(scale * watts) for point in points])
+        for name, head, scale in POWER
+    ]
+    per_token = []
+    for point in points:
+        watts, rate = point.number("facility_power_w_mean"), point.number("output_tokens_per_s")
+        per_token.append(plain(watts / rate) if watts and rate else "")
+    rows = [(head, cells) for head, cells in (*rows, (_(ENERGY_PER_TOKEN), per_token)) if any(cells)]
+    return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows if points else []}
 
 
 PHASES = {

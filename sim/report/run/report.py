@@ -12,7 +12,7 @@ from sim.language import _, translate_rendered
 from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
-from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of
+from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of, scale_key
 from sim.report.charts.vega_lite import PageCharts, panel_figures
 from sim.report.monte_carlo import write_monte_carlo
 from sim.report.monte_carlo_charts import monte_carlo_section
@@ -25,15 +25,24 @@ from sim.report.run.key_figures import (
     axis_heads,
     blocks,
     columns_for,
+    difference_table,
     figure,
     interval,
     limited_by,
     notes_for,
     standing,
-    tables,
     write_paired,
 )
-from sim.report.run.page_tables import cost_bars, cost_table, glance, limit_bars, phase_table, swatches, tenants_of
+from sim.report.run.page_tables import (
+    cost_bars,
+    cost_table,
+    glance,
+    limit_bars,
+    phase_table,
+    power_table,
+    swatches,
+    tenants_of,
+)
 from sim.report.run.tables import write_costs, write_requests, write_rows, write_services, write_summary, write_usage
 from sim.report.run.timeline import timeline_panels
 from sim.report.run.verdict import Verdict, verdict
@@ -87,6 +96,7 @@ def render(
         verdict=answer,
         swatches=swatches(sweep.fleets),
         fleets=sweep.fleets,
+        scale=scale_key(sweep),
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
         glance=glance(sweep, level, year, answer.models),
         charts=panel_figures(_in_pairs(marked(panels, confidences))),
@@ -100,11 +110,12 @@ def render(
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
         limits=limit_bars(sweep),
-        compared=tables(compared),
+        compared=difference_table(compared),
         compared_note=_(NOTE),
         year=None if year is None else year_table(year, axes, level),
         monte_carlo=monte_carlo,
         phases=phase_table(sweep),
+        power=power_table(sweep),
         build=build(plans),
         assumptions=assumptions(plans, slo, axes, points),
         weak=weak_values(resolved),

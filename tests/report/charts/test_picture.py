@@ -1,9 +1,12 @@
 """Pictures of charts: the same bytes in every process, in every form, with nothing that only a page needs."""
 
 import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,8 +15,8 @@ import pytest
 from PIL import Image
 
 from sim.report.charts.fonts import converter
-from sim.report.charts.panels import ChartCurve, Panel
-from sim.report.charts.picture import Chart, KeyEntry, panel_picture, picture
+from sim.report.charts.panels import COLORS, DASHES, ChartCurve, Panel, for_print
+from sim.report.charts.picture import Chart, KeyEntry, for_paper, panel_picture, picture
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 
@@ -84,3 +87,36 @@ def test_expressions_on_the_width_of_a_page_have_a_width_in_a_picture() -> None:
     assert "width" in str(figure.spec["encoding"]["x"]["scale"])
 
     assert "width" not in str(picture([figure], "", []).spec["vconcat"][0]["hconcat"][1]["encoding"]["x"]["scale"])
+
+
+def test_a_figure_for_a_paper_has_axes_legend_and_width_but_no_heading(tmp_path: Path) -> None:
+    curves = tuple(
+        ChartCurve(name, color, (1.0, 2.0), (1.0, 2.0 + at), marker="o")
+        for at, (name, color) in enumerate((("4x RTX 4090", COLORS[0]), ("2x A100 80GB", COLORS[1])))
+    )
+    panel = Panel("Latency", "p95 [s]", "load", curves, y_label="p95 latency [s]")
+    key = [KeyEntry(curve.name, curve.color, "o") for curve in curves]
+    for width_in in (3.3, 7.0):
+        with for_paper(width_in):
+            drawn = panel_picture([panel], "Which one?", ["The other."], key)
+        text = json.dumps(drawn.spec)
+        assert "p95 latency [s]" in text
+        assert "4x RTX 4090" in text
+        assert not any(heading in text for heading in ("Which one?", "The other.", '"Latency"', "p95 [s]"))
+        drawn.save(tmp_path / "figure.svg")
+        assert f'width="{width_in:g}in"' in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+        drawn.save(tmp_path / "figure.png")
+        assert int.from_bytes((tmp_path / "figure.png").read_bytes()[16:20]) == round(300 * width_in)
+        drawn.save(tmp_path / "figure.pdf")
+        box = re.search(rb"MediaBox *\[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())
+        assert box is not None
+        assert float(box[1]) == pytest.approx(72 * width_in, abs=0.5)
+    assert "Which one?" in json.dumps(panel_picture([panel], "Which one?", [], key).spec)
+
+
+def test_curves_of_a_paper_differ_without_colour() -> None:
+    curves = tuple(ChartCurve(str(at), color, (1.0,), (1.0,), marker="o") for at, color in enumerate(COLORS[:4]))
+    printed = for_print(Panel("", "", "", curves))
+    assert len({str(curve.dash) for curve in printed.curves}) == 4
+    by_setting = tuple(replace(curve, dash=DASHES["dashed"] if at else "-") for at, curve in enumerate(curves))
+    assert for_print(Panel("", "", "", by_setting)).curves == by_setting

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
+from sim.report.charts.panels import COLORS, SCALE, ChartCurve, Limit, Panel, scale_colors
 from sim.report.charts.tornado import SideBar
 from sim.report.charts.vega_bars import GLYPH, GLYPHS, bar_figure
 from sim.report.charts.vega_lite import bundle, chart_spec, themes
@@ -163,3 +163,12 @@ def test_a_level_stretch_takes_two_points_and_says_it_once() -> None:
     many = ChartCurve("one", "#0072B2", tuple(range(999)), tuple(range(999)), good=(True,) * 999)
     points = chart_spec(Panel("", "", "x", (many,)))["layer"]
     assert max(len(one["data"]["values"]) for one in points if one["mark"]["type"] == "point") <= 130
+
+
+def test_a_colour_of_the_scale_stands_out_on_both_pages() -> None:
+    colors = scale_colors(20)
+    assert len(set(colors)) == 20
+    assert colors[:: len(colors) - 1] == [SCALE[0], SCALE[-1]]
+    for color in colors:
+        for theme in ("light", "dark"):
+            assert contrast(color, str(themes()[theme]["paper"])) >= 3, color

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.run.key_figures import PairDifferences, blocks, tables, write_paired
+from sim.report.run.key_figures import PairDifferences, blocks, difference_table, write_paired
 from sim.report.run.terminal import terminal_differences
 from sim.study.comparison import differences
 from sim.study.metrics.statistics import student_t
@@ -58,15 +58,19 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
     assert len(blocks(found, ["rate_rps"], SLO)) == 3
 
 
-def test_pairs_at_one_load_stand_in_one_table(two_fleets: list[Any]) -> None:
+def test_all_pairs_stand_in_one_table(two_fleets: list[Any]) -> None:
     found = blocks(differences(summarize(two_fleets, ["rate_rps"], SLO)), ["rate_rps"], SLO)
-    (one_pair,) = tables(found)
-    assert (one_pair.title, one_pair.heads) == (found[0].title, found[0].heads)
+    one_pair = difference_table(found)
+    assert one_pair is not None
+    assert one_pair.heads == found[0].heads
     assert [row for _, row in one_pair.rows] == list(found[0].rows)
-    brief = [PairDifferences(title, found[0].heads, found[0].rows[:1]) for title in ("a less b", "a less c")]
-    (all_pairs,) = tables(brief)
-    assert [of for of, _ in all_pairs.rows] == ["a less b", "a less c"]
-    assert {row for _, row in all_pairs.rows} == {found[0].rows[0]}
+    assert [pair for pair, _ in one_pair.rows] == [found[0].title, *[""] * (len(found[0].rows) - 1)]
+    other = PairDifferences("a minus c", found[0].heads[1:], tuple(row[1:] for row in found[0].rows[:1]))
+    both = difference_table([*found, other])
+    assert both is not None
+    assert both.heads == found[0].heads
+    assert both.rows[-1] == ("a minus c", ("", *found[0].rows[0][1:]))
+    assert difference_table([]) is None
 
 
 def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
