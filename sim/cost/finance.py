@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
+from sim.cost.financing import IncomeTax, Loan
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
@@ -110,6 +111,11 @@ class _Purchase(Spec):
     inflation: dict[OperatingCostLine, Growth] = Field(default_factory=dict)
     """Component of the bill -> price increase per year, as a fraction: {energy: 0.03, staff: 0.02}. Used where several
     years are compared (breakeven, plan); `run` shows the prices of the first month."""
+
+    loan: Loan | None = None
+    """Loan on purchases; `breakeven` computes with it, `run` and `plan` state costs before financing."""
+    tax: IncomeTax | None = None
+    """Income tax of the buyer; `breakeven` computes with it, `run` and `plan` state costs before tax."""
 
     @model_validator(mode="before")
     @classmethod

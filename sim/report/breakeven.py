@@ -46,6 +46,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     lines = [_cheapest(answer, names) for names in answer.products]
     lines[0] = joined([lines[0], *central_value_notes(answer.uncertain)])
     lines += [ranked_apart(answer.models)] if answer.models else []
+    lines += _after_tax_lines(answer)
     lines += _crossings(answer)
     lines += _paybacks(answer)
     if with_tips:
@@ -73,6 +74,20 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
             else _(", {difference} below {second}", difference=difference(1 - least / usd_per_h), second=second)
         )
     return (_("{model}: ", model=model) if model else "") + _("{texts}.", texts=first)
+
+
+def _after_tax_lines(answer: BreakevenAnswer) -> list[str]:
+    """Return the cheapest candidate after loan and tax, for each model; none where the scenario states neither."""
+    lines = []
+    for names in answer.products if answer.after_tax else []:
+        best = min(names, key=lambda name: answer.after_tax[name].net_present_usd)
+        text = N_("after loan and tax, {winner} has the lowest net present cost: {cash} in {months:g} months.")
+        if best != names[0]:
+            text = N_("after loan and tax, {winner} costs less than {first}: {cash} in {months:g} months.")
+        span = round(answer.horizon.months)
+        paid = cash(answer.after_tax[best].net_present_usd)
+        lines.append(_(text, winner=best, first=names[0], cash=paid, months=span))
+    return lines
 
 
 def _crossings(answer: BreakevenAnswer) -> list[str]:
@@ -324,9 +339,18 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
                 "usd_per_million_output_tokens": _per_million(answer, name),
                 "months": answer.horizon.months,
                 "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
+                **_after_tax_columns(answer, name),
             }
         )
     return rows
+
+
+def _after_tax_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
+    """Return the columns of ranking.csv after loan and tax; none where the scenario states neither."""
+    if not answer.after_tax:
+        return {}
+    one = answer.after_tax[name]
+    return {"after_tax_net_present_cost_usd": one.net_present_usd, "irr": one.internal_rate, "irr_against": one.against}
 
 
 def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
@@ -481,6 +505,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
             cash(row["first_month_running_usd_per_h"] * HOURS_PER_MONTH),
             cash(row["usd_per_million_output_tokens"]),
             cash(row["net_present_cost_usd"]),
+            *_after_tax_cells(row),
         ]
         for row in ranking_rows(answer)
     ]
@@ -492,6 +517,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         in_code(_("operating cost, first month [USD]")),
         in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
+        *([in_code(_("after loan and tax [USD]")), _("internal rate of return, a year")] if answer.after_tax else []),
     ]
     return PageTable(
         _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
@@ -499,6 +525,13 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         heads,
         rows,
     )
+
+
+def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
+    if "after_tax_net_present_cost_usd" not in row:
+        return []
+    rate = "" if row["irr"] is None else _("{rate} against {other}", rate=percent(row["irr"]), other=row["irr_against"])
+    return [cash(row["after_tax_net_present_cost_usd"]), rate]
 
 
 def _per_million(answer: BreakevenAnswer, name: str) -> float:

@@ -6,12 +6,14 @@ ledger.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil, exp, log
 from typing import Any
 
 import numpy as np
 
 from sim.cost import token_api
+from sim.cost.financing import Holding, costs_after_tax, internal_rate, net_present_usd
 from sim.cost.time_value import Horizon
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
@@ -179,6 +181,18 @@ LOADS_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
+class AfterTax:
+    """Cost of a candidate over the horizon, after interest, repayment and income tax."""
+
+    net_present_usd: float
+    """Present value at the discount rate [USD]."""
+    against: str = ""
+    """Candidate with less capital cost that `internal_rate` compares with; empty: none."""
+    internal_rate: float | None = None
+    """Internal rate of return per year of the additional capital, by the savings against that candidate."""
+
+
+@dataclass(frozen=True, slots=True)
 class BreakevenAnswer:
     """Answer of `breakeven`: costs, cash and tipping points of all candidates."""
 
@@ -212,6 +226,8 @@ class BreakevenAnswer:
 
     No tipping points are then searched.
     """
+    after_tax: Mapping[str, "AfterTax"] = field(default_factory=dict)
+    """Candidate, or API -> cost with loan and income tax; empty where `finance` states neither."""
     uncertain: bool = False
     """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
@@ -252,6 +268,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
     every = at_load | ({API: api} if api is not None else {})
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     models = _models(scenario, ledgers.candidates, api is not None)
+    cash = {name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
     # first, as they simulate the loads at which the verdict tips: what follows reads these, too
     tipping = [] if models else list(tipping_points(ledgers))
@@ -266,15 +283,57 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,
-        cash={name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()},
+        cash=cash,
         shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
         tipping=tipping,
         tipping_of_machines=tipping_of_machines,
         models=models,
+        after_tax=_after_tax(every, cash, ledgers.horizon, {one.name: one.fleet for one in ledgers.candidates}),
         uncertain=scenario.futures is not None,
     )
+
+
+def _after_tax(
+    costs: Mapping[str, Cost],
+    cash: Mapping[str, Sequence[CumulativeCost]],
+    horizon: Horizon,
+    fleets: Mapping[str, str],
+) -> dict[str, AfterTax]:
+    """Return the cost of each candidate with loan and tax over the horizon in whole months; empty without either.
+
+    A purchase is compared with the other ways to pay for its own fleet (*fleets*: candidate -> fleet), else with the
+    cheapest candidate with less capital cost.
+    """
+    if not any(one.finance is not None and (one.finance.loan or one.finance.tax) for one in costs.values()):
+        return {}
+    span = max(1, round(horizon.months))
+    flows = {}
+    for name, cost in costs.items():
+        path = cash[name][: span + 1]
+        bought = [0, *(at.months for at in path[1:-1] if at.months and _is_renewed(cost, at.months))]
+        holdings = [
+            Holding(start, end, cost.flows.capex_usd, path[end].brings_usd)
+            for start, end in pairwise([*bought, span])
+            if cost.flows.capex_usd or cost.flows.removal_usd
+        ]
+        loan, tax = (cost.finance.loan, cost.finance.tax) if cost.finance is not None else (None, None)
+        flows[name] = costs_after_tax([at.operating_usd for at in path[1:]], holdings, loan, tax)
+    present = {name: net_present_usd(paid, horizon.discount_rate) for name, paid in flows.items()}
+    found = {}
+    for name, cost in costs.items():
+        others = [one for one in costs if costs[one].flows.capex_usd < cost.flows.capex_usd]
+        own = [one for one in others if fleets.get(one) == fleets.get(name)]
+        other = min(own or others, key=lambda one: present[one], default="")
+        saved = [theirs - ours for theirs, ours in zip(flows[other], flows[name], strict=True)] if other else []
+        found[name] = AfterTax(present[name], other, internal_rate(saved) if saved else None)
+    return found
+
+
+def _is_renewed(cost: Cost, month: int) -> bool:
+    """Return whether hardware is replaced at the end of *month*."""
+    return cost.finance is not None and month % cost.finance.whole_life_months == 0
 
 
 def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> dict[str, str]:

@@ -19,11 +19,12 @@ from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity
+from sim.cost.financing import IncomeTax
 from sim.cost.time_value import Horizon
 from sim.report.breakeven import owned_peaks, ranking_rows, sentences
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
-from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _tipping, decide
+from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _tipping, decide
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
 from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cores import ProcessPool
@@ -47,6 +48,36 @@ def test_simple_payback_is_the_price_over_the_saving() -> None:
     # what lives for 36 months never pays back in 40
     assert payback_months(cost(6000, 50, FINANCE), cost(0, 200)) == float("inf")
     assert payback_months(cost(5250, 50, FINANCE), cost(0, 200)) == pytest.approx(35)
+
+
+@given(
+    price=st.floats(100, 1e6),
+    running=st.floats(1, 1e4),
+    residual=st.floats(0, 1),
+    rate=st.floats(0, 0.3),
+    life_years=st.integers(1, 4),
+)
+def test_a_tax_of_nothing_leaves_the_net_present_cost(
+    price: float, running: float, residual: float, rate: float, life_years: int
+) -> None:
+    terms = {"discount_rate": rate, "life_years": life_years, "residual_fraction": residual, "tax": {"rate": 0}}
+    finance = Annuity.model_validate({"method": "annuity", **terms})
+    span = 12 * life_years * 2  # hardware is replaced once
+    bought = cost(price, running, finance)
+    path = months(bought.flows, finance, rate, span)
+    found = _after_tax({"bought": bought}, {"bought": path}, Horizon(span, rate), {})
+    assert found["bought"].net_present_usd == pytest.approx(path[span].net_present_usd, abs=1e-6 * price)
+
+
+def test_a_purchase_returns_its_capital_against_the_rent_of_the_same_fleet() -> None:
+    finance = FINANCE.model_copy(update={"tax": IncomeTax(rate=0.0)})
+    costs = {"bought": cost(3600, 50, finance), "rented": cost(0, 200, finance), "other": cost(0, 10, finance)}
+    cash = {name: months(one.flows, finance, 0.1, 36) for name, one in costs.items()}
+    found = _after_tax(costs, cash, Horizon(36, 0.1), {"bought": "a", "rented": "a", "other": "b"})
+    assert found["rented"].internal_rate is None
+    assert found["bought"].against == "rented"
+    # 150 a month for 36 months on 3,600: 24 = (1 - (1 + i)^-36) / i at i = 2.3800 % a month
+    assert found["bought"].internal_rate == pytest.approx((1 + 0.023800) ** 12 - 1, abs=1e-4)
 
 
 def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:
