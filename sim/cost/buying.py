@@ -54,6 +54,9 @@ class Buy(Spec):
     acquisition: Literal["buy"]
     quotes: Quotes = Field(default_factory=dict)
     """The planner's own prices by GPU or server id, in dollars each; they override data/prices."""
+    owned: bool = False
+    """The hardware is owned already: only its running costs count (electricity, space, upkeep), no purchase or resale.
+    """
     share: bool = False
     """Pay only for the slots that are used; other users pay for the rest of the server."""
 

@@ -136,7 +136,7 @@ def resolve_costs(
         charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
         notes = [*_rent_notes(cost, fleet), *_gpus_alone(fleet), *_landlords_notes(operations)]
     else:
-        charges, notes = [], [*_server_notes(fleet, cost.share)]
+        charges, notes = [], [*_owned_notes(cost), *_server_notes(fleet, cost.share)]
         if finance is None:
             problems.append(Problem("finance", "buying needs finance: method, life_years, residual_fraction"))
         else:
@@ -193,8 +193,11 @@ def _capital(
     operations: Operations | None,
 ) -> list[Charge]:
     """Return the charges of the hardware, and of components that depend on its price."""
+    if cost.owned and operations is None:
+        return []
     bought = cost.charges(fleet, book, finance)
-    return [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
+    charges = [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
+    return [one for one in charges if one.paid.monthly] if cost.owned else charges
 
 
 def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]:
@@ -230,6 +233,11 @@ def _gpus_alone(fleet: Sequence[FleetHardware]) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
             yield f"Pool {hardware.pool_names} names no server: its power, energy and CO2e are those of its GPUs alone."
+
+
+def _owned_notes(cost: Buy) -> Iterator[str]:
+    if cost.owned:
+        yield "Owned hardware: its purchase is not charged; electricity, space and upkeep are."
 
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:

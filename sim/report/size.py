@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from sim.cost.buying import Buy
 from sim.cost.rental import Rent
 from sim.language import N_, _, ngettext
 from sim.report.charts.fonts import drawable
@@ -278,6 +279,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     return [
         f"{first}.",
         *taken,
+        *_owned(best, scenario),
         *_elastic(found, best),
         *_spares(found, best, scenario),
         *sure,
@@ -285,6 +287,26 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         *_against_error(found),
         *mixed,
     ]
+
+
+def _owned(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
+    """Yield how many of the owned GPUs the winner uses, and what they are charged."""
+    owned = scenario.size.owned if scenario.size is not None else {}
+    if not owned or best.fleet is None:
+        return
+    pairs = zip(best.fleet.pools, best.fleet.costs, strict=True)
+    used = dict.fromkeys(owned, 0)
+    for pool, cost in pairs:
+        if isinstance(cost, Buy) and cost.owned and pool.gpu in used:
+            used[pool.gpu] += pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size
+    shown = _(", ").join(
+        _("{used} of {count} {gpu}", used=used[gpu], count=count, gpu=gpu) for gpu, count in owned.items()
+    )
+    yield _(
+        "Owned GPUs in use: {shown}. They are charged electricity, space and upkeep, no purchase; those not in use are "
+        "not charged.",
+        shown=shown,
+    )
 
 
 def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:

@@ -10,6 +10,7 @@ from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
 from sim.coldstart import ColdStart
+from sim.cost.buying import Buy
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.prices import CostError
 from sim.cost.rental import Rent
@@ -124,6 +125,9 @@ class Size(Spec):
     """Label -> candidate `cost` for every GPU: {bought: {acquisition: buy}}."""
     rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
+    owned: dict[str, Count] = Field(default_factory=dict)
+    """GPU -> number that is owned already; these cost their running costs only: electricity, space and upkeep.
+    Candidates are fleets of owned GPUs, all owned GPUs with others added, and the fleets without them."""
     budget: Budget | None = None
     """Limits on spending. Default: none."""
     max_replicas: Count = 8
@@ -165,6 +169,7 @@ LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "qua
 def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Yield issues of ids in the raw section that are not in the catalogue."""
     servers = value_at(data, ("servers",))
+    owned = value_at(data, ("owned",))
     named: list[tuple[Place, Any, Any]] = [
         *((("size", "gpus", i), item, catalog.gpu) for i, item in _items(value_at(data, ("gpus",)))),
         *(
@@ -172,6 +177,7 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
             for i, item in _items(value_at(data, ("quantizations",)))
         ),
     ]
+    named += [(("size", "owned", gpu), gpu, catalog.gpu) for gpu in (owned if isinstance(owned, dict) else ())]
     for gpu, found in servers.items() if isinstance(servers, dict) else ():
         place: Place = ("size", "servers", gpu)
         named += [(place, found, catalog.server)] if isinstance(found, str) else []
@@ -231,6 +237,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         )
     yield from _of_split(size, scenario)
     yield from _of_autoscaling(size, scenario)
+    yield from _of_owned(size, scenario)
     yield from _over_failures(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
         text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
@@ -300,6 +307,34 @@ def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssu
             )
 
 
+OWNED = "owned"
+"""Label of the purchase option of GPUs that are owned already."""
+
+
+def _of_owned(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+    """Yield issues of options that a search around owned GPUs excludes, and missing terms of their running costs."""
+    if not size.owned:
+        return
+    others = {
+        "mixed": size.mixed is not None,
+        "split": size.split is not None,
+        "spare_replicas": bool(size.spare_replicas),
+        "slo.availability": scenario.slo.availability is not None,
+    }
+    for name in (name for name, stated in others.items() if stated):
+        yield ValidationIssue(
+            ("size", "owned"), Message("cannot be searched beside {name}: leave one of them out", name)
+        )
+    for section in ("costs", "rents"):
+        if OWNED in getattr(size, section):
+            yield ValidationIssue(("size", section, OWNED), "is the label of GPUs in size.owned: choose another one")
+    try:
+        resolve_costs(Buy(acquisition="buy", owned=True), scenario.site, scenario.finance, [], lambda _: None)
+    except CostError as error:
+        for path, text in error.problems:
+            yield ValidationIssue(tuple(path.split(".")), text)
+
+
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of failures without an availability target, and of spares beside one."""
     has_target = scenario.slo.availability is not None
@@ -337,7 +372,7 @@ def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
 
 
 def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:
-    named: list[tuple[Place, str]] = [(("size", "servers", gpu), gpu) for gpu in size.servers]
+    named: list[tuple[Place, str]] = [(("size", "servers", gpu), gpu) for gpu in size.servers if gpu not in size.owned]
     named += [(("size", "rents", label, gpu), gpu) for label, offers in size.rents.items() for gpu in offers]
     for place, gpu in named:
         if gpu not in size.gpus:

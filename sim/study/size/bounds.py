@@ -19,7 +19,7 @@ program in which t(D, P) is the remaining time of a step with attention. The ste
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
@@ -39,11 +39,11 @@ from sim.scenario.checks.services import sharing_issues
 from sim.scenario.resolving.resolve import FleetPlan, pool_models, resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.size import Budget, Size
+from sim.scenario.sections.size import OWNED, Budget, Size
 from sim.scenario.slo import Slo, SloGoal
 from sim.study.availability import why_no_availability
 from sim.study.load_axis import ONLY_RAISED, why_not_its_mean
-from sim.study.size.search_space import Unit
+from sim.study.size.search_space import OwnedReplicas, Unit
 from sim.units import HOURS_PER_MONTH
 from sim.workload import Workload
 
@@ -515,7 +515,7 @@ class CandidateBounds:
         self._machines: dict[str, ReplicaBounds] = {}
         self._starts: dict[str, bool] = {}
         self._replica_rps: dict[str, float] = {}
-        """Highest rate of a replica by machine, for autoscaled units [1/s]."""
+        """Highest rate of a replica by machine, for autoscaled units and those beside owned ones [1/s]."""
 
     def bounds_of(self, unit: Unit) -> ReplicaBounds:
         """Return why *unit* cannot serve, or the least number of its replicas that may carry the load."""
@@ -523,10 +523,27 @@ class CandidateBounds:
             found = self.bounds_of(unit.steady)
             reason = found.reason or self.refusal(unit)
             return ReplicaBounds(reason, max(found.least_replicas, unit.fewest))
+        if unit.owned is not None:
+            return self._beside_owned(unit, unit.owned)
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
             self._machines[machine] = self._machine(unit)
         return self._machines[machine]
+
+    def _beside_owned(self, unit: Unit, owned: OwnedReplicas) -> ReplicaBounds:
+        """Return the bounds of *unit* beside *owned* replicas: the least number that carries the rest of the load."""
+        alone = replace(unit, owned=None, machine=unit.name)
+        reason = self.bounds_of(owned.unit).reason or self.bounds_of(alone).reason or self.refusal(unit)
+        if reason or self.demands or self.demand.rate_rps is None:
+            return ReplicaBounds(reason, 1)
+        rest_rps = self.demand.rate_rps - owned.replicas * self._rps(owned.unit)
+        return ReplicaBounds("", max(1, ceil(rest_rps / self._rps(alone))))
+
+    def _rps(self, unit: Unit) -> float:
+        """Return the highest long-run rate of requests per replica of *unit* [1/s]."""
+        if unit.machine not in self._replica_rps:
+            self._replica_rps[unit.machine] = PoolBounds(self.plan(unit).pools[0], self.demand).replica_rps()
+        return self._replica_rps[unit.machine]
 
     def _machine(self, unit: Unit) -> ReplicaBounds:
         if unit.refusal:
@@ -581,6 +598,8 @@ class CandidateBounds:
             return 1
         if unit.elastic is not None:
             return unit.elastic.most
+        if unit.way == OWNED:
+            return unit.most or 0
         most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
         most = most if unit.most is None else min(most, unit.most - size.spare_replicas)
         return most - (unit.standby.count if unit.standby is not None else 0)
@@ -588,7 +607,7 @@ class CandidateBounds:
     def plan(self, unit: Unit) -> FleetPlan:
         """Return the resolved plan of one replica of *unit*, without prices."""
         fleet = unit.fleet(1)
-        if unit.beside is not None:
+        if unit.beside is not None or unit.owned is not None:
             free = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
             fleet = fleet.model_copy(update={"pools": free})
         return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
@@ -633,16 +652,14 @@ class CandidateBounds:
         scenario, span_s = self.scenario, self._window_s
         if span_s is None or self.demands or self.demand.rate_rps is None or scenario.workload.trace is not None:
             return 0.0
-        key = unit.steady.machine
-        if key not in self._replica_rps:
-            self._replica_rps[key] = PoolBounds(self.plan(unit.steady).pools[0], self.demand).replica_rps()
+        replica_rps = self._rps(unit.steady)
         rate, outputs = scenario.workload.mean_rate_rps() or 0.0, self.demand.outputs
         needed = []
         for goal in scenario.slo.goals:
             late_s = _latest_s(goal.limits, float(np.quantile(outputs, 0.95)))
             counted = float((outputs > 1).mean()) if _skips_single_tokens(goal) else 1.0
             if late_s < span_s:
-                needed.append(goal.share * counted * rate / self._replica_rps[key] - most * late_s / span_s)
+                needed.append(goal.share * counted * rate / replica_rps - most * late_s / span_s)
         return MEAN_MARGIN * max(0.0, *needed) if needed else 0.0
 
     @property

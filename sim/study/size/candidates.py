@@ -176,8 +176,24 @@ def with_one_host(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None)
 
 def in_order(candidates: Iterable[CandidateFleet], first: CandidateFleet | None) -> list[CandidateFleet]:
     """Return the rows in the order of `rank`, with *first* before all others."""
-    ranked = with_one_host(sorted(candidates, key=rank), first)
+    ranked = with_one_host(_once(sorted(candidates, key=rank), first), first)
     return sorted(ranked, key=lambda one: one is not first)
+
+
+def _once(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None) -> list[CandidateFleet]:
+    """Return one row of rows with the same machines and terms: *kept*, or else the first.
+
+    A fleet of the scenario may also be a combination of the section.
+    """
+    found: dict[str, CandidateFleet] = {}
+    for place, one in enumerate(ranked):
+        alike = str(place)
+        if one.fleet is not None and one.status != "impossible":
+            pools = tuple(pool.model_copy(update={"name": None}) for pool in one.fleet.pools)
+            alike = one.fleet.model_copy(update={"name": "", "pools": pools}).model_dump_json()
+        if alike not in found or one is kept:
+            found[alike] = one
+    return list(found.values())
 
 
 def rank(one: CandidateFleet) -> tuple[int, float, str]:

@@ -21,7 +21,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost.prices import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
-from sim.scenario.sections.size import Budget, Size
+from sim.scenario.sections.size import OWNED, Budget, Size
 from sim.scenario.year import at_peak
 from sim.study.confidence import MeetingFleet, WinProbability, fleet_confidence, probability_cheaper
 from sim.study.discounting import levelised
@@ -121,7 +121,7 @@ class BestWithinBudget:
         demand, goals = self._bounds.demand, self._trials.slo.goals
         if self._bounds.demands:
             return 1.0 - max(goal.share for slo in self._bounds.levels for goal in slo.goals)
-        if unit.own is not None or unit.beside is not None:
+        if unit.own is not None or unit.beside is not None or unit.owned is not None:
             return min(1.0 - goal.share for goal in goals)
         floor = PoolBounds(self._bounds.plan(unit).pools[0], demand)
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
@@ -374,11 +374,17 @@ class Search:
         most = self._bounds.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
             return  # told with one that answers, beside which there is the most room for prompts
+        if unit.owned is not None and (reason or least > most):
+            return  # told with the kinds alone
         if unit.elastic is not None and (least > most or self._bounds.bounds_of(unit.steady).reason):
             return  # told with replicas that always run
         if not reason and least > most and unit.own is None:
             host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
-            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
+            if unit.way == OWNED:
+                owned = self.size.owned[unit.pool["gpu"]]
+                reason = f"needs at least {least} replicas, and the {owned} owned GPUs are {most}"
+            else:
+                reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
         if reason:
             self._candidates.append(self._refused(unit, reason))
             return

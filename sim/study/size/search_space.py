@@ -12,8 +12,9 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.server import Server
+from sim.cost.buying import Buy
 from sim.scenario.schema import Fleet, InheritedKeys, Scenario, nearest
-from sim.scenario.sections.size import WHOLE, Size, SplitFleets
+from sim.scenario.sections.size import OWNED, WHOLE, Size, SplitFleets
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,27 @@ class StandBy:
         if size.cold_start is not None:
             pool["cold_start"] = _as_data(size.cold_start)
         return cls(kind, count, machine, pool)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedReplicas:
+    """All owned GPUs of one kind in one layout, as replicas beside which others are added."""
+
+    unit: "Unit"
+    replicas: int
+
+    def fleet(self, name: str, pool: dict[str, Any], cost: dict[str, Any], replicas: int) -> Fleet:
+        """Return the fleet of these replicas and *replicas* more of *pool*."""
+        pools = [
+            {"name": "owned", **self.unit.pool, "replicas": self.replicas, "cost": self.unit.cost},
+            {"name": "added", **pool, "replicas": replicas, "cost": cost},
+        ]
+        return Fleet.model_validate({"name": name, "pools": pools})
+
+    @property
+    def name(self) -> str:
+        """Label in the name of a fleet."""
+        return f"{self.replicas}x ({self.unit.name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +229,8 @@ class Unit:
     """Decode replicas, where `pool` computes prompts only."""
     standby: StandBy | None = None
     """Warm or cold spares, which do not serve with the other replicas."""
+    owned: "OwnedReplicas | None" = None
+    """Owned replicas that serve beside those of `pool`."""
     elastic: ElasticBase | None = None
     """Replicas that always run, where an autoscaler starts and stops the others."""
 
@@ -227,7 +251,8 @@ class Unit:
 
     def total(self, replicas: int) -> int:
         """Return the number of all replicas of a fleet with *replicas* of `pool`."""
-        return replicas + (self.beside.replicas if self.beside is not None else 0)
+        beside = self.beside.replicas if self.beside is not None else 0
+        return replicas + beside + (self.owned.replicas if self.owned is not None else 0)
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
         """Return the fleet of *replicas* and *spare* more; from the scenario's own fleet, spares are removed."""
@@ -235,6 +260,8 @@ class Unit:
             out = self.own_spares - spare
             pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
             return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
+        if self.owned is not None:
+            return self.owned.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas)
         if self.beside is not None:
             return self.beside.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas, spare)
         pool, cost = self.pool | {"replicas": replicas + spare}, self.cost
@@ -255,6 +282,8 @@ class Unit:
             return self.beside.named(self.name, replicas, spare)
         if self.standby is not None:
             return f"{replicas}+{self.standby.words} x ({self.name})"
+        if self.owned is not None:
+            return f"{self.owned.name} and {replicas}x ({self.name})"
         if self.elastic is not None:
             return f"{self.elastic.replicas} to {replicas}x ({self.name})"
         count = f"{replicas}+{spare}" if spare else str(replicas)
@@ -264,18 +293,37 @@ class Unit:
 def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
     """Yield the units of the search.
 
-    In order: the scenario's fleets, every combination of the section, each rented one with an autoscaler above every
-    base, and, where prompts are computed by replicas of their own, every pair of combinations with the same purchase
-    option.
+    In order: the scenario's fleets, owned GPUs, every combination of the section, all owned GPUs with each of them,
+    each rented one with an autoscaler above every base, and, where prompts are computed by replicas of their own, every
+    pair of combinations with the same purchase option.
     """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
     single = list(_of_one_kind(scenario, size, catalog))
+    owned = list(_owned(scenario, size, catalog))
+    yield from owned
     yield from single
+    for one, unit in product(owned, single):
+        if not (one.refusal or unit.refusal) and one.most:
+            machine = f"{one.most}x {one.machine} and {unit.machine}"
+            choice = f"{one.choice or one.name} and {unit.choice or unit.name}" if one.choice or unit.choice else ""
+            yield replace(unit, machine=machine, choice=choice, owned=OwnedReplicas(one, one.most))
     for unit in single:
         yield from _autoscaled(unit, size)
     if size.split is not None:
         yield from _of_two_roles([unit for unit in single if not unit.refusal], size, size.split)
+
+
+def _owned(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
+    """Yield every layout of the owned GPUs, which cost their running costs only."""
+    for gpu, count in size.owned.items():
+        servers = {gpu: size.servers[gpu]} if gpu in size.servers else {}
+        cost = {OWNED: Buy(acquisition="buy", owned=True)}
+        changed = {"gpus": (gpu,), "servers": servers, "costs": cost, "rents": {}, "mig": (WHOLE,)}
+        for unit in _of_one_kind(scenario, size.model_copy(update=changed), catalog):
+            most = count // unit.gpus_per_replica
+            most = most if unit.most is None else min(most, unit.most)
+            yield replace(unit, machine=f"{unit.machine}, owned", most=most)
 
 
 def _autoscaled(unit: Unit, size: Size) -> Iterator[Unit]:
