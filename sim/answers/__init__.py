@@ -5,5 +5,6 @@ run             `run` and `price`
 questions       a record for each question: capacity, size, sensitivity, breakeven, plan
 answer          the steps that all questions share
 jobs            scenarios with a `job` or `jobs`
+from_files/     scenarios drafted from logs, metrics, server commands, manifests and model configs
 export          a finished answer in the file format of another program
 """

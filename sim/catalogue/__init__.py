@@ -11,5 +11,6 @@ Each entry is a YAML file below data/, read at its first look-up. Modules in rea
     engine          serving engines by version: overheads, memory, limits, offloading
     hf_config/      a model's dimensions from its Hugging Face config.json
     data_folder     the location of data/, and the errors of a look-up
+    checkpoint_names  models and weight formats by the names of published checkpoints
     catalog         the look-up by id, alias or path: `load_catalog().gpu("h100-80gb-sxm")`
 """

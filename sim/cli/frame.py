@@ -3,6 +3,7 @@
 Below an answer, a terminal shows the next useful command; programs that read the output never get that line.
 """
 
+import shlex
 import signal
 import sys
 import threading
@@ -123,6 +124,7 @@ Kind = Annotated[
 def report_bad_input() -> Iterator[None]:
     """Report mistakes in scenarios and data files on stderr, and end the command with exit code 2."""
     from sim.answers.folder import FolderBusy, FolderRefused
+    from sim.answers.from_files.source import FileErrors
     from sim.benchdata.errors import BenchdataError
     from sim.catalogue.data_folder import CatalogError, UnknownId
     from sim.scenario.reading.errors import ScenarioErrors
@@ -130,7 +132,7 @@ def report_bad_input() -> Iterator[None]:
 
     try:
         yield
-    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused) as error:
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused, FileErrors) as error:
         fail(str(error))
     except FolderBusy as error:
         fail(str(error), OTHER_FAILURE)
@@ -200,6 +202,11 @@ def narrowed(relative: float) -> float | None:
 def command_line() -> list[str]:
     """Return the command as typed, for the manifest."""
     return ["gpufleet", *sys.argv[1:]]
+
+
+def command_text() -> str:
+    """Return the command as typed on one line, for a comment."""
+    return shlex.join(command_line())
 
 
 def show_money_of(scenario: Any) -> None:

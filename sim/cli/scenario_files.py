@@ -13,6 +13,7 @@ from sim.cli.frame import (
     Seed,
     Sets,
     app,
+    command_text,
     fail,
     next_command,
     report_bad_input,
@@ -26,22 +27,52 @@ from sim.scenario.reading.shipped import scenario_file
 @app.command()
 def init(
     name: Annotated[str, typer.Argument(help="Name of the new scenario.")] = "scenario",
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="A log of requests, pages of /metrics, a vllm serve or sglang.launch_server command, a Kubernetes "
+            "manifest, a config.json. May be repeated.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="GPU of the servers in --from files, in place of what they name.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-3, max=1e9, help="Time between the pages of /metrics in --from; for one page, since its start."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
     with report_bad_input():
+        from sim.answers.from_files.draft import draft_of
+        from sim.answers.from_files.summary import summary
+        from sim.answers.from_files.text import scenario_text
+        from sim.catalogue.catalog import load_catalog
         from sim.scenario.template import SCHEMA_FILE, schema_text, template
 
         target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
         schema = target.with_name(SCHEMA_FILE)
         if target.exists() and not force:
             fail(f"{target}: exists; --force overwrites it")
+        told: list[str] = []
+        if sources:
+            draft = draft_of(sources, target, load_catalog(), gpu, seconds)
+            text, told = scenario_text(draft, command_text()), list(summary(draft))
+        elif gpu is not None or seconds is not None:
+            fail(f"{'--gpu' if gpu is not None else '--seconds'}: is for the files of --from, and there are none")
+        else:
+            text = template(target.stem)
         try:
-            target.write_text(template(target.stem), encoding="utf-8")
+            target.write_text(text, encoding="utf-8")
             schema.write_text(schema_text(), encoding="utf-8")
         except OSError as error:
             fail(f"{error.filename}: cannot be written: {(error.strerror or str(error)).lower()}")
-    show_all(f"wrote {target} and {schema}; look at it with: gpufleet check {target}")
+    show_all(*told, f"wrote {target} and {schema}; look at it with: gpufleet check {target}")
 
 
 TimeLimit = Annotated[

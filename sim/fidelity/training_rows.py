@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from sim.benchdata.training import TrainingRow
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.checkpoint_names import model_of
 from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.link import Link
-from sim.fidelity.names import model_of
 from sim.training.figures import Stack, TrainedNetwork, TrainingData, trained_network
 from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
 from sim.training.memory import EIGHT_BIT, EIGHT_BIT_BYTES

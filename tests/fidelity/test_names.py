@@ -9,8 +9,9 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
+from sim.catalogue.checkpoint_names import model_of, stored_in
 from sim.catalogue.data_folder import UnknownId
-from sim.fidelity.names import NotCovered, engine_of, engine_release, link_of, match, model_of, stored_in
+from sim.fidelity.names import NotCovered, engine_of, engine_release, link_of, match
 from sim.fidelity.prediction import campaigns_of, why_not_covered
 
 CATALOG = load_catalog()

@@ -14,10 +14,20 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.served.load_generators import is_report, is_run, seen_in_report, seen_in_run
 from sim.benchdata.served.metrics import seen_in
-from sim.benchdata.served.scrapes import MetricsScrape, are_metrics, is_matrix, matrices, scrape, scrapes_in, text_of
+from sim.benchdata.served.scrapes import (
+    MetricsScrape,
+    are_metrics,
+    is_matrix,
+    is_page,
+    matrices,
+    scrape,
+    scrapes_in,
+    start_time_s,
+    text_of,
+)
 from sim.benchdata.served.spans import are_spans, seen_in_spans
 from sim.benchdata.served.traffic import ServedPeriod
-from sim.infile import json_objects
+from sim.infile import json_objects, status
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
@@ -125,6 +135,73 @@ def read_rows(
     if problems:
         raise BenchdataError(list(dict.fromkeys(problems)))
     return rows, seen
+
+
+def is_recording(content: FileContent) -> bool:
+    """Return whether *content* is a page of /metrics, an answer of Prometheus or OTLP metrics."""
+    if isinstance(content, str):
+        return is_page(content)
+    return bool(content) and (is_matrix(content[0]) or are_metrics(content[0]))
+
+
+def traffic_of(paths: Sequence[Path], seconds: float | None) -> tuple[list[ServedPeriod], list[str]]:
+    """Read the traffic in one recording of a server, without the load that a calibration needs.
+
+    Parameters
+    ----------
+    paths
+        Pages of /metrics in the order in which they were taken, answers of Prometheus, or OTLP metrics. A single page
+        is the traffic since the server's start.
+    seconds
+        Time from the first page to the last, or since the start of the server for a single page [s]. Default: by the
+        times of samples, else of the files.
+
+    Returns
+    -------
+    tuple
+        Traffic of each server, and sentences on how the time was found.
+
+    Raises
+    ------
+    BenchdataError
+        The files have mistakes.
+
+    """
+    recording, notes = _Recording(""), []
+    problems: list[tuple[str, int, str]] = []
+    for path in paths:
+        try:
+            recording.add(path, _content(path))
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(problems)
+    scrapes = _scrapes(recording)
+    if seconds is None and recording.pages:
+        times = [one.time_s for one in scrapes]
+        if len(scrapes) == 1:
+            seconds, note = _uptime_s(*recording.pages[0], times[0])
+            notes.append(note)
+        elif None in times:
+            first, last = (status(path).st_mtime for path in (recording.pages[0][0], recording.pages[-1][0]))
+            if last <= first:
+                text = "is no later than the page before it: name them in the order in which they were taken"
+                raise BenchdataError([(str(recording.pages[-1][0]), 0, text)])
+            seconds = last - first
+            notes.append(f"the pages lie {seconds:,.0f} s apart by the times of their files")
+    return seen_in(scrapes, seconds), notes
+
+
+def _uptime_s(path: Path, text: str, now_s: float | None) -> tuple[float, str]:
+    """Return the time from the start of the server to its page *text* [s], and a sentence on it."""
+    started_s = start_time_s(text)
+    if started_s is not None:
+        taken_s = status(path).st_mtime if now_s is None else now_s
+        if taken_s > started_s:
+            by = "the time of its file" if now_s is None else "its samples"
+            return taken_s - started_s, f"mean rate since the start of the server, up to {by}; its peaks are higher"
+    text = "one page without the server's start: name a second page, taken later, or give --seconds since the start"
+    raise BenchdataError([(str(path), 0, text)])
 
 
 def _files(paths: Sequence[Path], problems: list[tuple[str, int, str]]) -> Iterator[tuple[Path | None, Path]]:

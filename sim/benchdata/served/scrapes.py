@@ -121,6 +121,19 @@ def is_page(text: str) -> bool:
     return any(SPELLING.match(line) for line in text.splitlines())
 
 
+STARTED = re.compile(r"process_start_time_seconds(?:\{[^}]*\})?\s+(\S+)")
+CREATED = re.compile(r"(?:ray_)?(?:vllm|sglang)[:_]\w+_created(?:\{[^}]*\})?\s+(\S+)")
+
+
+def start_time_s(text: str) -> float | None:
+    """Return the Unix time at which the server of a /metrics page started [s]; None if the page lacks it."""
+    for pattern in (STARTED, CREATED):
+        found = [number(match[1]) for line in text.splitlines() if (match := pattern.match(line))]
+        if times := [one for one in found if one]:
+            return min(times)
+    return None
+
+
 def scrape(path: Path, text: str) -> MetricsScrape:
     """Parse the engine's samples of a /metrics page. Raises BenchdataError."""
     found = MetricsScrape(str(path))

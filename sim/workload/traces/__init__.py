@@ -3,17 +3,35 @@
 To add a format: a module here, and its class in `Trace`.
 """
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
 from sim.workload.traces.csv_formats import AzureTrace, BurstgptTrace, CsvTrace, JsonlTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 from sim.workload.traces.otel import OtelTrace
-from sim.workload.traces.trace_file import TraceError
+from sim.workload.traces.trace_file import TraceError, TraceFile
 
 Trace = Annotated[
     CsvTrace | JsonlTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")
 ]
 
-__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "JsonlTrace", "MooncakeTrace", "OtelTrace", "Trace", "TraceError"]
+
+def trace_of(path: str, format: str) -> TraceFile:
+    """Return the trace of the file *path* in *format*. Raises KeyError for an unknown format."""
+    kinds: tuple[type[TraceFile], ...] = get_args(get_args(Trace)[0])
+    by_format = {get_args(kind.model_fields["format"].annotation)[0]: kind for kind in kinds}
+    return by_format[format].model_validate({"path": path, "format": format})
+
+
+__all__ = [
+    "AzureTrace",
+    "BurstgptTrace",
+    "CsvTrace",
+    "JsonlTrace",
+    "MooncakeTrace",
+    "OtelTrace",
+    "Trace",
+    "TraceError",
+    "trace_of",
+]

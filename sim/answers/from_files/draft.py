@@ -1,0 +1,355 @@
+"""One scenario from several files, with defaults for what none of them says."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+from sim.answers.from_files.gpu_labels import gpu_of
+from sim.answers.from_files.kinds import sources_of
+from sim.answers.from_files.source import FileErrors, Server, Source
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.checkpoint_names import model_of, stored_in, weight_format
+from sim.catalogue.data_folder import UnknownId
+from sim.catalogue.hf_config.config import ConfigError
+from sim.catalogue.hf_config.load import is_config, model_from_config
+from sim.catalogue.market import USD
+from sim.catalogue.model import Model
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.sweep import cases
+from sim.yamlio import dump, read_text
+
+ASSUMED_MODEL = "llama3.1-8b"
+ASSUMED_GPUS = ("h100-80gb-sxm", "h200-141gb-sxm", "b200-180gb-sxm", "b300-288gb-sxm")
+"""GPUs that a draft tries where no file names one, the usual one first."""
+SIZES = (1, 2, 4, 8)
+"""Tensor-parallel sizes that a draft tries where no file states one."""
+ASSUMED_TRAFFIC = {
+    "arrivals": {"process": "poisson", "rate_rps": 4},
+    "lengths": {
+        "prompt": {"distribution": "lognormal", "mean": 512, "cv": 1.0, "max": 4096},
+        "output": {"distribution": "lognormal", "mean": 256, "cv": 0.8, "max": 2048},
+    },
+}
+ASSUMED_SLO = {"ttft_s": 2.0, "tpot_s": 0.05, "attainment": 0.95}
+FACTORS = (0.5, 1, 2, 4)
+"""Multiples of the observed load that a draft simulates."""
+REQUESTS, SHORTEST_S, LONGEST_S = 1000, 600, 3600
+"""Requests that a horizon should hold, and its bounds [s]."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """Scenario from files: its keys, and sentences on where they come from."""
+
+    name: str
+    question: str
+    sources: list[Source]
+    data: dict[str, Any] = field(default_factory=dict)
+    """Keys of the scenario in the order of the file."""
+    assumed: dict[str, str] = field(default_factory=dict)
+    """Key -> sentence on a value that no file states."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences on contradictions between files."""
+
+
+def draft_of(
+    paths: Sequence[Path], target: Path, catalog: Catalog, gpu: str | None = None, seconds: float | None = None
+) -> Draft:
+    """Return a scenario from the files *paths*, which `check` accepts.
+
+    Parameters
+    ----------
+    paths
+        Files of any kind that is read.
+    target
+        File that the scenario is for; paths in it are relative to its folder.
+    catalog
+        Catalogue of ids.
+    gpu
+        GPU of all servers, in place of what the files name.
+    seconds
+        Time between pages of /metrics [s].
+
+    Raises
+    ------
+    FileErrors
+        Mistakes in the files, contradictions between them, and a model that does not fit on its GPUs.
+
+    """
+    sources, problems = sources_of(paths, seconds, catalog)
+    return _Drafting(sources, problems, target, catalog, gpu).draft()
+
+
+class _Drafting:
+    def __init__(
+        self,
+        sources: list[Source],
+        problems: list[tuple[str, int, str]],
+        target: Path,
+        catalog: Catalog,
+        gpu: str | None,
+    ) -> None:
+        self.sources, self.target, self.catalog = sources, target, catalog
+        self.folder = target.resolve().parent
+        self.problems = problems
+        self.model_name = ""
+        self.result = Draft(target.stem, "", sources)
+        self.gpu = ""
+        if gpu is not None:
+            try:
+                self.gpu = gpu_of(gpu, catalog)
+            except UnknownId as error:
+                self.problems.append(("--gpu", 0, str(error)))
+
+    def draft(self) -> Draft:
+        """Return the draft. Raises FileErrors."""
+        traffic = self._single([one for one in self.sources if one.workload is not None], "traffic", "requests")
+        config = self._single([one for one in self.sources if one.kind.startswith("config.json")], "model", "models")
+        servers = [server for one in self.sources for server in one.servers]
+        if not servers and not self.problems:
+            engine = traffic.engine if traffic is not None else ""
+            servers = [
+                Server("", engine or "vllm", model=traffic.model if traffic is not None and config is None else "")
+            ]
+            if not engine:
+                self.result.assumed["engine"] = "no file names an engine"
+        models = [self._model(server, config, traffic) for server in servers]
+        if len({key for key, _ in models if key}) > 1:
+            named = ", ".join(dict.fromkeys(f"{one.model} ({one.place})" for one in servers))
+            self.problems.append(
+                (self.sources[0].name, 0, f"servers of different models: {named}; name the files of one model")
+            )
+        if self.problems:
+            raise FileErrors(self.problems)
+        self._fill(servers, models, traffic)
+        return self.result
+
+    def _single(self, found: list[Source], noun: str, plural: str) -> Source | None:
+        if len(found) > 1:
+            names = " and ".join(one.name for one in found)
+            self.problems.append(
+                (found[1].name, 0, f"{names} both state the {noun}; a scenario has one: name one of them")
+            )
+        return found[0] if found else None
+
+    def _model(self, server: Server, config: Source | None, traffic: Source | None) -> tuple[str, str]:
+        """Return the scenario's `model` and `quantization` of *server*; empty texts after a mistake."""
+        name, catalog = server.model, self.catalog
+        place, _, line = server.place.rpartition(":")
+        where = (place, int(line)) if line.isdecimal() else (server.place, 0)
+        try:
+            catalog.quantization(server.precision or "none")
+        except UnknownId as error:
+            self.problems.append((*where, f"--quantization: {error}"))
+            server.precision = ""
+        own = self._own_config(server)
+        if config is not None or own is not None:
+            path = config.model if config is not None else str(own)
+            try:
+                model = model_from_config(Path(path))
+            except ConfigError as error:
+                self.problems.append((str(error.path), 0, f"{error.key}: {error.message}".removeprefix(": ")))
+                return "", ""
+            key = _relative(Path(path), self.folder)
+        elif not name and server.place:
+            self.problems.append((*where, "the command names no model; add the config.json of the model with --from"))
+            return "", ""
+        elif not name:
+            self.result.assumed["model"] = "no file names a model"
+            model, key = catalog.model(ASSUMED_MODEL), ASSUMED_MODEL
+        else:
+            try:
+                model = model_of(name, catalog)
+            except UnknownId as error:
+                hint = "add the config.json of the model with --from"
+                if not server.place:
+                    where = (traffic.name if traffic is not None else "", 0)
+                    hint = "add the server's command line, or the config.json of the model, with --from"
+                self.problems.append((*where, f"{error} ({hint})"))
+                return "", ""
+            key = model.id
+        self.model_name = model.name
+        if server.model and server.place:
+            self._source_at(server).read.insert(0, f"model {server.model}: {key}")
+        return key, self._format(server, model)
+
+    def _source_at(self, server: Server) -> Source:
+        return next(one for one in self.sources if any(server is own for own in one.servers))
+
+    def _own_config(self, server: Server) -> Path | None:
+        """Return the local folder of the model that *server* names; None if there is none."""
+        path = server.folder / server.model
+        return path.resolve() if server.model and is_config(path) else None
+
+    def _format(self, server: Server, model: Model) -> str:
+        """Return the scenario's `quantization` of *server*."""
+        # the name of a checkpoint is more exact than the option: GPTQ-Int8 runs with --quantization gptq
+        named = stored_in(server.model, self.catalog) or server.precision
+        return weight_format(named, "", model, self.catalog)
+
+    def _fill(self, servers: list[Server], models: list[tuple[str, str]], traffic: Source | None) -> None:
+        data, assumed = self.result.data, self.result.assumed
+        data["model"] = models[0][0]
+        data["quantization"] = models[0][1]
+        data["engine"] = self._engine(servers[0])
+        data["workload"] = self._workload(traffic)
+        if traffic is None:
+            assumed["workload"] = "no file states the traffic"
+        trace = "trace" in data["workload"]
+        rate = (traffic.rate_rps if traffic is not None else None) or 4.0
+        if not trace:
+            data["horizon_s"] = int(float(f"{min(LONGEST_S, max(SHORTEST_S, REQUESTS / rate)):.2g}"))
+            data["warmup_s"] = 60
+            data["replications"] = 3
+        data["seed"] = 1
+        data["slo"] = ASSUMED_SLO
+        assumed["slo"] = "limits are yours to set"
+        sweep = {"workload.trace.rate_scale": list(FACTORS)} if trace else {"workload.arrivals.rate_rps": _rates(rate)}
+        self._fleet(servers, models)
+        data["sweep"] = sweep
+        self.result.question = self._question(traffic)
+        self._compare(servers, traffic)
+
+    def _engine(self, server: Server) -> str:
+        if server.version:
+            named = f"{server.engine}-{server.version}"
+            with suppress(UnknownId):
+                self.catalog.engine(named)
+                return named
+            self.result.notes.append(
+                f"{server.engine} {server.version} is no release of the catalogue; the newest is taken"
+            )
+        return server.engine
+
+    def _workload(self, traffic: Source | None) -> dict[str, Any]:
+        if traffic is None or traffic.workload is None:
+            return dict(ASSUMED_TRAFFIC)
+        if "trace" not in traffic.workload:
+            return traffic.workload
+        trace = dict(traffic.workload["trace"])
+        trace["path"] = _relative(Path(trace["path"]), self.folder)
+        return {"trace": trace}
+
+    def _fleet(self, servers: list[Server], models: list[tuple[str, str]]) -> None:
+        """Set the fleet, on GPUs that hold the model. Raises FileErrors if none do."""
+        reasons: dict[str, str] = {}
+        for gpu, size in self._candidates(servers):
+            pools = [
+                self._pool(one, gpu, size, quantization) for one, (_, quantization) in zip(servers, models, strict=True)
+            ]
+            count = sum(pool.get("replicas", 1) * max(1, _product(pool)) for pool in pools)
+            first = str(pools[0]["gpu"])
+            name = f"{count}x {first}" + (f" ({pools[0]['mig']})" if "mig" in pools[0] else "")
+            cost = self._cost({str(pool["gpu"]) for pool in pools})
+            self.result.data["fleets"] = [{"name": name, "pools": pools, **({"cost": cost} if cost else {})}]
+            reason = self._why_not()
+            if not reason:
+                return
+            reasons.setdefault(name, reason)
+        shown = (
+            next(iter(reasons.items())) if any(one.gpu for one in servers) or self.gpu else list(reasons.items())[-1]
+        )
+        place = servers[0].place or self.sources[0].name
+        raise FileErrors([(place, 0, f"the model does not fit on {shown[0]}: {shown[1]}; name other GPUs with --gpu")])
+
+    def _candidates(self, servers: list[Server]) -> Iterable[tuple[str, int]]:
+        """Yield (GPU, tensor-parallel size) for servers that lack them, in the order in which they are tried."""
+        stated = self.gpu or next((one.gpu for one in servers if one.gpu), "")
+        if not stated:
+            self.result.assumed["gpu"] = "no file names a GPU; --gpu or this key states yours"
+        sized = any(one.parallel > 1 or one.place for one in servers)
+        for gpu in (stated,) if stated else ASSUMED_GPUS:
+            for size in (0,) if sized else SIZES:
+                yield gpu, size
+
+    def _pool(self, server: Server, gpu: str, size: int, quantization: str) -> dict[str, Any]:
+        pool: dict[str, Any] = {"gpu": self.gpu or server.gpu or gpu, "replicas": server.replicas}
+        if server.name:
+            pool["name"] = server.name
+        if size > 1:
+            pool["tensor_parallel_size"] = size
+            self.result.assumed["tensor_parallel_size"] = "the fewest GPUs that hold the model"
+        if quantization != self.result.data["quantization"]:
+            pool["quantization"] = quantization
+        pool |= server.keys
+        if server.batching:
+            pool["batching"] = server.batching
+        return pool
+
+    def _cost(self, gpus: set[str]) -> dict[str, Any]:
+        """Return a rental at the newest offer of the catalogue for a single kind of GPU; empty if it has none."""
+        prices = self.catalog.prices(next(iter(gpus))) if len(gpus) == 1 else None
+        offers = [
+            (offer.price.as_of, name)
+            for name, offer in (prices.offers.items() if prices is not None else ())
+            if offer.what == "rental" and offer.unit == "gpu_hour" and offer.currency == USD and "demand" in offer.terms
+        ]
+        if prices is None or not offers:
+            self.result.assumed.pop("cost", None)
+            return {}
+        name = max(offers, key=lambda one: (str(one[0]), one[1]))[1]
+        self.result.assumed["cost"] = (
+            "the newest offer of the catalogue; quotes: {<gpu>: dollars per GPU-hour} states yours"
+        )
+        return {"acquisition": "rent", "price": f"{prices.item}/{name}"}
+
+    def _why_not(self) -> str:
+        """Return why the fleet cannot run; empty if it can."""
+        text = dump({key: value for key, value in self.result.data.items() if key != "sweep"})
+        scenario = load(read_text(text, str(self.target)), catalog=self.catalog)
+        plans = [resolve(scenario, case, self.catalog) for case in cases(scenario) if case.replication == 0]
+        return next((str(plan.infeasible) for plan in plans if plan.infeasible), "")
+
+    def _question(self, traffic: Source | None) -> str:
+        fleet = self.result.data["fleets"][0]["name"]
+        load_text = f"with the requests of {traffic.name}" if traffic is not None else "at these rates"
+        return f"Which latency and which cost does {self.model_name} have on {fleet} {load_text}?"
+
+    def _compare(self, servers: list[Server], traffic: Source | None) -> None:
+        """Note where files contradict each other."""
+        notes = self.result.notes
+        for server in servers:
+            if server.gpus is not None and server.gpus != server.parallel and "mig" not in server.keys:
+                notes.append(
+                    f"{server.gpus} GPUs are there, and a server of {server.parallel} is simulated: its command says so"
+                )
+            longest = server.keys.get("max_model_len")
+            if traffic is not None and longest and traffic.longest > longest:
+                notes.append(
+                    f"the longest request has {traffic.longest:,} tokens; "
+                    f"those above {longest:,} (max_model_len) are rejected"
+                )
+        if traffic is not None and traffic.model and servers[0].model:
+            with suppress(UnknownId):
+                if (seen := model_of(traffic.model, self.catalog).id) != self.result.data["model"]:
+                    notes.append(f"the metrics are those of {seen}, and {self.result.data['model']} is simulated")
+        replicas = sum(one.replicas for one in servers)
+        if traffic is not None and traffic.observed_servers and traffic.observed_servers < replicas:
+            notes.append(
+                f"the metrics are those of {traffic.observed_servers} of {replicas} servers: "
+                "multiply rate_rps if the pages leave some out"
+            )
+
+
+def _product(pool: dict[str, Any]) -> int:
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+    product = 1
+    for size in sizes:
+        product *= int(pool.get(size, 1))
+    return product
+
+
+def _rates(rate: float) -> list[float]:
+    return [float(f"{factor * rate:.3g}") for factor in FACTORS]
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """Return *path* as it is written in a scenario in *folder*."""
+    try:
+        return Path(relpath(path, folder)).as_posix()
+    except ValueError:  # another drive
+        return str(path)

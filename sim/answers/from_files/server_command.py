@@ -1,0 +1,309 @@
+"""Server of a command line: `vllm serve ...`, `python -m sglang.launch_server ...`, also within docker or sh -c."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from sim.answers.from_files.server_options import (
+    BATCHING,
+    FORMATS,
+    HARMLESS_VARIABLES,
+    MODEL,
+    PRECISION,
+    SECRET_VARIABLE,
+    SGLANG,
+    SGLANG_OTHER,
+    VLLM,
+    VLLM_SHORT,
+    Option,
+)
+from sim.answers.from_files.shell import Command, Word, commands_in
+from sim.answers.from_files.source import Server, Source
+from sim.catalogue.checkpoint_names import KV_DTYPES
+
+Problem = tuple[str, int, str]
+STARTS = re.compile(
+    r"\bvllm\s+serve\b|vllm\.entrypoints|sglang\.launch_server|\bsglang\s+serve\b|vllm-openai|lmsysorg/sglang"
+)
+"""Pattern of text that starts a server."""
+IMAGES = {"vllm": re.compile(r"vllm-openai|vllm/vllm|/vllm[:@]"), "sglang": re.compile(r"sglang")}
+RELEASE = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
+ALMOST = 0.8
+"""Similarity from which an unknown option counts as a misspelling."""
+MULTIPLES = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
+"""Suffixes of counts, as vLLM reads them."""
+
+
+def servers_in(path: Path, text: str) -> Source:
+    """Return the servers that the script *text* in the file *path* starts. Mistakes are in `problems` of the result."""
+    source = Source(path.name, "server command")
+    problems: list[Problem] = []
+    for command in commands_in(text):
+        server = server_of(command, str(path), source, problems)
+        if server is not None:
+            server.folder = path.parent
+            source.servers.append(server)
+    if not source.servers and not problems:
+        problems.append((str(path), 0, "no command starts `vllm serve` or `sglang.launch_server`"))
+    source.problems = problems
+    return source
+
+
+def server_of(command: Command, path: str, source: Source, problems: list[Problem], image: str = "") -> Server | None:
+    """Return the server that *command* starts; None if it starts none.
+
+    Parameters
+    ----------
+    command
+        Words and variables; without a program if the image has one.
+    path
+        File for messages.
+    source
+        Receives sentences on options.
+    problems
+        Receives mistakes.
+    image
+        Container image of the command; empty for none.
+
+    """
+    words = command.words
+    for place, word in enumerate(words):
+        if STARTS.search(word.text) and " " in word.text.strip() and place and words[place - 1].text.startswith("-"):
+            for inner in commands_in(word.text, word.line):  # sh -c "vllm serve ..."
+                inner.variables = command.variables | inner.variables
+                if (server := server_of(inner, path, source, problems, image)) is not None:
+                    return server
+    found = _start(words, image)
+    if found is None:
+        return None
+    engine, first, release = found
+    line = words[first].line if first < len(words) else words[-1].line if words else 0
+    server = Server(f"{path}:{line}" if line else path, engine, release)
+    _read_docker(words[:first], command.variables, server)
+    _read_variables(command.variables, server, source)
+    _Options(server, path, source, problems).read(words[first:])
+    return server
+
+
+def _start(words: Sequence[Word], image: str) -> tuple[str, int, str] | None:
+    """Return the engine, the place of its first option, and its release."""
+    release = _release(image)
+    in_image: tuple[str, int, str] | None = None
+    for place, word in enumerate(words):
+        name, following = word.text.rpartition("/")[2], words[place + 1].text if place + 1 < len(words) else ""
+        if name == "vllm" and following == "serve":
+            return "vllm", place + 2, release
+        if re.fullmatch(r"vllm\.entrypoints(\.\w+)*\.api_server", word.text) or (
+            word.text.endswith("api_server.py") and "vllm" in word.text
+        ):
+            return "vllm", place + 1, release
+        if word.text in ("sglang.launch_server", "sglang_router.launch_server") or (
+            word.text.endswith("launch_server.py") and "sglang" in word.text
+        ):
+            return "sglang", place + 1, release
+        if name == "sglang" and following == "serve":
+            return "sglang", place + 2, release
+        containers = any(one.text.rpartition("/")[2] in ("docker", "podman", "nerdctl") for one in words[:place])
+        if containers and not word.text.startswith("-") and words[place - 1].text not in ("-v", "--volume", "-e"):
+            for engine, pattern in IMAGES.items():
+                if pattern.search(word.text) and "=" not in word.text:
+                    release = _release(word.text)
+                    in_image = in_image or (engine, place + 1, release)
+    if in_image is None and image and IMAGES["vllm"].search(image) and (not words or words[0].text.startswith("-")):
+        return "vllm", 0, release
+    return in_image if in_image is None or in_image[0] == "vllm" else None
+
+
+def _release(image: str) -> str:
+    found = RELEASE.search(image)
+    return found[1] if found else ""
+
+
+def _read_docker(words: Sequence[Word], variables: dict[str, str], server: Server) -> None:
+    """Read the GPUs and variables of `docker run` options."""
+    for word, following in zip(words, [*words[1:], Word("", 0)], strict=False):
+        name, _, value = word.text.partition("=")
+        value = value or following.text
+        if name == "--gpus":
+            devices = re.search(r"device=([\w,-]+)", value)
+            if devices:
+                server.gpus = len(devices[1].split(","))
+            elif value.isdecimal():
+                server.gpus = int(value)
+        if name in ("-e", "--env") and "=" in value:
+            key, _, content = value.partition("=")
+            variables.setdefault(key, content)
+
+
+def _read_variables(variables: Mapping[str, str], server: Server, source: Source) -> None:
+    """Read the number of GPUs from *variables*; list the others without their values."""
+    for name, value in variables.items():
+        if any(part in name.lower().split("_") for part in SECRET_VARIABLE):
+            source.secrets.append(name)
+        elif name in HARMLESS_VARIABLES:
+            devices = [one for one in value.split(",") if one.strip()]
+            if devices and value not in ("all", "none", "void"):
+                server.gpus = len(devices)
+        elif name.startswith(("VLLM_", "SGLANG_", "SGL_", "NCCL_")):
+            source.not_simulated.append(name)
+
+
+class _Options:
+    """Reader of the options of one command."""
+
+    def __init__(self, server: Server, path: str, source: Source, problems: list[Problem]) -> None:
+        self.server, self.path, self.source, self.problems = server, path, source, problems
+        self.table = VLLM if server.engine == "vllm" else SGLANG
+
+    def read(self, words: Sequence[Word]) -> None:
+        """Read all options into the server and its source."""
+        place = 0
+        while place < len(words):
+            word = words[place]
+            place += 1
+            if not word.text.startswith("-") or word.text == "-":
+                if not self.server.model and self.server.engine == "vllm":
+                    self._model(word)
+                elif word.text:
+                    self._fault(word.line, f"{_cut(word.text)!r} belongs to no option")
+                continue
+            name, given = self._name(word)
+            option = self.table.get(name)
+            values: list[str] = [] if given is None else [given]
+            if given is None:
+                while place < len(words) and self._is_value(words[place].text, option, values):
+                    values.append(words[place].text)
+                    place += 1
+            if option is None:
+                self._unknown(name, word)
+            else:
+                self._take(name, option, values, word)
+        self._finish()
+
+    def _name(self, word: Word) -> tuple[str, str | None]:
+        """Return the long name of the option *word* and the value that is attached to it."""
+        name, sign, value = word.text.partition("=")
+        plain = name.lstrip("-").replace("_", "-")
+        if not name.startswith("--") and (level := re.fullmatch(r"O(\d|\.\w+)?", plain)) and level:
+            return "optimization-level", value if sign else plain[1:]
+        shorter = VLLM_SHORT if self.server.engine == "vllm" else SGLANG_OTHER
+        plain = shorter.get(plain, plain)
+        if plain not in self.table and "." in plain:
+            plain = plain.partition(".")[0]  # one key of an option that holds an object
+        return plain, value if sign else None
+
+    def _is_value(self, text: str, option: Option | None, values: Sequence[str]) -> bool:
+        if text.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", text):
+            return False
+        if option is not None and option.kind in ("flag", "off"):
+            return not values and text.lower() in ("true", "false")
+        several = option is not None and option.kind == "text" and not option.key and not option.secret
+        return not values or several
+
+    def _take(self, name: str, option: Option, values: Sequence[str], word: Word) -> None:
+        if option.secret:
+            self.source.secrets.append(f"--{name}")
+            return
+        if option.kind in ("flag", "off"):
+            wanted = not values or values[0].lower() == "true"
+            if option.key:
+                self._put(name, option.key, wanted == (option.kind == "flag"))
+            else:
+                self._leave(name, option)
+            return
+        if not values:
+            self._fault(word.line, f"--{name} has no value")
+            return
+        if not option.key:
+            self._leave(name, option)
+            return
+        value = self._value(name, option, values[0], word.line)
+        if value is None:
+            return
+        if option.key == MODEL:
+            self._model(Word(str(value), word.line))
+        elif option.key == PRECISION:
+            self.server.precision = FORMATS.get(str(value).lower(), str(value))
+            self.source.read.append(f"--{name} {value}")
+        elif option.key == "kv_cache_dtype":
+            dtype = KV_DTYPES.get(str(value).lower())
+            if dtype is None:
+                self._fault(
+                    word.line, f"--{name}: unknown storage {value!r}; known here: {', '.join(filter(None, KV_DTYPES))}"
+                )
+            else:
+                self._put(name, option.key, dtype)
+        elif option.key == "dtype":
+            if str(value) not in ("auto", "half", "float16", "bfloat16"):
+                self.source.not_simulated.append(f"--{name} (numbers of another width)")
+        elif option.key == "expert_parallel":
+            self._put(name, "enable_expert_parallel", value > 1)
+        else:
+            self._put(name, option.key, value)
+
+    def _value(self, name: str, option: Option, text: str, line: int) -> Any:
+        """Return the value of an option; None if it is not one or leaves the engine's default."""
+        if "$" in text:
+            self._fault(line, f"--{name}: the variable in {_cut(text)!r} is not set in the file")
+            return None
+        if option.kind == "text":
+            return text
+        if text in ("-1", "auto"):
+            if option.key == BATCHING + "chunked_prefill_size":
+                self.source.not_simulated.append(f"--{name} (prompts are not cut)")
+            return None
+        if option.kind == "number":
+            try:
+                return float(text)
+            except ValueError:
+                self._fault(line, f"--{name} must be a number, not {_cut(text)!r}")
+                return None
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
+        if found is None or ("." in found[1] and not found[2]):
+            self._fault(line, f"--{name} must be a whole number, not {_cut(text)!r}")
+            return None
+        return round(float(found[1]) * MULTIPLES.get(found[2], 1))
+
+    def _put(self, name: str, key: str, value: Any) -> None:
+        holder = self.server.batching if key.startswith(BATCHING) else self.server.keys
+        holder[key.removeprefix(BATCHING)] = value
+        self.source.read.append(f"--{name}: {key} {str(value).lower() if isinstance(value, bool) else value}")
+
+    def _model(self, word: Word) -> None:
+        if "$" in word.text:
+            self._fault(word.line, f"the variable in the model {_cut(word.text)!r} is not set in the file")
+        self.server.model = word.text
+
+    def _leave(self, name: str, option: Option) -> None:
+        if option.why:
+            self.source.not_simulated.append(f"--{name} ({option.why})")
+        else:
+            self.source.harmless.append(f"--{name}")
+
+    def _unknown(self, name: str, word: Word) -> None:
+        near = get_close_matches(name, self.table, 1, ALMOST)
+        shown = _cut(word.text.partition("=")[0])
+        if near:
+            self._fault(word.line, f"unknown option {shown}; did you mean --{near[0]}?")
+        elif any(part in re.split(r"[-_]", name) for part in SECRET_VARIABLE):
+            self.source.secrets.append(f"--{name}")
+        else:
+            self.source.not_simulated.append(f"{shown} (unknown)")
+
+    def _finish(self) -> None:
+        """Resolve options that depend on others."""
+        keys = self.server.keys
+        if self.server.engine == "sglang" and any("dp-attention" in one for one in self.source.not_simulated):
+            keys.pop("data_parallel_size", None)  # its ranks are among the GPUs of --tp-size
+        for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
+            if keys.get(size) == 0:
+                self._fault(0, f"{size} must be at least 1")
+
+    def _fault(self, line: int, text: str) -> None:
+        self.problems.append((self.path, line, text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,304 @@
+"""Options of vLLM's and SGLang's servers, and the keys of a scenario that they become.
+
+An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching` with the prefix
+`batching.`; options without a key are listed as not simulated, or are harmless: they change no latency and no cost.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+OptionKind = Literal["count", "number", "text", "flag", "off", "tokens"]
+"""Kind of value. flag: true where it stands; off: the same for its opposite; tokens: a count such as 32k."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Option of a server."""
+
+    kind: OptionKind
+    key: str = ""
+    """Key of a scenario; empty if the option has none."""
+    why: str = ""
+    """Effect of an option without a key that the simulation leaves out; empty if it has none."""
+    secret: bool = False
+    """True if the value is a secret."""
+
+
+def _count(key: str) -> Option:
+    return Option("count", key)
+
+
+def _flag(key: str) -> Option:
+    return Option("flag", key)
+
+
+def _off(key: str) -> Option:
+    return Option("off", key)
+
+
+def _left(kind: OptionKind, why: str) -> Option:
+    return Option(kind, why=why)
+
+
+def _harmless(kind: OptionKind, *names: str) -> dict[str, Option]:
+    return {name: Option(kind) for name in names}
+
+
+SECRET = Option("text", secret=True)
+BATCHING = "batching."
+MODEL, PRECISION = "model", "quantization"
+
+_PARALLEL = {
+    "tensor-parallel-size": _count("tensor_parallel_size"),
+    "pipeline-parallel-size": _count("pipeline_parallel_size"),
+    "data-parallel-size": _count("data_parallel_size"),
+    "kv-cache-dtype": Option("text", "kv_cache_dtype"),
+    "cpu-offload-gb": Option("number", "cpu_offload_gb"),
+    "quantization": Option("text", PRECISION),
+    "dtype": Option("text", "dtype"),
+    "api-key": SECRET,
+    "hf-token": SECRET,
+    "speculative-config": _left(
+        "text", "speculative decoding; its acceptance is not in the command (see batching.speculative)"
+    ),
+}
+
+VLLM: dict[str, Option] = {
+    **_PARALLEL,
+    "model": Option("text", MODEL),
+    "enable-expert-parallel": _flag("enable_expert_parallel"),
+    "no-enable-expert-parallel": _off("enable_expert_parallel"),
+    "max-model-len": Option("tokens", "max_model_len"),
+    "max-num-seqs": _count(BATCHING + "max_num_seqs"),
+    "max-num-batched-tokens": Option("tokens", BATCHING + "max_num_batched_tokens"),
+    "gpu-memory-utilization": Option("number", BATCHING + "gpu_memory_utilization"),
+    "block-size": _count(BATCHING + "block_size"),
+    "num-gpu-blocks-override": _count(BATCHING + "num_gpu_blocks"),
+    "enable-prefix-caching": _flag(BATCHING + "enable_prefix_caching"),
+    "no-enable-prefix-caching": _off(BATCHING + "enable_prefix_caching"),
+    "enable-chunked-prefill": _flag(BATCHING + "enable_chunked_prefill"),
+    "no-enable-chunked-prefill": _off(BATCHING + "enable_chunked_prefill"),
+    "long-prefill-token-threshold": _count(BATCHING + "long_prefill_token_threshold"),
+    "async-scheduling": _flag(BATCHING + "async_scheduling"),
+    "no-async-scheduling": _off(BATCHING + "async_scheduling"),
+    "scheduling-policy": Option("text", BATCHING + "scheduling"),
+    "speculative-model": _left("text", "speculative decoding"),
+    "num-speculative-tokens": _left("count", "speculative decoding"),
+    "enforce-eager": _left("flag", "steps without CUDA graphs take longer"),
+    "compilation-config": _left("text", "compilation"),
+    "optimization-level": _left("text", "compilation"),
+    "max-num-partial-prefills": _left("count", "several long prompts at once"),
+    "max-long-partial-prefills": _left("count", "several long prompts at once"),
+    "disable-sliding-window": _left("flag", "attention over the whole context"),
+    "enable-lora": _left("flag", "LoRA adapters (see lora of a pool)"),
+    "max-loras": _left("count", "LoRA adapters (see lora of a pool)"),
+    "max-lora-rank": _left("count", "LoRA adapters (see lora of a pool)"),
+    "max-cpu-loras": _left("count", "LoRA adapters (see lora of a pool)"),
+    "lora-modules": _left("text", "LoRA adapters (see lora of a pool)"),
+    "kv-transfer-config": _left("text", "transfer of KV between servers (see role of a pool)"),
+    "kv-events-config": Option("text"),
+    "kv-offloading-size": _left("number", "KV in host memory (see kv_tiers of a pool)"),
+    "kv-offloading-backend": _left("text", "KV in host memory (see kv_tiers of a pool)"),
+    "swap-space": Option("number"),
+    "decode-context-parallel-size": _left("count", "KV split over GPUs along the context"),
+    "prefill-context-parallel-size": _left("count", "prompts split over GPUs along the context"),
+    "data-parallel-size-local": Option("count"),
+    "data-parallel-rank": Option("count"),
+    "data-parallel-start-rank": Option("count"),
+    "data-parallel-address": Option("text"),
+    "data-parallel-rpc-port": Option("count"),
+    "data-parallel-backend": Option("text"),
+    "api-server-count": _left("count", "several API servers"),
+    "enable-dbo": _left("flag", "overlap of two half batches"),
+    "enable-eplb": _left("flag", "balancing of experts"),
+    "eplb-config": _left("text", "balancing of experts"),
+    "all2all-backend": _left("text", "kernels of expert parallelism"),
+    "attention-backend": _left("text", "choice of the attention kernel"),
+    "hf-overrides": _left("text", "changes of the model's config"),
+    "rope-scaling": _left("text", "changes of the model's config"),
+    "rope-theta": _left("number", "changes of the model's config"),
+    "limit-mm-per-prompt": _left("text", "images and audio"),
+    "mm-processor-kwargs": _left("text", "images and audio"),
+    "mm-encoder-tp-mode": _left("text", "images and audio"),
+    "mm-processor-cache-gb": _left("number", "images and audio"),
+    "stream-interval": _left("count", "tokens handed over in groups"),
+    "num-scheduler-steps": _left("count", "several steps per scheduling (vLLM V0)"),
+    "task": Option("text"),
+    "runner": Option("text"),
+    **_harmless(
+        "text",
+        *("served-model-name", "host", "port", "uds", "tokenizer", "tokenizer-mode", "tokenizer-revision"),
+        *("revision", "code-revision", "download-dir", "load-format", "config-format", "model-impl", "seed"),
+        *("chat-template", "chat-template-content-format", "response-role", "tool-call-parser"),
+        *("tool-parser-plugin", "reasoning-parser", "guided-decoding-backend", "structured-"),
+        *("outputs-config", "ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-cert-reqs", "root-path"),
+        *("middleware", "uvicorn-log-level", "log-config-file", "allowed-origins", "allowed-methods"),
+        *("allowed-headers", "max-log-len", "max-logprobs", "logits-", "processors", "config"),
+        *("hf-config-path", "distributed-executor-backend", "worker-cls", "worker-extension-cls", "device"),
+        *("otlp-traces-endpoint", "collect-detailed-traces", "generation-config"),
+        *("override-generation-config", "default-chat-", "template-kwargs", "model-loader-extra-config"),
+        *("ignore-patterns", "max-parallel-loading-workers", "allowed-local-", "media-path"),
+        *("allowed-media-domains", "media-io-kwargs", "nnodes", "node-rank", "master-addr", "master-port"),
+        *("additional-", "config", "prefix-caching-hash-algo", "preemption-mode", "max-seq-len-to-capture"),
+        *("scheduler-cls", "safetensors-load-", "strategy", "h11-max-incomplete-event-size"),
+        *("h11-max-header-count", "exclude-log-deltas"),
+    ),
+    **_harmless(
+        "flag",
+        *("trust-remote-code", "disable-log-requests", "no-disable-log-requests", "enable-log-requests"),
+        *("no-enable-log-requests", "disable-log-stats", "disable-uvicorn-access-log"),
+        *("enable-auto-tool-choice", "enable-reasoning", "enable-prompt-", "tokens-details"),
+        *("enable-server-load-tracking", "enable-request-id-headers", "return-tokens-as-token-ids"),
+        *("disable-", "frontend-multiprocessing", "enable-ssl-refresh", "allow-credentials"),
+        *("disable-fastapi-docs", "enable-force-include-", "usage", "enable-log-outputs", "headless"),
+        *("ray-workers-use-nsight", "use-tqdm-on-load", "disable-custom-all-reduce", "skip-"),
+        *("tokenizer-init", "skip-mm-profiling", "enable-sleep-mode", "calculate-kv-scales"),
+        *("show-hidden-metrics-for-version", "disable-cascade-attn", "log-error-stack"),
+        *("disable-async-output-proc", "enable-prompt-embeds", "enable-tokenizer-", "info-endpoint"),
+        *("use-v2-block-manager", "allow-deprecated-quantization", "enable-offline-docs", "data-parallel-"),
+        *("hybrid-lb", "data-parallel-external-lb", "kv-sharing-fast-prefill"),
+    ),
+}
+"""Options of `vllm serve`."""
+VLLM_SHORT = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "ep": "enable-expert-parallel",
+    "q": "quantization",
+    "cc": "compilation-config",
+    "O": "optimization-level",
+    "dcp": "decode-context-parallel-size",
+    "pcp": "prefill-context-parallel-size",
+    "sc": "speculative-config",
+    "asc": "api-server-count",
+    "dpl": "data-parallel-size-local",
+    "dpa": "data-parallel-address",
+    "dpp": "data-parallel-rpc-port",
+    "dpb": "data-parallel-backend",
+    "dpr": "data-parallel-start-rank",
+    "n": "nnodes",
+    "r": "node-rank",
+}
+"""Short names of options of `vllm serve`."""
+
+SGLANG: dict[str, Option] = {
+    **_PARALLEL,
+    "model-path": Option("text", MODEL),
+    "expert-parallel-size": _count("expert_parallel"),
+    "context-length": Option("tokens", "max_model_len"),
+    "max-running-requests": _count(BATCHING + "max_num_seqs"),
+    "max-prefill-tokens": Option("tokens", BATCHING + "max_num_batched_tokens"),
+    "chunked-prefill-size": Option("tokens", BATCHING + "chunked_prefill_size"),
+    "mem-fraction-static": Option("number", BATCHING + "gpu_memory_utilization"),
+    "schedule-policy": Option("text", BATCHING + "schedule_policy"),
+    "schedule-conservativeness": Option("number", BATCHING + "schedule_conservativeness"),
+    "page-size": _count(BATCHING + "block_size"),
+    "disable-radix-cache": _off(BATCHING + "enable_prefix_caching"),
+    "enable-mixed-chunk": _flag(BATCHING + "enable_mixed_chunk"),
+    "disable-overlap-schedule": _off(BATCHING + "overlap_schedule"),
+    "max-queued-requests": _count(BATCHING + "max_queued_requests"),
+    "scheduler-recv-interval": _count(BATCHING + "scheduler_recv_interval"),
+    "mamba-full-memory-ratio": Option("number", BATCHING + "mamba_full_memory_ratio"),
+    "max-mamba-cache-size": _count(BATCHING + "max_mamba_cache_size"),
+    "mamba-ssm-dtype": Option("text", BATCHING + "mamba_ssm_dtype"),
+    "admin-api-key": SECRET,
+    "max-total-tokens": _left("count", "a KV cache of a stated size"),
+    "enable-dp-attention": _left("flag", "attention split by requests among the GPUs of a replica"),
+    "dp-attention": _left("flag", "attention split by requests among the GPUs of a replica"),
+    "moe-dense-tp-size": _left("count", "feed-forward blocks split in another way"),
+    "enable-dp-lm-head": _left("flag", "attention split by requests among the GPUs of a replica"),
+    "disable-cuda-graph": _left("flag", "steps without CUDA graphs take longer"),
+    "cuda-graph-max-bs": _left("count", "CUDA graphs of a stated size"),
+    "cuda-graph-bs": _left("text", "CUDA graphs of a stated size"),
+    "enable-torch-compile": _left("flag", "compilation"),
+    "torch-compile-max-bs": _left("count", "compilation"),
+    "attention-backend": _left("text", "choice of the attention kernel"),
+    "prefill-attention-backend": _left("text", "choice of the attention kernel"),
+    "decode-attention-backend": _left("text", "choice of the attention kernel"),
+    "moe-runner-backend": _left("text", "kernels of the experts"),
+    "moe-a2a-backend": _left("text", "kernels of expert parallelism"),
+    "deepep-mode": _left("text", "kernels of expert parallelism"),
+    "enable-two-batch-overlap": _left("flag", "overlap of two half batches"),
+    "enable-eplb": _left("flag", "balancing of experts"),
+    "ep-num-redundant-experts": _left("count", "balancing of experts"),
+    "disaggregation-mode": _left("text", "separate prefill and decode servers (see role of a pool)"),
+    "disaggregation-transfer-backend": Option("text"),
+    "disaggregation-ib-device": Option("text"),
+    "enable-hierarchical-cache": _left("flag", "KV in host memory (see kv_tiers of a pool)"),
+    "hicache-ratio": _left("number", "KV in host memory (see kv_tiers of a pool)"),
+    "hicache-size": _left("number", "KV in host memory (see kv_tiers of a pool)"),
+    "enable-lora": _left("flag", "LoRA adapters (see lora of a pool)"),
+    "lora-paths": _left("text", "LoRA adapters (see lora of a pool)"),
+    "max-loras-per-batch": _left("count", "LoRA adapters (see lora of a pool)"),
+    "speculative-algorithm": _left(
+        "text", "speculative decoding; its acceptance is not in the command (see batching.speculative)"
+    ),
+    "speculative-draft-model-path": _left("text", "speculative decoding"),
+    "speculative-num-steps": _left("count", "speculative decoding"),
+    "speculative-eagle-topk": _left("count", "speculative decoding"),
+    "speculative-num-draft-tokens": _left("count", "speculative decoding"),
+    "stream-interval": _left("count", "tokens handed over in groups"),
+    "json-model-override-args": _left("text", "changes of the model's config"),
+    "load-balance-method": Option("text"),
+    "enable-priority-scheduling": _left("flag", "priorities (see scheduling of batching)"),
+    **_harmless(
+        "text",
+        *("host", "port", "served-model-name", "tokenizer-path", "tokenizer-mode", "revision"),
+        *("download-dir", "load-format", "chat-template", "tool-call-parser", "reasoning-parser"),
+        *("grammar-backend", "sampling-backend", "random-seed", "log-level", "log-level-http"),
+        *("file-storage-path", "watchdog-timeout", "dist-init-addr", "nnodes", "node-rank", "nccl-port"),
+        *("base-gpu-id", "gpu-id-step", "device", "weight-version", "dist-timeout", "crash-dump-folder"),
+        *("model-loader-extra-config", "decode-log-interval", "dist-", "backend", "ssl-keyfile"),
+        *("ssl-certfile", "show-time-cost", "fp8-gemm-backend", "bucket-time-to-first-token", "warmups"),
+        *("constrained-json-whitespace-pattern", "completion-template", "preferred-sampling-params"),
+        *("tokenizer-worker-num",),
+    ),
+    **_harmless(
+        "flag",
+        *("trust-remote-code", "enable-metrics", "log-requests", "skip-server-warmup", "skip-tokenizer-init"),
+        *("enable-cache-report", "disable-custom-all-reduce", "enable-p2p-check", "enable-nccl-nvls"),
+        *("enable-memory-saver", "enable-metrics-for-all-", "schedulers", "allow-auto-truncate"),
+        *("is-embedding", "enable-multimodal", "enable-request-time-stats-logging", "enable-"),
+        *("flashinfer-allreduce-fusion", "enable-deterministic-inference", "disable-cuda-graph-padding"),
+        *("enable-symm-mem", "triton-attention-reduce-in-fp32", "use-ray", "enable-nan-detection"),
+        *("sleep-on-idle",),
+    ),
+}
+"""Options of `python -m sglang.launch_server`."""
+SGLANG_OTHER = {
+    "model": "model-path",
+    "tp": "tensor-parallel-size",
+    "tp-size": "tensor-parallel-size",
+    "pp-size": "pipeline-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp-size": "data-parallel-size",
+    "dp": "data-parallel-size",
+    "ep-size": "expert-parallel-size",
+    "ep": "expert-parallel-size",
+    "max-model-len": "context-length",
+}
+"""Other names of options of SGLang."""
+
+FORMATS = {
+    "awq_marlin": "awq",
+    "gptq_marlin": "gptq",
+    "fbgemm_fp8": "fp8",
+    "ptpc_fp8": "fp8",
+    "modelopt_fp4": "nvfp4",
+    "modelopt_fp8": "fp8",
+    "w8a8_fp8": "fp8",
+    "w8a8_int8": "int8-w8a8",
+    "compressed-tensors": "",
+    "compressed_tensors": "",
+    "modelopt": "",
+    "quark": "",
+    "auto-round": "",
+    "none": "",
+    "null": "",
+}
+"""Weight formats by the engines' names, as names of the catalogue; empty: the checkpoint says it."""
+SECRET_VARIABLE = ("token", "key", "secret", "password", "passwd", "credential")
+"""Parts of the names of environment variables that hold secrets."""
+HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+"""Environment variables that say which GPUs a server may use."""

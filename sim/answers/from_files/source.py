@@ -1,0 +1,91 @@
+"""Content of one file as far as a scenario can express it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class FileErrors(ValueError):
+    """Mistakes in the files of a draft; the message has a line `file:line: mistake` per mistake."""
+
+    def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        """Mistakes as (file, line or 0, message)."""
+        super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in self.problems))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problems,)
+
+
+@dataclass(slots=True)
+class Server:
+    """Servers of one model that start with the same command."""
+
+    place: str
+    """File and line of the command."""
+    engine: str
+    """Family of the engine: vllm or sglang."""
+    version: str = ""
+    """Release of the engine; empty if the file does not state it."""
+    model: str = ""
+    """Model as the command names it; empty if it names none."""
+    folder: Path = field(default_factory=Path)
+    """Folder to which a relative path of the model is relative."""
+    precision: str = ""
+    """Weight format as the command states it; empty if it states none."""
+    keys: dict[str, Any] = field(default_factory=dict)
+    """Keys of a pool."""
+    batching: dict[str, Any] = field(default_factory=dict)
+    """Keys of a pool's `batching`."""
+    gpu: str = ""
+    """Id of the GPU; empty if the file does not name it."""
+    gpus: int | None = None
+    """GPUs that a replica may use; None if the file does not state it."""
+    replicas: int = 1
+    name: str = ""
+    """Name of the pool; empty for the GPU's id."""
+
+    @property
+    def parallel(self) -> int:
+        """Number of GPUs of a replica."""
+        sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+        product = 1
+        for size in sizes:
+            product *= int(self.keys.get(size, 1))
+        return product
+
+
+@dataclass(slots=True)
+class Source:
+    """One file, or several pages of one recording, in terms of a scenario."""
+
+    name: str
+    """Name of the file."""
+    kind: str
+    """Noun for the kind of file."""
+    read: list[str] = field(default_factory=list)
+    """Sentences on what was read, and how."""
+    not_simulated: list[str] = field(default_factory=list)
+    """Options without a counterpart in a scenario, with the reason where it matters."""
+    harmless: list[str] = field(default_factory=list)
+    """Names of options that change no latency and no cost."""
+    secrets: list[str] = field(default_factory=list)
+    """Names of options and variables that hold secrets."""
+    workload: dict[str, Any] | None = None
+    """Section `workload`; a trace has an absolute path."""
+    rate_rps: float | None = None
+    """Mean rate of requests; None if unknown."""
+    span_s: float | None = None
+    """Time over which the rate was observed [s]."""
+    longest: int = 0
+    """Largest number of tokens of a request, prompt and output; 0 if unknown."""
+    servers: list[Server] = field(default_factory=list)
+    model: str = ""
+    """Model that the file names for the servers of others: a served name, or the path of a config.json."""
+    engine: str = ""
+    """Engine of the server that was observed; empty if unknown."""
+    observed_servers: int = 0
+    """Number of servers in a recording."""
+    problems: list[tuple[str, int, str]] = field(default_factory=list)
+    """Mistakes in the file as (file, line or 0, message)."""

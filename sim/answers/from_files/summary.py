@@ -1,0 +1,42 @@
+"""Sentences on what a draft was made from, for the terminal and for the comments of its file."""
+
+from collections.abc import Iterator
+
+from sim.answers.from_files.draft import Draft
+from sim.language import translate_rendered
+from sim.yamlio import dump_line
+
+
+def summary(draft: Draft) -> Iterator[str]:
+    """Yield the lines that the terminal shows."""
+    for title, sentences in sections(draft):
+        yield f"{translate_rendered(title)}:"
+        yield from (f"  {translate_rendered(one)}" for one in sentences)
+    if draft.assumed:
+        yield f"{translate_rendered('in none of these files, assumed')}:"
+        yield from (f"  {key}: {_shown(draft, key)} ({translate_rendered(why)})" for key, why in draft.assumed.items())
+
+
+def _shown(draft: Draft, key: str) -> str:
+    fleet = draft.data["fleets"][0]
+    if key == "workload":
+        arrivals = draft.data["workload"]["arrivals"]
+        return f"{arrivals['process']}, {arrivals['rate_rps']} requests/s"
+    if key == "cost":
+        return str(fleet["cost"]["price"])
+    return dump_line(draft.data.get(key, fleet["pools"][0].get(key)))
+
+
+def sections(draft: Draft) -> Iterator[tuple[str, list[str]]]:
+    """Yield (title, sentences) on the files of *draft*."""
+    for source in draft.sources:
+        yield f"read from {source.name} ({source.kind})", source.read or ["its command"]
+    for title, name in (
+        ("not simulated", "not_simulated"),
+        ("without effect on latency and cost", "harmless"),
+        ("secrets, not copied", "secrets"),
+    ):
+        if found := list(dict.fromkeys(one for source in draft.sources for one in getattr(source, name))):
+            yield title, found if name == "not_simulated" else [", ".join(found)]
+    if draft.notes:
+        yield "notes", draft.notes

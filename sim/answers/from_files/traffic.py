@@ -1,0 +1,109 @@
+"""Traffic of files: request logs, and recordings of a server's metrics."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sim.answers.from_files.source import FileErrors, Source
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.served import fragment, traffic_of
+from sim.benchdata.served.traffic import combined_traffic
+from sim.infile import opened
+from sim.workload.traces import TraceError, trace_of
+
+MOST_REQUESTS = 20_000
+"""Most requests of a trace that a draft simulates."""
+AZURE = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}
+BURSTGPT = {"Timestamp", "Request tokens", "Response tokens"}
+MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}
+
+
+def table_format(path: Path) -> str:
+    """Return the trace format of a file of separated values, by its first line."""
+    with opened(path, "r", encoding="utf-8-sig", errors="replace") as file:
+        headers = {name.strip() for name in file.readline().split(",")}
+    return "azure" if headers >= AZURE else "burstgpt" if headers >= BURSTGPT else "csv"
+
+
+def lines_format(first: object) -> str:
+    """Return the trace format of a file of JSON objects, by its *first* object."""
+    if isinstance(first, dict) and "resourceSpans" in first:
+        return "otel"
+    return "mooncake" if isinstance(first, dict) and first.keys() >= MOONCAKE else "jsonl"
+
+
+def request_log(path: Path, format: str) -> Source:
+    """Return the requests of the log *path*. Raises FileErrors."""
+    source = Source(path.name, "request log")
+    trace: dict[str, str | int] = {"path": str(path.resolve()), "format": format}
+    try:
+        reading = trace_of(str(path), format).read()
+    except TraceError as error:
+        raise FileErrors([(str(path), line, text) for _, line, text in error.errors]) from None
+    requests = reading.requests
+    if reading.units:
+        raise FileErrors(
+            [(str(path), 1, "has no columns of prompt and output tokens: a log of language models has both")]
+        )
+    count = len(requests.arrived_s)
+    source.span_s = float(np.max(requests.arrived_s)) if count > 1 else None
+    source.rate_rps = count / source.span_s if source.span_s else None
+    prompts, outputs = requests.prompt_tokens, requests.output_tokens
+    source.longest = int(np.max(prompts + outputs))
+    source.read += [
+        f"{count:,} requests in {_duration(source.span_s)}",
+        f"prompts of {np.mean(prompts):,.0f} tokens (p95 {np.percentile(prompts, 95):,.0f}), "
+        f"answers of {np.mean(outputs):,.0f} tokens (p95 {np.percentile(outputs, 95):,.0f})",
+        *(note.removeprefix(f"{path.name}: ") for note in reading.notes),
+    ]
+    if count > MOST_REQUESTS:
+        trace["limit"] = MOST_REQUESTS
+        source.read.append(f"the first {MOST_REQUESTS:,} of them are simulated (limit)")
+    source.workload = {"trace": trace}
+    return source
+
+
+def recording(paths: Sequence[Path], seconds: float | None) -> Source:
+    """Return the traffic of pages of /metrics, answers of Prometheus or OTLP metrics. Raises FileErrors."""
+    source = Source(" and ".join(path.name for path in paths), "metrics of a server")
+    try:
+        periods, notes = traffic_of(paths, seconds)
+    except BenchdataError as error:
+        raise FileErrors(error.problems) from None
+    whole = combined_traffic(periods) if len(periods) > 1 else periods[0]
+    source.workload = fragment(whole)["workload"]
+    source.rate_rps, source.span_s = whole.rate_rps, whole.seconds
+    source.model, source.engine, source.observed_servers = whole.model, whole.engine.lower(), len(periods)
+    source.read += [
+        f"{whole.requests:,.0f} requests in {_duration(whole.seconds)}",
+        f"prompts of {whole.prompt_tokens:,.0f} tokens, answers of {whole.output_tokens:,.0f} tokens in the mean",
+        *notes,
+        *(remark for one in periods for remark in one.remarks),
+    ]
+    if whole.cached_share:
+        source.read.append(f"{100 * whole.cached_share:.0f} % of the prompt tokens were cached: a shared prefix")
+    return source
+
+
+def objects_at_start(text: str) -> list[object]:
+    """Return the JSON objects at the start of *text*, whose last line may be cut off; empty if it holds none."""
+    try:
+        whole = json.loads(text)
+        return whole if isinstance(whole, list) else [whole]
+    except (ValueError, RecursionError):
+        pass
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    try:
+        return [json.loads(first)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
+    if seconds < 600:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86400:,.1f} days"
