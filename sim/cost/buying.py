@@ -4,7 +4,7 @@ GPUs in use that are not included in a server's price are bought singly, and emp
 included GPUs that no replica uses is a separate row of the bill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from sim.cost.charge import FlatCharge, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.metering import IdleShare
-from sim.cost.prices import CostError, PriceBook, Problem, Quotes
+from sim.cost.prices import CostError, PriceBook, Problem, Quotes, offer_item
 from sim.spec import Spec
 
 
@@ -49,9 +49,12 @@ def server_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLi
 
 
 class Buy(Spec):
-    """Bought servers and GPUs, at the catalogue's default purchase price unless quoted."""
+    """Bought servers and GPUs, at named offers or the catalogue's default purchase price unless quoted."""
 
     acquisition: Literal["buy"]
+    price: str | tuple[str, ...] | None = None
+    """Offers in data/prices for GPUs and servers, `<item>/<offer>` or a list of these. Default: the default purchase of
+    each item."""
     quotes: Quotes = Field(default_factory=dict)
     """The planner's own prices by GPU or server id, in dollars each; they override data/prices."""
     owned: bool = False
@@ -60,12 +63,17 @@ class Buy(Spec):
     share: bool = False
     """Pay only for the slots that are used; other users pay for the rest of the server."""
 
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """Named offers, `<item>/<offer>` each."""
+        return (self.price,) if isinstance(self.price, str) else self.price or ()
+
     def charges(
         self, fleet: Sequence[FleetHardware], book: PriceBook, finance: StraightLine | Annuity
     ) -> list[FlatCharge]:
         """Return the capital cost of *fleet*, a charge per pool and component. Raises CostError for missing prices."""
         result: list[FlatCharge] = []
-        problems: dict[Problem, None] = {}
+        problems: dict[Problem, None] = dict.fromkeys(self._misplaced_offers(fleet))
         for hardware in fleet:
             for component in (gpu_capital, server_capital):
                 try:
@@ -75,3 +83,16 @@ class Buy(Spec):
         if problems:
             raise CostError(*problems)
         return result
+
+    def _misplaced_offers(self, fleet: Sequence[FleetHardware]) -> Iterator[Problem]:
+        """Yield a problem for each named offer of an item that *fleet* does not buy, or that is named twice."""
+        items = dict.fromkeys(hardware.gpu for hardware in fleet if hardware.gpu)
+        items |= dict.fromkeys(hardware.server.id for hardware in fleet if hardware.server is not None)
+        taken: dict[str, str] = {}
+        for offer in self.offers:
+            item = offer_item(offer)
+            if item in taken:
+                yield Problem("cost.price", f"{taken[item]} and {offer} are both prices of {item}: name one of them")
+            elif item not in items:
+                yield Problem("cost.price", f"{offer} is no price of what is bought: {', '.join(items)}")
+            taken.setdefault(item, offer)

@@ -25,6 +25,7 @@ from sim.cost.prices import (
     collect,
     foreign_prices,
     missing_rate_text,
+    offer_item,
     quote_source,
     with_rates,
 )
@@ -127,7 +128,7 @@ def resolve_costs(
     """
     fleet = group_hardware(pools, cost.share, copies)
     fx = finance.rates if finance else {}
-    book = PriceBook(cost.quotes, fx, prices)
+    book = PriceBook(cost.quotes, fx, prices, cost.offers if isinstance(cost, Buy) else ())
     problems, known = _without_rate(cost, site, operations, api, finance)
     site, operations = with_rates(site, known), with_rates(operations, known)
     elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
@@ -206,6 +207,10 @@ def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]
     for item in cost.quotes:
         if quote_source(item) not in used:
             yield f"The quote for {item} is not used."
+    named = {charge.price.offer for charge in charges}
+    for offer in cost.offers if isinstance(cost, Buy) else ():
+        if offer not in named and offer_item(offer) not in cost.quotes:
+            yield f"The offer {offer} is not used."
 
 
 def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:

@@ -216,6 +216,8 @@ class PriceBook:
     """Exchange rates by currency [USD per unit]."""
     lists: Callable[[str], PriceList | None]
     """Function that returns the catalogue's price list of an item, or None."""
+    offers: tuple[str, ...] = ()
+    """Offers `item/offer` at which items are bought in place of their default purchase."""
 
     def purchase(self, item: str) -> OfferedPrice:
         """Return the purchase price of one *item*.
@@ -224,11 +226,15 @@ class PriceBook:
         """
         priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
         if priced.price.unit != "each":
-            text = f"{item} is priced per {priced.price.unit}; buying needs a price for each"
-            raise CostError(Problem("cost.quotes", text))
+            text = f"{priced.price.offer or item} is a price per {priced.price.unit}; buying needs a price for each"
+            key = "cost.quotes" if item in self.quotes else "cost.price"
+            raise CostError(Problem(key, text))
         return priced
 
     def _default_purchase(self, item: str) -> OfferedPrice:
+        named = next((offer for offer in self.offers if offer_item(offer) == item), None)
+        if named is not None:
+            return self.offered(named, "cost.price")
         offers = self.lists(item)
         if offers is None or offers.default_purchase is None:
             what = "an offer that default_purchase names"
@@ -295,6 +301,11 @@ class PriceBook:
         if fx_rate is None:
             raise RateMissing(Problem(key, f"{what} {missing_rate_text(currency, self.fx)}".strip()))
         return UnitPrice(amount * fx_rate, unit, source, currency, fx_rate)
+
+
+def offer_item(offer: str) -> str:
+    """Return the item of an offer named `item/offer`."""
+    return offer.partition("/")[0].strip().lower()
 
 
 def quote_source(item: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.buying import Buy
+from sim.cost.prices import offer_item
 from sim.cost.rental import Rent
 from sim.jobs.load import AnyScenario
 from sim.language import N_, _
@@ -100,20 +101,22 @@ class _Price(NamedTuple):
 def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Collection[str]) -> list[str]:
     """Return the items that a quote can name: quoted items, GPUs paid for one by one, and servers."""
     pools = [pool for pool in fleet.pools if pool.gpu and not getattr(pool, "mig", None)]
+    offers = cost.offers if isinstance(cost, Buy) else ()
     by_gpu = isinstance(cost, Rent) or "gpu_capital" in paid
     gpus = [str(pool.gpu) for pool in pools if by_gpu]
     servers = [
         pool.server
         for pool in pools
-        if pool.server and "server_capital" in paid and (not by_gpu or _is_bare(pool.server, catalog))
+        if pool.server and "server_capital" in paid and (not by_gpu or _is_bare(pool.server, catalog, offers))
     ]
     return list(dict.fromkeys([*cost.quotes, *gpus, *servers]))
 
 
-def _is_bare(server: str, catalog: Catalog) -> bool:
-    """Return whether the catalogue's price of *server* excludes GPUs, like a quote beside a GPU's quote."""
+def _is_bare(server: str, catalog: Catalog, offers: Sequence[str]) -> bool:
+    """Return whether the price of *server* excludes GPUs: that of a named offer, else the catalogue's default."""
     prices = catalog.prices(server)
-    offer = prices.offers.get(prices.default_purchase or "") if prices else None
+    named = next((one.partition("/")[2] for one in offers if offer_item(one) == server), "")
+    offer = prices.offers.get(named or prices.default_purchase or "") if prices else None
     return offer is not None and not offer.includes_gpus
 
 
@@ -130,7 +133,8 @@ def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, floa
         list_id, _slash, offer = (cost.price or "").partition("/")
         unit = "gpu_hour"
     else:
-        list_id, offer, unit = item, "", "each"
+        named = next((offer for offer in cost.offers if offer_item(offer) == item), "")
+        list_id, offer, unit = item, named.partition("/")[2], "each"
     prices = catalog.prices(list_id) if list_id else None
     found = prices.offers.get(offer or prices.default_purchase or "") if prices else None
     if found is None or found.unit != unit or found.currency not in fx:

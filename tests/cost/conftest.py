@@ -28,8 +28,8 @@ def price_list(item, default=None, **offers):
 
 
 PRICES = {
-    "card": price_list("card", "new", new=offer(1900), cloud=offer(0.4, "rental", "gpu_hour")),
-    "box": price_list("box", "bare", bare=offer(3400, includes_gpus=0)),
+    "card": price_list("card", "new", new=offer(1900), used=offer(900), cloud=offer(0.4, "rental", "gpu_hour")),
+    "box": price_list("box", "bare", bare=offer(3400, includes_gpus=0), old=offer(1000, includes_gpus=0)),
     "full": price_list("full", "whole", whole=offer(300_000, includes_gpus=8)),
     "silent": price_list("silent", "one", one=offer(9000)),
     "gpt": price_list(

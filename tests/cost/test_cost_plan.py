@@ -86,6 +86,35 @@ def test_whether_a_quoted_server_brings_its_gpus(resolve, make_pool, quotes, cap
     assert ("The quote for card is not used." in plan.notes) == ("card" in quotes and capex_usd != 280_000)
 
 
+def test_a_named_offer_takes_the_place_of_the_default_purchase(resolve, make_pool):
+    used = resolve(BUY | {"price": "card/used"}, make_pool())
+    assert (used.capex_usd, set(used.values)) == (4 * 900 + 3400, {"card/used", "box/bare"})
+    both = resolve(BUY | {"price": ["card/used", "box/old"]}, make_pool())
+    assert both.capex_usd == 4 * 900 + 1000
+    assert resolve(BUY | {"price": "card/used", "quotes": {"card": 1}}, make_pool()).capex_usd == 4 + 3400
+    assert resolve(BUY | {"price": "card/new"}, make_pool()).capex_usd == resolve(BUY, make_pool()).capex_usd
+
+
+def test_a_named_offer_that_buys_nothing_is_said(resolve, make_pool):
+    plan = resolve(BUY | {"price": "card/used"}, make_pool(gpus=8, server="full", slots=8))
+    assert "The offer card/used is not used." in plan.notes
+
+
+@pytest.mark.parametrize(
+    ("price", "text"),
+    [
+        ("card/usd", "did you mean used"),
+        ("card/cloud", r"card/cloud is a price per gpu_hour; buying needs a price for each"),
+        ("full/whole", "full/whole is no price of what is bought: card, box"),
+        (["card/used", "card/new"], "card/used and card/new are both prices of card"),
+    ],
+)
+def test_a_wrong_purchase_offer_is_one_clear_error(resolve, make_pool, price, text):
+    with pytest.raises(CostError, match=text) as error:
+        resolve(BUY | {"price": price}, make_pool())
+    assert len({problem.text for problem in error.value.problems}) == 1
+
+
 def test_missing_prices_name_the_file_and_the_key_all_at_once(resolve, make_pool):
     with pytest.raises(CostError) as error:
         resolve(BUY, make_pool(gpu="a40", server="box"), make_pool(server="tower"), site=None)
@@ -214,7 +243,7 @@ def test_one_rental_price_does_not_stand_for_two_kinds_of_gpu(resolve, make_pool
     "wrong",
     [
         {"acquisition": "steal"},
-        {"acquisition": "buy", "price": "card/new"},
+        {"acquisition": "buy", "price": 1900},
         {"acquisition": "buy", "quotes": {"card": -1}},
         {"acquisition": "buy", "quotes": {"card": "cheap"}},
         {"acquisition": "buy", "quotes": {"card": True}},

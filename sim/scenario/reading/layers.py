@@ -458,7 +458,10 @@ def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Valida
     """Yield issues for the offer and the quoted items of a raw `cost` that are not in the catalogue."""
     if not isinstance(cost, dict):
         return
-    yield from unknown_offers(cost.get("price"), (*place, "price"), catalog)
+    named = cost.get("price")
+    yield from unknown_offers(named, (*place, "price"), catalog)
+    for index, offer in enumerate(named) if isinstance(named, list) else ():
+        yield from unknown_offers(offer, (*place, "price", index), catalog)
     quotes = cost.get("quotes")
     known = {*catalog.ids("gpus"), *catalog.ids("servers")}
     for item in quotes if isinstance(quotes, dict) else ():
