@@ -4,12 +4,14 @@ Sentences name the cheapest candidate, the utilisation from which a purchase is 
 change the result; charts show cost over utilisation and payments over the months.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from sim.language import N_, _, translate_rendered
+from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
@@ -32,9 +34,29 @@ ROUNDING = 1e-9
 """Relative tolerance within which two costs count as equal (rounding of sums)."""
 
 
+WAYS = {"bought": N_("{fleet} bought"), "rented": N_("{fleet} rented")}
+"""Usual ways to pay -> name of a candidate that is paid for so."""
+BOUNDARY = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9$¥])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])")
+"""Boundary between Chinese and Latin text, which a space marks."""
+
+
+def worded(answer: BreakevenAnswer, text: str) -> str:
+    """Return *text* with the names of candidates in the shown language; tables that programs read have them as is."""
+    if current() == ENGLISH:
+        return text
+    labels = {API: _(API)}
+    for one in answer.candidates:
+        way = one.name.removeprefix(f"{one.fleet} ")
+        labels[one.name] = _(WAYS[way], fleet=one.fleet) if way in WAYS else one.name
+    for name in sorted(labels, key=len, reverse=True):
+        text = text.replace(name, labels[name])
+    return BOUNDARY.sub(" ", text)
+
+
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     """Return the verdict and its conditions; capacities that a longer horizon would change come first."""
-    return [*unsteady_capacity_notes(answer.capacities), *_sentences(answer, with_tips)]
+    lines = [*unsteady_capacity_notes(answer.capacities), *_sentences(answer, with_tips)]
+    return [worded(answer, line) for line in lines]
 
 
 def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
@@ -211,7 +233,9 @@ def unmoved(answer: BreakevenAnswer) -> str:
     moving = {one.name for one in every if one.below is not None or one.above is not None}
     still = list(dict.fromkeys(translate_rendered(one.name) for one in every if one.name not in moving))
     return (
-        _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
+        worded(
+            answer, _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
+        )
         if still
         else ""
     )
@@ -225,23 +249,31 @@ def panels(answer: BreakevenAnswer) -> list[Panel]:
     if not answer.candidates:
         return []
     looks = _looks(answer)
-    return [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
+    drawn = [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
+    return [_in_words(answer, panel) for panel in drawn]
+
+
+def _in_words(answer: BreakevenAnswer, panel: Panel) -> Panel:
+    """Return *panel* with the names of candidates in the shown language."""
+    curves = tuple(replace(curve, name=worded(answer, curve.name)) for curve in panel.curves)
+    limit = panel.y_limit and replace(panel.y_limit, text=worded(answer, panel.y_limit.text))
+    return replace(panel, curves=curves, y_limit=limit)
 
 
 def key(answer: BreakevenAnswer) -> list[KeyEntry]:
     """Return the legend: colour and dash of every candidate."""
     looks = _looks(answer)
-    return [KeyEntry(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
+    return [KeyEntry(worded(answer, name), looks[name][0], dash=looks[name][2]) for name in answer.months]
 
 
 def _looks(answer: BreakevenAnswer) -> dict[str, tuple[str, str, object]]:
-    """Return colour, marker and dash of every candidate: colour and marker by fleet, dash by the way to pay."""
-    styles = style(list(dict.fromkeys(one.fleet for one in answer.candidates)))
+    """Return colour, marker and dash of every candidate: a colour and a marker of its own, dash by the way to pay."""
+    styles = style([one.name for one in answer.candidates])
     seen: dict[str, int] = {}
     looks: dict[str, tuple[str, str, object]] = {}
     for one in answer.candidates:
         way = seen[one.fleet] = seen.get(one.fleet, -1) + 1
-        looks[one.name] = (*styles[one.fleet], LINES[way % len(LINES)])
+        looks[one.name] = (*styles[one.name], LINES[way % len(LINES)])
     return looks | {API: ("#444444", "X", LINES[-1])}
 
 
@@ -498,7 +530,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
     """Build the table of the candidates' costs at the load."""
     rows = [
         [
-            row["candidate"],
+            worded(answer, row["candidate"]),
             str(row["units"] or ""),
             cash(row["usd_per_h"] * HOURS_PER_MONTH),
             cash(row["capex_usd"]) if row["capex_usd"] else "",
@@ -549,7 +581,8 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
         *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),
     ]
     rows = [
-        [name, *(cash(cost.usd_per_million_output_tokens) for _, cost in path)] for name, path in answer.curves.items()
+        [worded(answer, name), *(cash(cost.usd_per_million_output_tokens) for _, cost in path)]
+        for name, path in answer.curves.items()
     ]
     found.append(
         PageTable(
@@ -560,24 +593,27 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
         )
     )
     note = _("One input at a time, each within a factor of 20; {winner} is the cheapest now.", winner=answer.winner)
-    found.append(_tipping_table(_("Tipping points"), note, answer.tipping))
+    found.append(_tipping_table(answer, _("Tipping points"), note, answer.tipping))
     if answer.tipping_of_machines:
         note = _("Without the API, {best_machine} is the cheapest candidate.", best_machine=answer.best_machine)
-        found.append(_tipping_table(_("Tipping points among the machines"), note, answer.tipping_of_machines))
+        title = _("Tipping points among the machines")
+        found.append(_tipping_table(answer, title, note, answer.tipping_of_machines))
     return found
 
 
-def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> PageTable:
+def _tipping_table(answer: BreakevenAnswer, title: str, note: str, tipping: Sequence[TippingPoints]) -> PageTable:
     rows = [
         [
-            translate_rendered(one.name),
+            worded(answer, translate_rendered(one.name)),
             amount(one, one.now),
-            f"{amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
-            f"{amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
+            worded(answer, f"{amount(one, one.below)}: {one.then_below}") if one.below is not None else "",
+            worded(answer, f"{amount(one, one.above)}: {one.then_above}") if one.above is not None else "",
         ]
         for one in tipping
     ]
-    return PageTable(title, note, [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows)
+    return PageTable(
+        title, worded(answer, note), [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows
+    )
 
 
 def left_out(answer: BreakevenAnswer) -> list[str]:
@@ -662,4 +698,4 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
             "removal."
         )
     )
-    return lines
+    return [worded(answer, line) for line in lines]

@@ -20,7 +20,7 @@ from sim.report.plan_charts import page_figures, plan_picture
 from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
 from sim.report.run.page_tables import swatches
 from sim.report.sources import one_per_fleet, sources, weak_values
-from sim.report.words.money import cash, code, in_code, rate_notes, shown
+from sim.report.words.money import cash, heading_mark, in_code, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
 from sim.report.words.service_level import ranked_apart
 from sim.report.words.text import (
@@ -360,7 +360,7 @@ def render_plan(
     return filled(
         TEMPLATE,
         name=name,
-        currency=code(),
+        currency=heading_mark(),
         question=main_question,
         context=context,
         verdict=answer,

@@ -8,7 +8,7 @@ from sim.cost.multi_year import MultiYear
 from sim.language import _
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
-from sim.report.words.money import bare, code, shown
+from sim.report.words.money import bare, heading_mark, shown
 from sim.report.words.text import plain
 from sim.study.plan import FleetPlanOutlook
 from sim.study.plan_cash import PlanMonth
@@ -179,7 +179,7 @@ def plan_table(found: Sequence[FleetPlanOutlook]) -> FittedTable:
     )
     owed = any(one.owed_usd for one in found)
     due = (_("rent due after the plan, not counted"),) if owed else ()
-    heads = [_("fleet"), *counts, *(f"{head} [{code()}]" for head in (*money, *due))]
+    heads = [_("fleet"), *counts, *(f"{head} [{heading_mark()}]" for head in (*money, *due))]
     rows = []
     for one in sorted((one for one in found if one.rows), key=lambda one: one.present_usd):
         row = summary_row(one)

@@ -15,7 +15,10 @@ from xlsxwriter import Workbook
 from xlsxwriter.utility import xl_rowcol_to_cell
 from xlsxwriter.worksheet import Worksheet
 
+from sim.language import _
 from sim.report.charts.panels import style
+from sim.report.export.headings import heading
+from sim.report.words.money import SYMBOLS, heading_mark
 
 NARROWEST, WIDEST = 9, 48
 """Least and largest width of a column [characters]."""
@@ -37,6 +40,8 @@ class Book:
         made |= {"head": {"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}, "bold": {"bold": True}}
         made |= {"money": {"num_format": MONEY}, "share": {"num_format": SHARE}, "number": {"num_format": NUMBER}}
         made |= {"total": {"num_format": MONEY, "bold": True}, "wrap": {"text_wrap": True, "valign": "top"}}
+        if currency in SYMBOLS and currency != "USD":
+            made |= {name: made[name] | {"num_format": f'"{SYMBOLS[currency]}"{MONEY}'} for name in ("money", "total")}
         made |= {"month": {"num_format": "yyyy-mm", "align": "right"}}
         made |= {"input": {"num_format": "0.0###%", "bg_color": "#FFF2CC", "border": 1}}
         made |= {"count": {"num_format": "0", "bg_color": "#FFF2CC", "border": 1}}
@@ -44,7 +49,7 @@ class Book:
 
     def sheet(self, name: str, title: str, notes: Sequence[str] = ()) -> tuple[Worksheet, int]:
         """Add a sheet under *title* and *notes*; return it and its first free row."""
-        sheet = self.workbook.add_worksheet(name)
+        sheet = self.workbook.add_worksheet(_(name))
         sheet.write_string(0, 0, title, self.formats["title"])
         for row, note in enumerate(notes, start=1):
             sheet.write_string(row, 0, note, self.formats["soft"])
@@ -82,10 +87,10 @@ class Book:
     def table(self, sheet: Worksheet, top: int, frame: pd.DataFrame) -> int:
         """Write *frame* under headings with filters; return the row after it."""
         names = [str(name) for name in frame.columns]
-        self.heads(sheet, top, names)
+        self.heads(sheet, top, [heading(name, self.currency) for name in names])
         formats = [self.format_of(name) for name in names]
         for row, values in enumerate(
-            zip(*(column.tolist() for _, column in frame.items()), strict=True), start=top + 1
+            zip(*(column.tolist() for _name, column in frame.items()), strict=True), start=top + 1
         ):
             self.cells(sheet, row, values, formats)
         if names:
@@ -131,7 +136,7 @@ def scatter(
 ) -> Any:
     """Build a chart of lines with markers; *x* and *y* are (column, label)."""
     chart = book.workbook.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
-    looks = style([line.name for line in lines])
+    looks, sheet = style([line.name for line in lines]), _(sheet)
     for line in lines:
         color = looks[line.name][0]
         chart.add_series(
@@ -150,7 +155,7 @@ def stacked(
     book: Book, sheet: str, title: str, labels: tuple[int, int], parts: Sequence[int], rows: ChartSeries
 ) -> Any:
     """Build a chart of stacked columns, one per row; *labels* are the first and last column of the row's name."""
-    chart = book.workbook.add_chart({"type": "column", "subtype": "stacked"})
+    chart, sheet = book.workbook.add_chart({"type": "column", "subtype": "stacked"}), _(sheet)
     for column in parts:
         chart.add_series(
             {
@@ -160,7 +165,7 @@ def stacked(
                 "gap": 60,
             }
         )
-    return _finished(chart, title, "", book.currency)
+    return _finished(chart, title, "", heading_mark(book.currency))
 
 
 def _finished(chart: Any, title: str, x: str, y: str) -> Any:

@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
-from sim.language import _
+from sim.language import N_, _, translate_rendered
+from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.sources import notes
-from sim.report.words.text import axis_label, number
+from sim.report.words.money import heading_mark
+from sim.report.words.text import axis_label, number, ranged, readable_name
 from sim.study.metrics.columns import COLUMNS
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
-BILL_SHEET = "Monthly bill"
+BILL_SHEET = N_("Monthly bill")
 TOKENS = "output_tokens_per_s"
 NANOS = 1e-9
 
@@ -36,16 +38,16 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
     money = _(
         "A month has {hours_per_month:g} hours. Amounts in {currency}.",
         hours_per_month=HOURS_PER_MONTH,
-        currency=book.currency,
+        currency=heading_mark(book.currency),
     )
-    sheet, top = book.sheet(BILL_SHEET, BILL_SHEET, [money, note])
+    sheet, top = book.sheet(BILL_SHEET, _(BILL_SHEET), [money, note])
     tokens = TOKENS in frame
-    rate = f"{book.currency} per million output tokens"
+    rate = _("USD per million output tokens").replace("USD", heading_mark(book.currency))
     heads = [
-        *labels,
-        *(name.replace("_", " ").replace("gpu", "GPU") for name in parts),
-        "total",
-        *([TOKENS, rate] if tokens else []),
+        *(heading(name, book.currency) for name in labels),
+        *(readable_name(name) for name in parts),
+        _("total"),
+        *([heading(TOKENS), rate] if tokens else []),
     ]
     book.heads(sheet, top, heads)
     formats = [*(book.formats["number"] for _ in labels), *(book.formats["money"] for _ in parts)]
@@ -65,7 +67,7 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
     sheet.freeze_panes(top + 1, 1)
     if len(frame):
         rows = ChartSeries("", top + 1, top + len(frame))
-        chart = stacked(book, BILL_SHEET, "Monthly bill", (0, len(labels) - 1), range(first, total), rows)
+        chart = stacked(book, BILL_SHEET, _(BILL_SHEET), (0, len(labels) - 1), range(first, total), rows)
         sheet.insert_chart(top + len(frame) + 3, 0, chart)
 
 
@@ -118,7 +120,7 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     return frame.rename(columns=names), ["fleet", "date"], note
 
 
-CASH_FLOW_SHEET = "Cash flow"
+CASH_FLOW_SHEET = N_("Cash flow")
 RATE = "discount_rate"
 """Name of the cell with the discount rate."""
 
@@ -170,22 +172,22 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
         _(
             "Amounts in {currency}; net cost and present cost are what is paid less what is received. What "
             "is bought and sold when stays as the plan has it.",
-            currency=book.currency,
+            currency=heading_mark(book.currency),
         ),
     ]
     amount = answer.amount
     columns = [
-        SheetColumn("fleet", "fleet"),
-        SheetColumn("date", "date"),
-        SheetColumn("months from start", "start"),
-        SheetColumn("capital cost", amount("capex_usd")),
-        SheetColumn("decommissioning", amount("decommissioning_usd")),
-        SheetColumn("resale", amount("resale_usd")),
-        SheetColumn("operating cost", amount("opex_usd")),
-        SheetColumn("rent", amount("rental_usd")),
-        SheetColumn("net cost", "", _net, lambda row: row[amount("net_cost_usd")]),
-        SheetColumn("present cost", "", _present, lambda row: row[amount("present_cost_usd")]),
-        SheetColumn("cost so far", "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
+        SheetColumn(N_("fleet"), "fleet"),
+        SheetColumn(N_("date"), "date"),
+        SheetColumn(N_("months from start"), "start"),
+        SheetColumn(N_("capital cost"), amount("capex_usd")),
+        SheetColumn(N_("decommissioning"), amount("decommissioning_usd")),
+        SheetColumn(N_("resale"), amount("resale_usd")),
+        SheetColumn(N_("operating cost"), amount("opex_usd")),
+        SheetColumn(N_("rent"), amount("rental_usd")),
+        SheetColumn(N_("net cost"), "", _net, lambda row: row[amount("net_cost_usd")]),
+        SheetColumn(N_("present cost"), "", _present, lambda row: row[amount("present_cost_usd")]),
+        SheetColumn(N_("cost so far"), "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
     ]
     ours = list(zip(totals["fleet"], totals[amount("net_present_cost_usd")], strict=True))
     _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cost so far")
@@ -222,20 +224,20 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
             "Amounts in {currency}. The net present cost of a month takes off what the hardware "
             "would bring then. ranking.csv has it at the end of the horizon, of equal payments over "
             "the hardware's life.",
-            currency=book.currency,
+            currency=heading_mark(book.currency),
         ),
     ]
     value = amount("net_present_cost_usd")
     columns = [
-        SheetColumn("candidate", "candidate"),
-        SheetColumn("month", "month"),
-        SheetColumn("purchase", amount("purchase_usd")),
-        SheetColumn("operating cost", amount("operating_usd")),
-        SheetColumn("hardware would bring", amount("brings_usd")),
-        SheetColumn("renewal", amount("renewal_usd")),
-        SheetColumn("discount factor", "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
-        SheetColumn("paid so far, present value", "", _paid, lambda row: row["paid"]),
-        SheetColumn("net present cost", "", _stopped, lambda row: row[value]),
+        SheetColumn(N_("candidate"), "candidate"),
+        SheetColumn(N_("month"), "month"),
+        SheetColumn(N_("purchase"), amount("purchase_usd")),
+        SheetColumn(N_("operating cost"), amount("operating_usd")),
+        SheetColumn(N_("hardware would bring"), amount("brings_usd")),
+        SheetColumn(N_("renewal"), amount("renewal_usd")),
+        SheetColumn(N_("discount factor"), "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
+        SheetColumn(N_("paid so far, present value"), "", _paid, lambda row: row["paid"]),
+        SheetColumn(N_("net present cost"), "", _stopped, lambda row: row[value]),
     ]
     factor = cash.apply(_factor, axis=1)
     cash = cash.assign(paid=cash[value] + cash[amount("brings_usd")] * factor)
@@ -275,38 +277,46 @@ def _write(
 
     A total is the sum of present costs, or with a *horizon* the net present cost after that number of months.
     """
-    sheet, row = book.sheet(CASH_FLOW_SHEET, CASH_FLOW_SHEET, notes)
+    sheet, row = book.sheet(CASH_FLOW_SHEET, _(CASH_FLOW_SHEET), notes)
     row = _write_inputs(book, sheet, row, rate, horizon)
     top, first = row + 2, row + 2 + len(ours) + 3
     at = {column.head: index for index, column in enumerate(columns)}
     book.heads(
-        sheet, top, ["", "net present cost", f"as in {'summary' if horizon is None else 'ranking'}.csv", "difference"]
+        sheet,
+        top,
+        [
+            "",
+            _("net present cost"),
+            _("as in {file}", file="summary.csv" if horizon is None else "ranking.csv"),
+            _("difference"),
+        ],
     )
     names = months[columns[0].head].tolist()
     starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
     _write_totals(book, sheet, top + 1, ours, _present_of(columns, at, first, len(names), horizon))
-    book.heads(sheet, first - 1, [column.head for column in columns])
+    book.heads(sheet, first - 1, [_(column.head) for column in columns])
     _write_months(book, sheet, first, columns, months, SheetLayout(at, starts))
     sheet.set_column(0, 0, 30)
     sheet.set_column(1, len(columns), 15)
     ends = [*sorted(starts)[1:], first + len(names)]
     lines = [ChartSeries(names[begin - first], begin, end - 1) for begin, end in zip(sorted(starts), ends, strict=True)]
-    clock = (at["month" if horizon is not None else "months from start"], "months")
-    chart = scatter(book, CASH_FLOW_SHEET, drawn.capitalize(), clock, (at[drawn], book.currency), lines)
+    clock = (at["month" if horizon is not None else "months from start"], _("months"))
+    value = (at[drawn], heading_mark(book.currency))
+    chart = scatter(book, CASH_FLOW_SHEET, _(drawn).capitalize(), clock, value, lines)
     sheet.insert_chart(0, len(columns) + 1, chart)
 
 
 def _write_inputs(book: Book, sheet: Worksheet, row: int, rate: float, horizon: int | None) -> int:
     """Write the input cells from *row* on; return their last row."""
-    sheet.write_string(row, 0, "discount rate per year", book.formats["bold"])
+    sheet.write_string(row, 0, _("discount rate per year"), book.formats["bold"])
     sheet.write_number(row, 1, rate, book.formats["input"])
-    book.workbook.define_name(RATE, f"='{CASH_FLOW_SHEET}'!{cell(row, 1, fixed=True)}")
+    book.workbook.define_name(RATE, f"='{_(CASH_FLOW_SHEET)}'!{cell(row, 1, fixed=True)}")
     if horizon is None:
         return row
     row += 1
-    sheet.write_string(row, 0, "after months", book.formats["bold"])
+    sheet.write_string(row, 0, _("after months"), book.formats["bold"])
     sheet.write_number(row, 1, horizon, book.formats["count"])
-    book.workbook.define_name("after_months", f"='{CASH_FLOW_SHEET}'!{cell(row, 1, fixed=True)}")
+    book.workbook.define_name("after_months", f"='{_(CASH_FLOW_SHEET)}'!{cell(row, 1, fixed=True)}")
     return row
 
 
@@ -354,9 +364,9 @@ def _write_months(
 MOST_ROWS = 1_048_576
 """Largest number of rows of a sheet in the file format."""
 CURVES = (
-    ("usd_per_million_output_tokens", "Cost of tokens over load"),
-    ("ttft_s_p95", "TTFT p95 over load"),
-    ("tpot_s_p95", "TPOT p95 over load"),
+    ("usd_per_million_output_tokens", N_("Cost of tokens over load")),
+    ("ttft_s_p95", N_("TTFT p95 over load")),
+    ("tpot_s_p95", N_("TPOT p95 over load")),
 )
 
 
@@ -383,8 +393,11 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
     title = str(manifest.get("scenario", answer.folder.name))
     question = str(answer.scenario.get("question") or "")
     when = f"{made}, {manifest.get('started_at', '')}, gpufleet {manifest.get('version', '')}"
+    amounts = _("Amounts in {currency}.", currency=heading_mark(book.currency))
     sheet, top = book.sheet(
-        "Summary", title, [*([question] if question else []), when, _("Amounts in {currency}.", currency=book.currency)]
+        N_("Summary"),
+        title,
+        [*([question] if question else []), when, amounts],
     )
     frame = answer.table(answer.main)
     meanings = {answer.amount(one.name): f"{one.meaning} [{one.unit}]" for one in COLUMNS}
@@ -401,8 +414,8 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
         place = (at[answer.axes[0]], axis_label(answer.axes[0]))
         shown = [(answer.amount(name), title) for name, title in CURVES if answer.amount(name) in frame]
         for index, (name, title) in enumerate(shown):
-            value = (at[name], name)
-            chart = scatter(book, "Summary", title, place, value, lines)
+            value = (at[name], heading(name, book.currency))
+            chart = scatter(book, "Summary", _(title), place, value, lines)
             sheet.insert_chart(after + 2, 7 * index, chart)
 
 
@@ -410,7 +423,7 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
     frame = answer.requests()
     if frame is None:
         return []
-    sheet, top = book.sheet("Requests", "Requests", [_("One row per request; docs/outputs.md has the columns.")])
+    sheet, top = book.sheet(N_("Requests"), _("Requests"), [_("One row per request; docs/outputs.md has the columns.")])
     room = MOST_ROWS - top - 1
     book.table(sheet, top, frame.head(room))
     if len(frame) <= room:
@@ -426,14 +439,17 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
 
 def _assumptions(book: Book, answer: StoredAnswer) -> None:
     """Write the sheet of assumptions: notes, every value with its source, and the sources."""
-    sheet, row = book.sheet("Assumptions", "Assumptions", [_("Every value that was used, and where it comes from.")])
+    sheet, row = book.sheet(
+        N_("Assumptions"), _("Assumptions"), [_("Every value that was used, and where it comes from.")]
+    )
     wide = {0: 26, 1: 46, 2: 14, 3: 12, 4: 12, 5: 18, 6: 20, 7: 12, 8: 50, 9: 60}
     for column, width in wide.items():
         sheet.set_column(column, column, width)
     for text in notes(answer.resolved):
         sheet.write_string(row, 0, text)
         row += 1
-    heads = ["fleet", "value of", "value", "unit", "kind", "range", "source", "as of", "where", "note"]
+    heads = [_("fleet"), _("value of"), _("value"), _("unit"), _("kind"), _("range"), _("source"), _("as of")]
+    heads += [_("where"), _("note")]
     row = _rows(book, sheet, row + 1, heads, _values(answer))
     sources: dict[str, Any] = {}
     for plan in answer.resolved:
@@ -452,7 +468,8 @@ def _assumptions(book: Book, answer: StoredAnswer) -> None:
         ]
         for key, source in sorted(sources.items())
     ]
-    _rows(book, sheet, row + 1, ["source", "title", "", "", "", "accessed", "author", "", "address"], cited)
+    heads = [_("source"), _("title"), "", "", "", _("accessed"), _("author"), "", _("address")]
+    _rows(book, sheet, row + 1, heads, cited)
 
 
 def _values(answer: StoredAnswer) -> list[list[Any]]:
@@ -460,9 +477,16 @@ def _values(answer: StoredAnswer) -> list[list[Any]]:
     for plan in answer.resolved:
         front = f"fleets.{plan['fleet']}."
         for value in plan.get("values", ()):
-            ends = " to ".join(map(number, value["range"])) if value.get("range") else ""
+            ends = ranged(*map(number, value["range"])) if value.get("range") else ""
             path = str(value["path"]).removeprefix(front)
-            origin = [value["kind"], ends, value["source"], value["as_of"], value["where"], value["note"]]
+            origin = [
+                translate_rendered(value["kind"]),
+                ends,
+                value["source"],
+                value["as_of"],
+                value["where"],
+                value["note"],
+            ]
             found.append([str(plan["fleet"]), path, value["value"], value["unit"], *origin])
     return found
 

@@ -48,7 +48,7 @@ from sim.report.run.timeline import timeline_panels
 from sim.report.run.verdict import Verdict, verdict
 from sim.report.run.year import write_year, year_table
 from sim.report.sources import one_per_fleet, sources, weak_values
-from sim.report.words.money import code
+from sim.report.words.money import heading_mark
 from sim.report.words.text import first_sentence, place
 from sim.report.words.units import counted
 from sim.scenario.slo import Slo
@@ -90,7 +90,7 @@ def render(
     return filled(
         TEMPLATE,
         name=scenario_name,
-        currency=code(),
+        currency=heading_mark(),
         question=main_question,
         context=context,
         verdict=answer,

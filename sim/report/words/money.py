@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from sim.cost.finance import StraightLine
-from sim.language import _, keep, release
+from sim.language import N_, _, keep, release
 from sim.report.words.text import names_of, percent, plain, steady
 from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
@@ -30,8 +30,10 @@ class Currency(NamedTuple):
 
 
 DOLLARS = Currency("USD", 1.0)
-SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£"}
-"""Symbols of currencies that no other currency shares; all other currencies are shown by their code."""
+SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
+"""Symbols of currencies; all other currencies are shown by their code, also the yen, whose sign is that of CNY here."""
+IN_HEADINGS = ("CNY",)
+"""Currencies whose symbol also stands in headings, where others have their code."""
 NOT_AMOUNTS = {"usd_per_currency"}
 """Words that contain `usd` in column names without being amounts."""
 _SHOWN: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
@@ -78,13 +80,20 @@ def code() -> str:
 
 
 def shown(usd: float) -> float:
-    """Convert *usd* to the shown currency."""
-    return usd / _SHOWN.get().usd
+    """Convert *usd* to the shown currency, without digits that only the division made (345,779.9999999999)."""
+    rate = _SHOWN.get().usd
+    return usd if rate == 1.0 else float(f"{usd / rate:.12g}")
+
+
+def heading_mark(of: str = "") -> str:
+    """Return the mark of the currency *of* (default: the shown one) in headings: its code, or the symbol of CNY."""
+    name = of or code()
+    return SYMBOLS[name] if name in IN_HEADINGS else name
 
 
 def in_code(text: str) -> str:
-    """Replace `USD` in a heading (`USD a month`) by the code of the shown currency."""
-    return text.replace("USD", code())
+    """Replace `USD` in a heading (`USD a month`) by the mark of the shown currency."""
+    return text.replace("USD", heading_mark())
 
 
 def cash(usd: float) -> str:
@@ -107,10 +116,22 @@ def amount(value: float, unit: str) -> str:
     ('$0.120 per kWh', '4 years')
     """
     if unit.startswith("USD"):
-        return cash(value) + unit.removeprefix("USD").replace("/", _(" per "), 1)
-    if unit in ("per year", "of the price", "of today's"):
+        rest = unit.removeprefix("USD")
+        if rest in RATES:
+            return _(RATES[rest], cash=cash(value))
+        return cash(value) + rest.replace("/", _(" per "), 1)
+    if unit == "per year":
+        return _("{percent} per year", percent=percent(value))
+    if unit in ("of the price", "of today's"):
         return f"{percent(value)} {_(unit)}"
     return f"{plain(value)} {_(unit)}".strip()
+
+
+RATES = {
+    " per kW and month": N_("{cash} per kW and month"),
+    " per month": N_("{cash} per month"),
+}
+"""Units of prices that a language words in its own order."""
 
 
 def bare(usd: float) -> str:

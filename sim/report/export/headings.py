@@ -1,0 +1,163 @@
+"""Headings of the sheets of a workbook in languages other than English, whose headings are the names of columns."""
+
+import re
+
+from sim.language import ENGLISH, N_, _, current
+from sim.report.words.money import heading_mark
+from sim.report.words.text import axis_label
+
+HEADINGS = {
+    "fleet": N_("fleet"),
+    "candidate": N_("candidate"),
+    "component": N_("component"),
+    "status": N_("status"),
+    "reason": N_("reason"),
+    "replication": N_("replication"),
+    "replications": N_("replications"),
+    "requests": N_("requests"),
+    "completed": N_("completed"),
+    "rejected": N_("rejected"),
+    "unfinished": N_("unfinished"),
+    "offered_rps": N_("offered load [requests/s]"),
+    "requests_per_s": N_("completed requests [1/s]"),
+    "output_tokens_per_s": N_("output tokens [1/s]"),
+    "total_tokens_per_s": N_("prompt and output tokens [1/s]"),
+    "goodput_rps": N_("goodput [requests/s]"),
+    "slo_attainment": N_("within SLO"),
+    "meets_slo": N_("meets the SLO"),
+    "overloaded": N_("overloaded"),
+    "limited_by": N_("limited by"),
+    "batch_mean": N_("mean batch"),
+    "gpu_busy_fraction": N_("GPU busy"),
+    "kv_used_peak_fraction": N_("KV peak"),
+    "preemptions": N_("preemptions"),
+    "gpus": N_("GPUs"),
+    "servers": N_("servers"),
+    "replicas_mean": N_("replicas, mean"),
+    "replicas_p95": N_("replicas, p95"),
+    "replicas_max": N_("replicas, highest"),
+    "gpu_hours_per_day": N_("GPU-hours a day"),
+    "gpu_power_w_mean": N_("power of the GPUs, mean [W]"),
+    "it_power_w_mean": N_("power of the servers, mean [W]"),
+    "facility_power_w_mean": N_("power at the meter, mean [W]"),
+    "energy_kwh": N_("energy at the meter [kWh]"),
+    "capex_usd": N_("capital cost [USD]"),
+    "cost_usd_per_h": N_("cost [USD/h]"),
+    "cost_usd_per_month": N_("cost [USD/month]"),
+    "usd_per_million_output_tokens": N_("cost [USD per million output tokens]"),
+    "usd_per_million_tokens": N_("cost [USD per million tokens]"),
+    "usd_per_million_good_tokens": N_("cost [USD per million goodput tokens]"),
+    "idle_tax_usd_per_h": N_("cost of idle time [USD/h]"),
+    "preemption_waste_usd_per_h": N_("cost of preemptions [USD/h]"),
+    "currency": N_("currency"),
+    "usd_per_currency": N_("US dollars per unit of the currency"),
+    "slo_verdict": N_("verdict on the SLO"),
+    "low_sample_percentiles": N_("percentiles of few requests"),
+    "nonstationary_columns": N_("columns that depend on the horizon"),
+    "intervals": N_("source of the intervals"),
+    "model": N_("model"),
+    "units": N_("units"),
+    "months": N_("months"),
+    "month": N_("month"),
+    "date": N_("date"),
+    "usd_per_h": N_("levelised cost [USD/h]"),
+    "levelised_running_usd_per_h": N_("levelised operating cost [USD/h]"),
+    "first_month_running_usd_per_h": N_("operating cost, first month [USD/h]"),
+    "net_present_cost_usd": N_("net present cost [USD]"),
+    "utilisation": N_("utilisation"),
+    "capital_usd_per_h": N_("capital [USD/h]"),
+    "output_tokens_per_h": N_("output tokens per hour"),
+    "api_usd_per_million_output_tokens": N_("API [USD per million output tokens]"),
+    "cash_usd": N_("payments so far [USD]"),
+    "among": N_("compared"),
+    "input": N_("input"),
+    "unit": N_("unit"),
+    "now": N_("now"),
+    "cheapest_now": N_("cheapest now"),
+    "tips_below": N_("another is the cheapest below"),
+    "then_below": N_("cheapest below it"),
+    "tips_above": N_("another is the cheapest above"),
+    "then_above": N_("cheapest above it"),
+    "searched_from": N_("searched from"),
+    "searched_to": N_("searched to"),
+    "unit_capacity": N_("capacity of a unit"),
+    "unit_gpus": N_("GPUs of a unit"),
+    "units_first": N_("units, first month"),
+    "units_last": N_("units, last month"),
+    "bought": N_("units bought"),
+    "retired": N_("units retired"),
+    "rented_unit_months": N_("rented unit-months"),
+    "owed_unit_months": N_("unit-months of existing rent"),
+    "months_short": N_("months short of capacity"),
+    "resale_usd": N_("resale [USD]"),
+    "decommissioning_usd": N_("decommissioning [USD]"),
+    "opex_usd": N_("operating cost [USD]"),
+    "rental_usd": N_("rent [USD]"),
+    "total_usd": N_("total [USD]"),
+    "discount_rate": N_("discount rate per year"),
+    "output_tokens": N_("output tokens"),
+    "prompt_tokens": N_("prompt tokens"),
+    "cached_tokens": N_("cached tokens"),
+    "levelised_usd_per_million_output_tokens": N_("levelised cost [USD per million output tokens]"),
+    "demand": N_("demand, mean"),
+    "peak_demand": N_("demand, busiest hours"),
+    "units_needed": N_("units needed"),
+    "ordered": N_("units ordered"),
+    "on_order": N_("units on order"),
+    "owned_in_service": N_("owned units in service"),
+    "rented_in_service": N_("rented units in service"),
+    "capacity": N_("capacity"),
+    "shortfall": N_("shortfall"),
+    "net_cost_usd": N_("net cost [USD]"),
+    "cumulative_cost_usd": N_("cost so far [USD]"),
+    "present_cost_usd": N_("present cost [USD]"),
+    "request": N_("request"),
+    "service": N_("service"),
+    "tenant": N_("tenant"),
+    "session": N_("session"),
+    "turn": N_("turn"),
+    "attempts": N_("attempts"),
+    "pool": N_("pool"),
+    "replica": N_("replica"),
+    "priority": N_("priority"),
+    "measured": N_("measured"),
+    "arrived_s": N_("arrived [s]"),
+    "started_s": N_("started [s]"),
+    "first_token_s": N_("first token [s]"),
+    "finished_s": N_("finished [s]"),
+    "slo_met": N_("within the SLO"),
+    "gpu_capital_usd": N_("GPU capital [USD]"),
+    "server_capital_usd": N_("server capital [USD]"),
+    "deployment_usd": N_("deployment [USD]"),
+    "maintenance_usd": N_("maintenance [USD]"),
+    "staff_usd": N_("staff [USD]"),
+    "hosting_usd": N_("hosting [USD]"),
+    "energy_usd": N_("energy [USD]"),
+}
+"""Column -> heading, with its unit; USD stands for the reporting currency."""
+LATENCIES = {
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+    "e2e_s": "E2E",
+    "queue_s": N_("wait"),
+    "kv_transfer_s": N_("KV transfer"),
+}
+"""Column of a latency, without its statistic -> its name."""
+STATISTIC = re.compile(r"(.+_s)_(mean|p[\d.]+)")
+HALF_WIDTH = re.compile(r"(.+)_ci95(?:_(low|high))?")
+
+
+def heading(name: str, currency: str = "USD") -> str:
+    """Return the heading of the column *name*; in English the name itself, which is that of the tables in files."""
+    if current() == ENGLISH:
+        return name
+    if interval := HALF_WIDTH.fullmatch(name):
+        ends = {"low": _("95 % interval, low end"), "high": _("95 % interval, high end")}
+        return f"{heading(interval[1], currency)} {ends.get(interval[2], _('half of the 95 % interval'))}"
+    if (found := STATISTIC.fullmatch(name)) and found[1] in LATENCIES:
+        return f"{_(LATENCIES[found[1]])} {_('mean') if found[2] == 'mean' else found[2]} [s]"
+    plain = re.sub(rf"(?<![A-Za-z]){currency}(?![A-Za-z])", "usd", name)
+    if plain in HEADINGS:
+        return _(HEADINGS[plain]).replace("USD", heading_mark(currency))
+    label = axis_label(name)
+    return label if label != name else _(name.replace("_", " ").replace("gpu", "GPU"))
