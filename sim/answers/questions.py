@@ -148,7 +148,7 @@ class _Capacity(Question):
     """Find the highest load at which each fleet still meets its service level."""
 
     name = main = "capacity"
-    sheets = ((N_("Search"), "search"),)
+    sheets = (("Search", "search"),)
     relative_option = over_failures = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
@@ -222,7 +222,7 @@ class _Size(Question):
     """
 
     name = main = "size"
-    sheets = ((N_("Pareto"), "pareto"),)
+    sheets = (("Pareto", "pareto"),)
     fleets_optional = yearly = over_failures = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
@@ -372,7 +372,7 @@ class _Breakeven(Question):
 
     name = "breakeven"
     main = "ranking"
-    sheets = ((N_("By utilisation"), "breakeven"), (N_("Months"), "months"), (N_("Tipping points"), "tipping"))
+    sheets = (("By utilisation", "breakeven"), ("Months", "months"), ("Tipping points", "tipping"))
     yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
@@ -452,7 +452,7 @@ class _Plan(Question):
 
     name = "plan"
     main = "summary"
-    sheets = ((N_("Months"), "plan"),)
+    sheets = (("Months", "plan"),)
     relative_option = yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:

@@ -18,7 +18,7 @@ from xlsxwriter.worksheet import Worksheet
 from sim.language import _
 from sim.report.charts.panels import style
 from sim.report.export.headings import heading
-from sim.report.words.money import SYMBOLS, heading_mark
+from sim.report.words.money import heading_mark
 
 NARROWEST, WIDEST = 9, 48
 """Least and largest width of a column [characters]."""
@@ -40,8 +40,9 @@ class Book:
         made |= {"head": {"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}, "bold": {"bold": True}}
         made |= {"money": {"num_format": MONEY}, "share": {"num_format": SHARE}, "number": {"num_format": NUMBER}}
         made |= {"total": {"num_format": MONEY, "bold": True}, "wrap": {"text_wrap": True, "valign": "top"}}
-        if currency in SYMBOLS and currency != "USD":
-            made |= {name: made[name] | {"num_format": f'"{SYMBOLS[currency]}"{MONEY}'} for name in ("money", "total")}
+        if (mark := heading_mark(currency)) != currency:
+            amount = f'"{mark}"{MONEY}'
+            made |= {"money": {"num_format": amount}, "total": {"num_format": amount, "bold": True}}
         made |= {"month": {"num_format": "yyyy-mm", "align": "right"}}
         made |= {"input": {"num_format": "0.0###%", "bg_color": "#FFF2CC", "border": 1}}
         made |= {"count": {"num_format": "0", "bg_color": "#FFF2CC", "border": 1}}

@@ -12,6 +12,7 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from sim.catalogue.market import iso_code
 from sim.cost.finance import StraightLine
 from sim.language import N_, _, keep, release
 from sim.report.words.text import names_of, percent, plain, steady
@@ -88,7 +89,7 @@ def shown(usd: float) -> float:
 def heading_mark(of: str = "") -> str:
     """Return the mark of the currency *of* (default: the shown one) in headings: its code, or the symbol of CNY."""
     name = of or code()
-    return SYMBOLS[name] if name in IN_HEADINGS else name
+    return SYMBOLS[iso_code(name)] if iso_code(name) in IN_HEADINGS else name
 
 
 def in_code(text: str) -> str:
@@ -156,7 +157,7 @@ def money_thousands(value: float) -> str:
 
 def symbol() -> str:
     """Return the symbol of the shown currency, or its code where it has no symbol of its own."""
-    return SYMBOLS.get(code(), f"{code()}\u00a0")
+    return SYMBOLS.get(iso_code(code()), f"{code()}\u00a0")
 
 
 def _digits(size: float) -> str:

@@ -17,6 +17,7 @@ def answer(**usd_per_h: float) -> Any:
         "models": {},
         "capacities": [],
         "uncertain": False,
+        "after_tax": {},
     }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
 
