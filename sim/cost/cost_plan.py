@@ -30,6 +30,7 @@ from sim.cost.prices import (
     with_rates,
 )
 from sim.cost.rental import Billing, Rent
+from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff
 
@@ -54,6 +55,8 @@ class CostPlan:
     usd_per_currency: float = 1.0
     finance: StraightLine | Annuity | None = None
     """Financing terms; None if the scenario states none."""
+    revenue: Revenue | None = None
+    """Prices of the tokens that are sold; None if the scenario states none."""
 
     @property
     def capex_usd(self) -> float:

@@ -21,6 +21,7 @@ from sim.cost.clock import Moment, SiteClock
 from sim.cost.cost_plan import Cost
 from sim.cost.finance import Finance
 from sim.cost.operations import Operations
+from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api
 from sim.failures import FailureSpec, SpotInterruptions
@@ -279,6 +280,8 @@ class Fleet(InheritedKeys):
     """Operating expenses of the fleet. Default: the scenario's."""
     api: Api | None = None
     """Hosted API to compare with. Default: the scenario's."""
+    revenue: Revenue | None = None
+    """Prices at which the fleet's tokens are sold. Default: the scenario's."""
     carbon: Carbon | None = None
     """Carbon accounting of the fleet. Default: the scenario's."""
 
@@ -348,6 +351,8 @@ class Experiment(InheritedKeys):
     """Operating expenses beside hardware, space and electricity: network, maintenance, failures, staff, software."""
     api: Api | None = None
     """Prices of a hosted API, to compare the cost of the same tokens."""
+    revenue: Revenue | None = None
+    """Prices at which the tokens are sold, or the margin that they shall leave."""
     carbon: Carbon | None = None
     """Greenhouse gases of the electricity and of manufacturing the machines."""
     fleets: Annotated[tuple[Fleet, ...], Field(min_length=1)] = Field(default=(), validate_default=False)

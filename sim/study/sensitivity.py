@@ -25,7 +25,7 @@ from sim.study.rebill import Bill, Rebilling
 
 USUAL = 0.3
 """Relative range of an input without a stated range."""
-MONEY = ("site", "finance", "operations", "api", "cost")
+MONEY = ("site", "finance", "operations", "api", "revenue", "cost")
 """Sections, of the scenario or of a fleet, that change no quantity."""
 USD = "usd_per_million_output_tokens"
 LENGTHS = {"mean": "mean", "value": "", "scale": "scale of"}

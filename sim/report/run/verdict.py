@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.cost.revenue import Revenue
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.monte_carlo import disputed
 from sim.report.run.year import year_heads
@@ -25,7 +26,7 @@ from sim.report.words.service_level import (
     where_of,
     why_open,
 )
-from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
+from sim.report.words.text import difference, joined, listing, percent, place, places, ranged, seconds, span
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.slo import Slo
@@ -37,6 +38,9 @@ from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import DisputedSetting
 from sim.study.points import Point, Sweep, fleets_of, has_money, point_attainment
 from sim.study.year import RunYear, year_of
+
+PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
+"""Columns of what is sold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ def verdict_of(
     """Compare the fleets of a run of *scenario*, with its `load_profile` over a year; see `verdict`."""
     named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
     models = models_of(scenario, scenario.compare)
-    return verdict(points, named, limits(scenario), notes, year, models, disputes)
+    sold = next((one for fleet in scenario.fleets if (one := fleet.revenue or scenario.revenue)), None)
+    return verdict(points, named, limits(scenario), notes, year, models, disputes, sold)
 
 
 def verdict(
@@ -76,6 +81,7 @@ def verdict(
     year: RunYear | None = None,
     models: Mapping[str, str] | None = None,
     disputes: Sequence[DisputedSetting] = (),
+    sold: Revenue | None = None,
 ) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without an SLO: where they keep up with the load).
 
@@ -95,6 +101,8 @@ def verdict(
         Model of every fleet, where they are ranked per model.
     disputes
         Settings where Monte Carlo draws favour another fleet than the central values do; the central values decide.
+    sold
+        Prices of the tokens that are sold; None if the scenario states none.
 
     """
     comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
@@ -102,6 +110,8 @@ def verdict(
         *(year_heads(year, level, models or {}) if year is not None else ()),
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
+    if year is None:
+        heads += [_lead(part) + line for part in comparisons if sold is not None and (line := _profit(part, sold))]
     headline = joined([*heads, *disputed(disputes)]) if heads else _("No fleet can run this.")
     findings = [line for part in comparisons for line in _findings(part, level, year is not None)]
     findings += _infeasible(points)
@@ -129,6 +139,40 @@ def _headline(part: Comparison, slo: Slo) -> str:
     if not contests:
         return joined([_by_reach(part), _inconclusive(part, slo)])
     return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part, slo)])
+
+
+def _profit(part: Comparison, sold: Revenue) -> str:
+    """State the fleet with the highest profit, or with the lowest price that leaves the margin; empty if none fits."""
+    priced = [point for point in part.points if point.certainly_good and point.number(PRICE) is not None]
+    if not priced:
+        return ""
+    if sold.output is None:
+        best = min(priced, key=lambda point: point.number(PRICE) or 0.0)
+        template = N_(
+            "For a margin of {margin} output tokens must sell at {price} per million with {fleet}{there}: {earned} a "
+            "month; break-even at {even}."
+        )
+    else:
+        best = max(priced, key=lambda point: point.number(PROFIT) or 0.0)
+        gain = (best.number(PROFIT) or 0.0) >= 0
+        template = N_(
+            "At {price} per million output tokens {fleet}{there} earns {earned} a month (margin {margin}); break-even "
+            "at {even}."
+        )
+        if not gain:
+            template = N_(
+                "At {price} per million output tokens {fleet}{there} loses {earned} a month; break-even at {even}."
+            )
+    even = best.number("break_even_usd_per_million_output_tokens") or 0.0
+    return _(
+        template,
+        fleet=best.fleet,
+        there=at(part, [part.sweep.value(best)]),
+        price=cash(best.number(PRICE) or 0.0),
+        earned=cash(abs(best.number(PROFIT) or 0.0)),
+        margin=percent(best.number("profit_margin") or 0.0),
+        even=cash(even) if even > 0 else _("any price, as prompts pay for it all"),
+    )
 
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:

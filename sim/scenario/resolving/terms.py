@@ -18,6 +18,7 @@ from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.hosting import PerRack
 from sim.cost.operations import Operations
 from sim.cost.prices import CostError, Problem
+from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api
 from sim.scenario.experiment import TERMS, Experiment, Fleet
@@ -49,6 +50,7 @@ class FleetTerms:
     api: Api | None
     carbon: Carbon | None
     starts_at: datetime | None
+    revenue: Revenue | None = None
 
     @classmethod
     def of(cls, scenario: Experiment, fleet: Fleet) -> "FleetTerms":
@@ -62,6 +64,7 @@ class FleetTerms:
             api=fleet.api or scenario.api,
             carbon=fleet.carbon or scenario.carbon,
             starts_at=scenario.starts_at,
+            revenue=fleet.revenue or scenario.revenue,
         )
 
     @property
@@ -105,8 +108,11 @@ class FleetTerms:
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *context)
 
         if all(own is None for own in self.own_costs):
-            return priced(self.cost, machines.pools)
-        return costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies)
+            return self._sold(priced(self.cost, machines.pools))
+        return self._sold(costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies))
+
+    def _sold(self, costs: CostPlan) -> CostPlan:
+        return costs if self.revenue is None else replace(costs, revenue=self.revenue)
 
     def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
         """Return the greenhouse gases of *machines*; None without `carbon`.

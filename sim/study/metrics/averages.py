@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
 
-HOURS, UNITS = "window_h", "units"
+HOURS, UNITS, REVENUE = "window_h", "units", "revenue_usd"
 TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
 PER_MILLION, PER_THOUSAND = 1e6, 1e3
 
@@ -151,11 +151,11 @@ class Ratio(Average):
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
     def below(self, case: ReplicationFigures) -> float:
-        """Return the denominator of one replication: hours, thousands of units of work, or millions of tokens."""
+        """Return the denominator of one replication: hours, USD of revenue, thousands of units, millions of tokens."""
         amount: float = case[self.bottom]
         if self.bottom == UNITS:
             return amount / PER_THOUSAND
-        return amount if self.bottom == HOURS else amount / PER_MILLION
+        return amount if self.bottom in (HOURS, REVENUE) else amount / PER_MILLION
 
     def _within_runs(self, cases: Cases, value: float) -> float | None:
         """Return the half-width from those of the token rates of each run, as if cost accrued evenly over time.

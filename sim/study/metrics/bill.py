@@ -11,6 +11,7 @@ import numpy as np
 
 from sim.cost.charge import amount_usd
 from sim.cost.metering import MeteredWindow
+from sim.cost.revenue import SoldTokens
 from sim.study.metrics.averages import PLANNED, FirstReplication, MeanRate, Ratio
 from sim.study.metrics.metric import PERCENTILES, MeasuredRun, figure, metric
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
@@ -164,6 +165,42 @@ of_api("api_usd_per_h", "USD/h", "cost of the same tokens per hour at the API of
 of_api("api_usd_per_million_output_tokens", "USD", "cost of the same tokens at the API divided by output tokens",
     average=Ratio(("api_usd",), "output_tokens"),
     heading="the same tokens by API", brief="API, USD per million")  # fmt: skip
+
+
+def _sold(run: MeasuredRun) -> SoldTokens | None:
+    """Return the tokens sold in the window; None where the scenario states no revenue."""
+    if run.costs.revenue is None:
+        return None
+    prompts = run.total("prompt_tokens") + run.total("cached_tokens")
+    cost_usd = run.ledger.total_nano_usd / NANO_PER_USD
+    return SoldTokens(run.costs.revenue, prompts, run.total("output_tokens"), cost_usd)
+
+
+def _of_sale(name: str, run: MeasuredRun) -> float | None:
+    """Return the attribute *name* of the tokens sold; None where the scenario states no revenue."""
+    sold = run.once(_sold)
+    return None if sold is None else float(getattr(sold, name))
+
+
+for _name in ("usd", "profit_usd", "output_usd_to_break_even", "output_usd"):
+    of_money("revenue_usd" if _name == "usd" else f"revenue_{_name}", optional=True)(partial(_of_sale, _name))
+
+revenue = partial(metric, group="revenue")
+revenue("revenue_usd_per_month", "USD/month", "revenue of 730 hours at the prices of `revenue`",
+    average=MeanRate("revenue_usd", HOURS_PER_MONTH))  # fmt: skip
+revenue("profit_usd_per_month", "USD/month", "revenue minus all cost, of 730 hours",
+    average=MeanRate("revenue_profit_usd", HOURS_PER_MONTH),
+    heading="profit per month", brief="profit [USD/month]")  # fmt: skip
+revenue("profit_margin", "share", "profit divided by revenue",
+    average=Ratio(("revenue_profit_usd",), "revenue_usd"),
+    heading="margin", brief="margin [%]")  # fmt: skip
+revenue("break_even_usd_per_million_output_tokens", "USD", "price of output tokens at which revenue equals cost",
+    average=Ratio(("revenue_output_usd_to_break_even",), "output_tokens"),
+    heading="break-even price", brief="break-even price, USD per million")  # fmt: skip
+revenue("price_usd_per_million_output_tokens", "USD",
+    "price of output tokens: that of `revenue`, or the one that leaves its margin",
+    average=Ratio(("revenue_output_usd",), "output_tokens"),
+    heading="price", brief="price, USD per million")  # fmt: skip
 
 carbon = partial(metric, group="carbon", part="carbon")
 

@@ -29,12 +29,12 @@ GROUPS = {
     **dict.fromkeys(("state", "traffic", "goodput", "service level", "bottleneck", "latency", "queue", "use"), True),
     **dict.fromkeys(("memory", "preemption", "size", "scaling", "power", "site power", "cost"), True),
     **dict.fromkeys(("warm-up", "endings", "availability", "waste", "request cost", "prefixes", "transfers"), False),
-    **dict.fromkeys(("unit", "cost per unit", "currency", "api", "carbon", "marks"), False),
+    **dict.fromkeys(("unit", "cost per unit", "currency", "revenue", "api", "carbon", "marks"), False),
 }
 """Groups of columns in the order of summary.csv; True: in every table, False: only where a column has a value."""
 SHOWN_GROUPS = (
     *("service level", "latency", "availability", "scaling", "transfers", "goodput", "traffic", "memory", "use"),
-    *("site power", "cost", "api", "carbon"),
+    *("site power", "cost", "revenue", "api", "carbon"),
 )
 """Groups in the order of a report's tables and of paired.csv; the others follow in the order of GROUPS."""
 

@@ -1,0 +1,84 @@
+"""Revenue of sold tokens: profit, margin, break-even and the price that a margin needs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import sim
+from sim.cost.revenue import Revenue, SoldTokens
+
+FIXED = {"distribution": "fixed", "value": 60}
+STEPS = {"model": "affine", "base_s": 0.01, "per_token_s": 1e-5, "per_context_token_s": 1e-8}
+POOL = {
+    "gpu": "rtx-4090",
+    "steptime": STEPS,
+    "batching": {"policy": "vllm", "num_gpu_blocks": 999, "max_num_seqs": 8},
+}
+SCENARIO: dict[str, Any] = {
+    "name": "sale",
+    "workload": {"arrivals": {"process": "poisson", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
+    "horizon_s": 120,
+    "replications": 2,
+    "slo": {"ttft_s": 2},
+    "fleets": [{"name": "a", "pools": [POOL], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}}],
+}
+COLUMNS = ["revenue_usd_per_month", "profit_usd_per_month", "profit_margin"]
+BREAK_EVEN, PRICE = "break_even_usd_per_million_output_tokens", "price_usd_per_million_output_tokens"
+
+usd = st.floats(0, 100)
+tokens = st.floats(1e3, 1e9)
+
+
+@given(usd, usd, tokens, tokens, st.floats(0.01, 1e4))
+def test_nothing_is_earned_at_the_break_even_price(
+    price: float, output: float, prompts: float, outputs: float, cost: float
+) -> None:
+    sold = SoldTokens(Revenue(input=price, output=output), prompts, outputs, cost)
+    even = 1e6 * sold.output_usd_to_break_even / outputs
+    if even >= 0:
+        again = SoldTokens(Revenue(input=price, output=even), prompts, outputs, cost)
+        assert again.profit_usd == pytest.approx(0, abs=1e-9 * (cost + again.usd))
+
+
+@given(usd, st.floats(0, 0.99), tokens, tokens, st.floats(0.01, 1e4))
+def test_the_price_for_a_margin_leaves_it(
+    price: float, margin: float, prompts: float, outputs: float, cost: float
+) -> None:
+    asked = SoldTokens(Revenue(input=price, margin=margin), prompts, outputs, cost)
+    assert asked.profit_usd == pytest.approx(margin * asked.usd)
+    if asked.output_usd >= 0:
+        output = 1e6 * asked.output_usd / outputs
+        sold = SoldTokens(Revenue(input=price, output=output), prompts, outputs, cost)
+        assert sold.profit_usd == pytest.approx(margin * sold.usd, abs=1e-9 * (cost + sold.usd))
+
+
+def test_a_run_at_the_price_found_leaves_the_margin(tmp_path: Path) -> None:
+    asked = sim.run(SCENARIO | {"revenue": {"input": 0.1, "margin": 0.3}}, out=str(tmp_path / "asked"))
+    row = asked.summary.iloc[0]
+    assert row["profit_margin"] == pytest.approx(0.3)
+    assert asked.verdict.startswith("a meets the SLO") or "For a margin of 30" in asked.verdict
+    assert "For a margin of 30" in asked.verdict
+    fresh = {"revenue": {"input": 0.1, "output": float(row[PRICE])}}
+    sold = sim.run(SCENARIO | fresh, out=str(tmp_path / "sold"))
+    again = sold.summary.iloc[0]
+    assert again["profit_margin"] == pytest.approx(0.3)
+    assert again["profit_usd_per_month"] == pytest.approx(again["revenue_usd_per_month"] - again["cost_usd_per_month"])
+    assert "earns" in sold.verdict
+    even = sold.price(set={"revenue": {"input": 0.1, "output": float(again[BREAK_EVEN])}}).summary.iloc[0]
+    assert even["profit_usd_per_month"] == pytest.approx(0, abs=1e-6)
+
+
+def test_without_revenue_there_are_no_columns_and_no_sentence(tmp_path: Path) -> None:
+    plain = sim.run(SCENARIO, out=str(tmp_path / "plain"))
+    assert not {*COLUMNS, BREAK_EVEN, PRICE} & set(plain.summary.columns)
+    assert "break-even" not in plain.verdict
+
+
+@pytest.mark.parametrize("given", [{}, {"input": 1.0}, {"output": 1.0, "margin": 0.3}, {"margin": 1.0}])
+def test_revenue_needs_a_price_or_a_margin(given: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Revenue.model_validate(given)
