@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sim.answers.from_files.draft import Draft, draft_of
+from sim.answers.from_files.server_options import SGLANG, VLLM
 from sim.answers.from_files.source import FileErrors
 from sim.answers.from_files.summary import summary
 from sim.answers.from_files.text import scenario_text
@@ -223,3 +225,9 @@ def test_what_is_refused(tmp_path: Path, texts: dict[str, str], mistake: str) ->
     gpu = "l4" if "fit" in mistake else None
     lines = refused(written(tmp_path, **texts), tmp_path / "mine.yaml", gpu=gpu)
     assert any(mistake in line for line in lines), lines
+
+
+def test_names_of_options_are_whole() -> None:
+    for name in (*VLLM, *SGLANG):
+        assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name), name
+    assert {"structured-outputs-config", "enable-prompt-tokens-details"} <= VLLM.keys()
