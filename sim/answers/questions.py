@@ -145,7 +145,7 @@ class Question(ABC):
 
 
 class _Capacity(Question):
-    """Find the highest load at which each fleet still meets its service level."""
+    """Find the highest load of each fleet within its SLO."""
 
     name = main = "capacity"
     sheets = (("Search", "search"),)
@@ -216,7 +216,9 @@ class _Capacity(Question):
 
 
 class _Size(Question):
-    """Find the cheapest fleet that meets the service level at the scenario's load, and explain why the others lose.
+    """Find the cheapest fleet that meets the SLO at a given load.
+
+    Also explain why the other candidates lose.
 
     The scenario's section `size` defines the candidates.
     """
@@ -294,7 +296,9 @@ class _Size(Question):
 
 
 class _Sensitivity(Question):
-    """Find the inputs that change the cost of each fleet, and divide the difference of two fleets among its causes.
+    """Find the inputs that change the cost of each fleet.
+
+    Also divide the difference of two fleets among its causes.
 
     The scenario's section `sensitivity` names inputs and ranges; default: prices, rates, load and lengths, 30 % each.
     """
@@ -365,7 +369,9 @@ class _Sensitivity(Question):
 
 
 class _Breakeven(Question):
-    """Compare renting, buying and an API: cost over utilisation and over months, and tipping points of the verdict.
+    """Compare renting, buying and an API over load and over months.
+
+    Also find the inputs that tip the verdict.
 
     The scenario's section `breakeven` names other purchase options of its fleets.
     """
@@ -445,7 +451,9 @@ class _Breakeven(Question):
 
 
 class _Plan(Question):
-    """Plan several years month by month: what to buy, replace or rent when, and the cash.
+    """Plan what to buy, replace or rent, month by month.
+
+    Also show the cash.
 
     The scenario's section `plan` gives demand, orders and terms.
     """

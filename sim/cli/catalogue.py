@@ -9,7 +9,7 @@ from sim.cli.frame import Format, Kind, app, report_bad_input, show_all
 
 @app.command("list")
 def list_(kind: Kind = "", format: Format = "table") -> None:
-    """List the catalogue's entries of a kind, or the kinds."""
+    """List the entries of a kind in the catalogue, or the kinds."""
     with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.report.catalogue import listing
@@ -23,7 +23,7 @@ def list_(kind: Kind = "", format: Format = "table") -> None:
 
 @app.command()
 def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias.")], format: Format = "table") -> None:
-    """Show an entry of the catalogue, every value with its source."""
+    """Show an entry of the catalogue, each value with its source."""
     with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.report.catalogue import details, entry

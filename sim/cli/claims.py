@@ -19,7 +19,10 @@ def claims(
     quiet: Quiet = False,
     format: Format = "table",
 ) -> None:
-    """Check claims of articles: each verdict is computed from a scenario by stated rules."""
+    """Check claims of articles.
+
+    Each verdict is computed from a scenario by stated rules.
+    """
     with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.claims.files import chosen, claim_files

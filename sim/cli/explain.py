@@ -26,7 +26,10 @@ def explain(
     fleet: Fleet = None,
     trace: Trace = None,
 ) -> None:
-    """Show the steps that one request took part in and what kept it waiting, at the first point of the sweep."""
+    """Show the steps of one request and what kept it waiting.
+
+    The request is one of the sweep's first point.
+    """
     with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.report.explanation import request_timeline

@@ -39,7 +39,7 @@ def validate(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict measured benchmarks and show how far the predictions are off."""
+    """Predict measured benchmarks and show the errors."""
     with report_bad_input():
         from sim.benchdata import read_benchmarks
         from sim.benchdata.served import parsed
@@ -99,7 +99,10 @@ def calibrate(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
+    """Fit a host and its GPU to your own benchmarks.
+
+    Efficiencies, overheads and the link between the GPUs are fitted.
+    """
     with report_bad_input():
         from concurrent.futures.process import BrokenProcessPool
 

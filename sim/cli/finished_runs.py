@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sim.cli.frame import (
+    Details,
     Force,
     Format,
     NoReport,
@@ -37,9 +38,13 @@ def price(
     no_report: NoReport = False,
     force: Force = False,
     quiet: Quiet = False,
+    details: Details = False,
     format: Format = "table",
 ) -> None:
-    """Bill a finished run at other prices; nothing is simulated again."""
+    """Bill a finished run at other prices.
+
+    Nothing is simulated again.
+    """
     with report_bad_input():
         from sim.answers.folder import is_finished, owned
         from sim.catalogue.catalog import load_catalog
@@ -59,7 +64,7 @@ def price(
         from sim.answers.run import monte_carlo_notes, price_run
         from sim.report.json_document import as_json
         from sim.report.run.json_document import run_document
-        from sim.report.run.terminal import headed, terminal_differences, terminal_table
+        from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
         from sim.report.run.verdict import verdict_of
         from sim.scenario.checks.hardware import hostless_notes
         from sim.scenario.sections.comparison import models_of
@@ -76,12 +81,17 @@ def price(
     if format == "json":
         typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
     elif not quiet:
+        models = models_of(loaded, loaded.compare)
+        if details:
+            tables = [terminal_table(*arguments), *terminal_differences(*arguments, models)]
+        else:
+            tables = decision(*arguments, models, loaded.load_profile is not None)
         show_all(
             *headed(verdict_of(loaded, catalog, summarize(*arguments), disputes=stored_disputes(folder)), loaded),
-            terminal_table(*arguments),
-            *terminal_differences(*arguments, models_of(loaded, loaded.compare)),
+            *tables,
             *bare,
             *monte_carlo_notes(folder),
+            *(() if details else [DETAILS]),
             f"results in {folder}",
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
@@ -135,7 +145,10 @@ def diff(
         typer.Option("--format", help="json: one document on stdout; markdown: a table for a pull request."),
     ] = "table",
 ) -> None:
-    """Compare two finished runs: changed inputs, and what they changed; nothing is simulated."""
+    """Compare two finished runs: inputs and results.
+
+    Nothing is simulated.
+    """
     with report_bad_input():
         from sim.answers.folder import is_finished
         from sim.catalogue.catalog import load_catalog
@@ -189,7 +202,10 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a finished answer as a workbook or as billing rows; nothing is simulated."""
+    """Write a finished answer as a workbook or as billing rows.
+
+    Nothing is simulated.
+    """
     with report_bad_input():
         from sim.answers.export import default_file, exported, why_no_export
 

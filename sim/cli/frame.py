@@ -111,6 +111,7 @@ Force = Annotated[
     bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Details = Annotated[bool, typer.Option("--details", help="Show everything below the answer, not the decision alone.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]
 Kind = Annotated[
     str,

@@ -30,6 +30,8 @@ PROBLEMS = (
 def translate_help(command: Any) -> None:
     """Translate the help of *command* and its subcommands."""
     command.help, command.epilog = _one_line(command.help), _one_line(command.epilog)
+    if command.help and "\u3002" in command.help:
+        command.short_help = command.help.partition("\u3002")[0]
     for parameter in command.params:
         if getattr(parameter, "help", None):
             parameter.help = _(parameter.help)

@@ -19,6 +19,7 @@ import typer
 
 from sim.answers.questions import QUESTIONS, Question
 from sim.cli.frame import (
+    Details,
     Force,
     Format,
     NoReport,
@@ -123,9 +124,12 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "no_report": (NoReport, False),
     "force": (Force, False),
     "quiet": (Quiet, False),
+    "details": (Details, False),
     "format": (Format, "table"),
 }
 """Options of the commands: name -> (type for typer, default)."""
+OF_SOME = ("relative", "details")
+"""Options that only some commands have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +202,14 @@ Reader = Callable[..., Any]
 """Function of the scenario's path, the values of --set and, by name, catalogue, seed and replications."""
 
 
-def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answer, relative: bool = False) -> None:
-    """Make *answer* the command *name* with the help *text* and all options; --relative only if *relative*.
+def command(
+    name: str, text: str | None, suffix: str, read: Reader, answer: Answer, further: Sequence[str] = ()
+) -> None:
+    """Make *answer* the command *name* with the help *text* and the options that all commands have.
 
-    *suffix* ends the name of the default folder.
+    *further* names those of OF_SOME that it also has. *suffix* ends the name of the default folder.
     """
-    names = [option for option in OPTIONS if relative or option != "relative"]
+    names = [option for option in OPTIONS if option in further or option not in OF_SOME]
 
     def typed(**given: Any) -> None:
         with report_bad_input():
@@ -259,14 +265,15 @@ def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
 
 
 def run(context: CommandContext) -> None:
-    """Simulate a scenario and write tables, curves and a report."""
+    """Simulate a scenario: verdict, table, curves and report."""
     from sim.answers.run import monte_carlo_notes, run_scenario
     from sim.report.assumptions import price_age_note
     from sim.report.prediction_accuracy import extrapolated_note
     from sim.report.run.json_document import run_document
-    from sim.report.run.terminal import headed, terminal_differences, terminal_table
+    from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
     from sim.report.run.verdict import Verdict, verdict_of
     from sim.report.words.precision import precision_notes
+    from sim.scenario.checks.hardware import hostless_notes
     from sim.scenario.schema import Scenario
     from sim.scenario.sections.comparison import models_of
     from sim.scenario.sweep import axes
@@ -287,6 +294,18 @@ def run(context: CommandContext) -> None:
         aged = price_age_note(scenario, context.catalog)
         return [*settled, *far, *aged, *context.notes(), *monte_carlo_notes(folder)]
 
+    def brief() -> list[str]:
+        settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
+        aged, bare = price_age_note(scenario, context.catalog), hostless_notes(scenario, context.catalog)
+        return [*settled, *extrapolated_note(scenario, context.catalog), *aged, *bare, *monte_carlo_notes(folder)]
+
+    def tables() -> list[Any]:
+        models = models_of(scenario, scenario.compare)
+        if context.given["details"]:
+            return [terminal_table(*shown), *terminal_differences(*shown, models), *notes()]
+        of_year = scenario.load_profile is not None
+        return [*decision(*shown, models, of_year), *brief(), translate_rendered(DETAILS)]
+
     def verdict() -> Verdict:
         return verdict_of(scenario, context.catalog, summarize(*shown), disputes=stored_disputes(folder))
 
@@ -294,9 +313,7 @@ def run(context: CommandContext) -> None:
         lambda out: run_document(scenario, context.catalog, cases, notes(), out),
         lambda: [
             *headed(verdict(), scenario),
-            terminal_table(*shown),
-            *terminal_differences(*shown, models_of(scenario, scenario.compare)),
-            *notes(),
+            *tables(),
             f"results in {folder}",
         ],
     )
@@ -319,6 +336,13 @@ def _run_work(context: CommandContext) -> None:
         context.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))
 
 
-command("run", run.__doc__, "", _read_run, run)
+command("run", run.__doc__, "", _read_run, run, ["details"])
 for one in QUESTIONS.values():
-    command(one.name, one.__doc__, f"-{one.name}", one.read, partial(answered, one), one.relative_option)
+    command(
+        one.name,
+        one.__doc__,
+        f"-{one.name}",
+        one.read,
+        partial(answered, one),
+        ["relative"] if one.relative_option else (),
+    )

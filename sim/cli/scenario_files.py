@@ -47,7 +47,10 @@ def init(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
+    """Write a commented scenario NAME.yaml to start from.
+
+    Editors complete and check it with the JSON schema beside it.
+    """
     with report_bad_input():
         from sim.answers.from_files.draft import draft_of
         from sim.answers.from_files.summary import summary
@@ -89,7 +92,10 @@ def check(
     format: Format = "table",
     time_limit: TimeLimit = 120.0,
 ) -> None:
-    """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
+    """Check whether a scenario fits and what a run takes.
+
+    Nothing is simulated.
+    """
     with watched(time_limit), report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.claims.files import sections

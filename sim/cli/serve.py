@@ -33,7 +33,10 @@ def serve(
         typer.Option(min=0.0, help="Stop a run that needs more memory [GB]; left out: 3/4 of the machine's; 0: never."),
     ] = None,
 ) -> None:
-    """Open a workspace in the browser: fleets side by side, prices and limits to move, scenarios to edit and run."""
+    """Open a workspace in the browser.
+
+    Compare fleets side by side, move prices and limits, edit and run scenarios.
+    """
     with report_bad_input():
         try:
             from sim.serve.http_server import CannotServe, opened

@@ -19,6 +19,10 @@ MOST_HEAD_LINES = 3
 INDENT = 4
 WRAPPED_FROM = 24
 """Width from which a cell may take several lines, divided at blanks."""
+NARROW_FROM = 10
+"""Width from which a cell of words may take several lines in a table that is not divided."""
+FOLDED_FROM = 16
+"""Width from which a word may be divided in a table that is not divided itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class FittedTable:
     styles: Sequence[str | None] = ()
     """Style of each row; None: plain."""
     title: str = ""
+    optional: Sequence[int] | None = None
+    """Columns to leave out, in this order, where the table is wider than the terminal; None: it is divided instead."""
 
     def __post_init__(self) -> None:
         """Translate the headings and name the unit of work in them."""
@@ -53,6 +59,8 @@ class FittedTable:
 
     def _parts(self, width: int) -> list[list[int]]:
         """Return the columns of each table: the fewest tables possible, of about the same width."""
+        if self.optional is not None and (kept := self._kept(width)):
+            return [kept]
         front = list(range(self.repeated))
         rest = range(self.repeated, len(self.heads))
         taken = sum(self._least(column) + GAP for column in front)
@@ -64,6 +72,16 @@ class FittedTable:
         else:
             parts = _packed([self._least(column) for column in rest], width - taken)
         return [[*front, *(self.repeated + place for place in part)] for part in parts] or [front]
+
+    def _kept(self, width: int) -> list[int]:
+        """Return the columns of an undivided table without as many optional ones as needed; empty if none fits."""
+        left_out = list(self.optional or ())
+        # a column is left out before names wrap, then names wrap before further columns are left out
+        for narrow, count in ((False, 0), (False, 1), *((True, count) for count in range(len(left_out) + 1))):
+            kept = [column for column in range(len(self.heads)) if column not in left_out[:count]]
+            if sum(self._least(column, narrow) + GAP for column in kept) - GAP <= width:
+                return kept
+        return []
 
     def _table(self, columns: Sequence[int], width: int) -> Table:
         widths = {column: self._least(column) for column in columns}
@@ -90,10 +108,13 @@ class FittedTable:
         """Return the width at which no cell wraps; the heading may."""
         return max(_cells_width(self.rows, column), self._head_width(column))
 
-    def _least(self, column: int) -> int:
-        """Return the least width in which no figure is cut."""
+    def _least(self, column: int, narrow: bool = True) -> int:
+        """Return the least width in which no figure is cut; *narrow* wraps short words in an undivided table."""
         widest = _cells_width(self.rows, column)
-        if widest > WRAPPED_FROM:
+        if narrow and self.optional is not None and column in self.worded:
+            words = (cell_len(word) for row in self.rows for word in row[column].split())
+            widest = min(widest, max(NARROW_FROM, min(FOLDED_FROM, max(words, default=0))))
+        elif widest > WRAPPED_FROM:
             words = (cell_len(word) for row in self.rows for word in row[column].replace("\n", " ").split(" "))
             widest = max(WRAPPED_FROM, *(0 if column in self.worded else word for word in words))
         return max(widest, self._head_width(column))

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from small_scenario import REFEREE
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cli.frame import next_command
+from sim.language import LANGUAGES
 from sim.scenario.reading.load import load
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,6 +59,14 @@ def test_help(gpufleet: Command, args: list[str]) -> None:
     done = gpufleet(*args)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_short_help_of_commands_is_not_cut(gpufleet: Command, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = gpufleet("--help", "--lang", code)
+    assert "..." not in done.stdout.partition("Commands")[2] + done.stdout.partition("命令")[2]
+    assert max(map(cell_len, done.stdout.splitlines())) <= 80
 
 
 def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, tmp_path: Path) -> None:

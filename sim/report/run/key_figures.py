@@ -207,6 +207,12 @@ def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
 
 def notes_for(points: Sequence[Point]) -> list[str]:
     """Explain the marks that occur in the table of *points*, and give the range of the warm-up if it was estimated."""
+    kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
+    return [*mark_notes(points), *kinds, *_warmup_notes(points)]
+
+
+def mark_notes(points: Sequence[Point]) -> list[str]:
+    """Explain the marks that occur in the table of *points*."""
     marks = []
     if any(point.row["low_sample_percentiles"] for point in points):
         marks.append(f"{THIN} {_(NOTES[THIN])}")
@@ -216,8 +222,7 @@ def notes_for(points: Sequence[Point]) -> list[str]:
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     if any(point.growing for point in points):
         marks.append(f"{UNSURE} {_(GROWING)}")
-    kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
-    return [*marks, *kinds, *_warmup_notes(points)]
+    return marks
 
 
 def _warmup_notes(points: Sequence[Point]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables of a run for the terminal."""
+"""Tables of a run for the terminal: the decision in one table, and all details."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sim.language import _, translate_rendered
+from sim.language import N_, _, translate_rendered
 from sim.report.run.key_figures import (
     MOST_IN_TERMINAL,
     NOTE,
@@ -18,17 +18,29 @@ from sim.report.run.key_figures import (
     columns_for,
     figure,
     interval,
+    mark_notes,
     notes_for,
     standing,
 )
-from sim.report.run.verdict import Verdict
+from sim.report.run.verdict import Verdict, significance
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import in_code, without_symbol
 from sim.report.words.service_level import ranked_apart, storm_notes
+from sim.report.words.text import axis_label
+from sim.report.words.units import noun
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
-from sim.study.comparison import differences, of_one_model
+from sim.study.comparison import COST, Contest, Difference, comparisons_of, differences, of_one_model
 from sim.study.points import FinishedCase, Point, service_points, summarize
+
+LATENCIES = ("ttft_s_", "tpot_s_", "e2e_s_")
+BRIEF_AXES = {"rate_rps": N_("load [req/s]"), "concurrency": N_("clients")}
+"""Headings of the sweep axes in the decision table, shorter than those of other tables."""
+BRIEF_HEADS = {"output_tokens_per_s": N_("output [tok/s]"), COST: N_("USD/M output tokens")}
+"""Headings of the figures in the decision table, shorter than those of other tables."""
+LEFT_OUT_FIRST = ("slo_attainment", "output_tokens_per_s", "cost_usd_per_h")
+"""Figures without which the decision table does where the terminal is narrow; the first goes first."""
+DETAILS = N_("--details shows intervals, memory, power, bottlenecks and all differences")
 
 
 def headed(answer: Verdict, scenario: Scenario) -> list[str]:
@@ -37,18 +49,101 @@ def headed(answer: Verdict, scenario: Scenario) -> list[str]:
     return [answer.headline, *([ranked_apart(models)] if models else []), ""]
 
 
+def decision(
+    cases: Sequence[FinishedCase],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    models: Mapping[str, str] | None = None,
+    of_year: bool = False,
+) -> list[RenderableType]:
+    """Build what the verdict rests on: one table, its marks, and the differences that decide.
+
+    Parameters
+    ----------
+    cases
+        All cases of the run.
+    axes
+        Names of the sweep axes.
+    slo
+        Limits [s] and `attainment`.
+    models
+        Model of every fleet, where they are ranked per model.
+    of_year
+        True if the verdict is about a year, which the differences at single loads do not decide.
+
+    """
+    points = summarize(cases, axes, slo)
+    notes = [*mark_notes(points), *storm_notes(points), *_infeasible(points)]
+    parts = [] if of_year else comparisons_of(points, axes, slo, models)
+    certain = dict.fromkeys(filter(None, (significance(part) for part in parts)))
+    contests = [contest for part in parts for contest in part.contests if contest.certain is not None]
+    return [
+        decision_table(points, axes, slo),
+        *(Text(note) for note in [*notes, *(certain if len(certain) == 1 else ())]),
+        *_deciding_differences(points, axes, slo, contests),
+    ]
+
+
+def decision_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:
+    """Build the table of a decision, a row per fleet and load: service level, latency, throughput and cost."""
+    columns = [
+        column
+        for column in columns_for(points, slo, brief=True)
+        if column.name in (*LEFT_OUT_FIRST, COST) or column.name.startswith(LATENCIES)
+    ]
+    first = 2 + len(axes)
+    heads = [
+        _("fleet"),
+        *(_(BRIEF_AXES[axis]) if axis in BRIEF_AXES else axis_label(axis) for axis in axes),
+        _("meets SLO"),
+        *(in_code(_brief_head(column)) for column in columns),
+    ]
+    rows, styles, before = [], [], ""
+    for point in points:
+        front = [point.fleet if point.fleet != before else "", *axis_cells(point, axes)]
+        before = point.fleet
+        figures = [_bare(figure(point, column)) for column in columns] if point.ok else [""] * len(columns)
+        rows.append([*front, standing(point) if point.ok else _("cannot run"), *figures])
+        styles.append("red" if not point.ok else None if point.good else "dim")
+    names = [column.name for column in columns]
+    optional = [first + names.index(name) for name in LEFT_OUT_FIRST if name in names]
+    return FittedTable(heads, rows, frozenset({0, first - 1}), first - 1, styles, optional=optional)
+
+
+def _brief_head(column: KeyFigure) -> str:
+    """Return the heading of *column* in the decision table."""
+    brief = BRIEF_HEADS.get(column.name, "")
+    return _(brief) if brief and not noun() else column.brief
+
+
+def _infeasible(points: Sequence[Point]) -> list[str]:
+    """Return the reason of each fleet that cannot run."""
+    lines = (f"{point.fleet}: {translate_rendered(point.row['reason'])}" for point in points if not point.ok)
+    return list(dict.fromkeys(lines))
+
+
+def _deciding_differences(
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], contests: Sequence[Contest]
+) -> list[RenderableType]:
+    """Build the table of differences of the pair with most *contests*, at the loads where both meet the SLO."""
+    pairs = [frozenset((contest.winner.fleet, contest.second.fleet)) for contest in contests]
+    if not pairs:
+        return []
+    pair = max(pairs, key=pairs.count)
+    places = {repr(dict(contest.winner.axes)) for contest, own in zip(contests, pairs, strict=True) if own == pair}
+    found = [one for one in differences(points) if {one.first.fleet, one.second.fleet} == pair]
+    return _difference_tables([one for one in found if repr(dict(one.first.axes)) in places], axes, slo)
+
+
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
     """Build the table of key figures, a row per fleet and sweep point, with its marks explained below."""
     points = summarize(cases, axes, slo)
-    reasons = dict.fromkeys(
-        f"{point.fleet}: {translate_rendered(point.row['reason'])}" for point in points if not point.ok
-    )
     services = service_points(points)
     of_services: list[RenderableType] = ["", brief_table(services, axes, slo)] if services else []
     return Group(
         brief_table(points, axes, slo),
         *of_services,
-        *(Text(note) for note in (*notes_for(points), *storm_notes(points), *reasons)),
+        *(Text(note) for note in (*notes_for(points), *storm_notes(points), *_infeasible(points))),
     )
 
 
@@ -91,8 +186,15 @@ def terminal_differences(
     every = of_one_model(differences(summarize(cases, axes, slo)), models or {})
     found = [one for one in every if one.pairs > 1]
     first = found[0].first.fleet if found else ""
+    return _difference_tables([one for one in found if one.first.fleet == first], axes, slo)
+
+
+def _difference_tables(
+    found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]
+) -> list[RenderableType]:
+    """Build a table per pair of fleets with the differences *found*."""
     tables: list[RenderableType] = []
-    for block in blocks([one for one in found if one.first.fleet == first], axes, slo):
+    for block in blocks(found, axes, slo):
         left_out = len(block.rows) - MOST_IN_TERMINAL
         notes = (
             _(NOTE)

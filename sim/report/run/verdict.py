@@ -333,7 +333,7 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
     lead = _lead(part)
     found = [_reach(part, fleet, of_year) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
-    found += [] if of_year else [_significance(part), _at_full_use(part)]
+    found += [] if of_year else [significance(part), _at_full_use(part)]
     overloaded = [point for point in part.points if point.row["overloaded"]]
     if overloaded:
         names = [
@@ -418,7 +418,8 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     return _open(part, lines, why_open(standings, why))
 
 
-def _significance(part: Comparison) -> str:
+def significance(part: Comparison) -> str:
+    """State whether the differences in cost exceed their intervals; empty without loads that two fleets meet."""
     contests = part.contests
     if not contests:
         return ""
