@@ -1,8 +1,10 @@
 """Revenue of sold tokens: profit, margin, break-even and the price that a margin needs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,15 @@ def test_a_run_at_the_price_found_leaves_the_margin(tmp_path: Path) -> None:
     assert "earns" in sold.verdict
     even = sold.price(set={"revenue": {"input": 0.1, "output": float(again[BREAK_EVEN])}}).summary.iloc[0]
     assert even["profit_usd_per_month"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_load_profile_has_the_profit_of_its_year(tmp_path: Path) -> None:
+    profile = {"load_profile": {2: 4380, 1: 4380}, "sweep": {"workload.arrivals.rate_rps": [1, 2]}}
+    asked = sim.run(SCENARIO | profile | {"revenue": {"margin": 0.25}}, out=str(tmp_path / "asked"))
+    found = re.search(r"For a margin of 25.% output tokens must sell at \$([\d.]+) per million with a", asked.verdict)
+    assert found, asked.verdict
+    year = pd.read_csv(tmp_path / "asked" / "year.csv").iloc[0]
+    assert float(found[1]) == pytest.approx(year["usd_per_million_output_tokens"] / 0.75, rel=5e-3)
 
 
 def test_without_revenue_there_are_no_columns_and_no_sentence(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost.revenue import Revenue
+from sim.cost.revenue import Revenue, SoldTokens
+from sim.cost.token_api import TOKENS_PER_PRICE
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.monte_carlo import disputed
 from sim.report.run.year import year_heads
@@ -37,7 +38,7 @@ from sim.study.metrics.service_level import ServiceLevelAttainment, slack
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import DisputedSetting
 from sim.study.points import Point, Sweep, fleets_of, has_money, point_attainment
-from sim.study.year import RunYear, year_of
+from sim.study.year import FleetYear, RunYear, year_of
 
 PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
 """Columns of what is sold."""
@@ -110,6 +111,8 @@ def verdict(
         *(year_heads(year, level, models or {}) if year is not None else ()),
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
+    if year is not None and sold is not None:
+        heads += _profit_of_year(year, sold)
     if year is None:
         heads += [_lead(part) + line for part in comparisons if sold is not None and (line := _profit(part, sold))]
     headline = joined([*heads, *disputed(disputes)]) if heads else _("No fleet can run this.")
@@ -173,6 +176,43 @@ def _profit(part: Comparison, sold: Revenue) -> str:
         margin=percent(best.number("profit_margin") or 0.0),
         even=cash(even) if even > 0 else _("any price, as prompts pay for it all"),
     )
+
+
+def _profit_of_year(year: RunYear, sold: Revenue) -> list[str]:
+    """State the highest profit of a year, or the lowest price that leaves the margin, among the fleets that meet it."""
+    known = [
+        (row, SoldTokens(sold, (row.total_tokens_per_year or 0.0) - tokens, tokens, row.usd_per_year))
+        for row in year.rows
+        if row.good and row.usd_per_year is not None and (tokens := row.output_tokens_per_year)
+    ]
+    if not known:
+        return []
+
+    def price(one: tuple[FleetYear, SoldTokens]) -> float:
+        return TOKENS_PER_PRICE * one[1].output_usd / one[1].output_tokens
+
+    asks = sold.output is None
+    best = min(known, key=price) if asks else max(known, key=lambda one: one[1].profit_usd)
+    row, tokens_sold = best
+    template = N_("At {price} per million output tokens {fleet} earns {earned} a year; break-even at {even}.")
+    if asks:
+        template = N_(
+            "For a margin of {margin} output tokens must sell at {price} per million with {fleet}: {earned} a year; "
+            "break-even at {even}."
+        )
+    elif tokens_sold.profit_usd < 0:
+        template = N_("At {price} per million output tokens {fleet} loses {earned} a year; break-even at {even}.")
+    even = TOKENS_PER_PRICE * tokens_sold.output_usd_to_break_even / tokens_sold.output_tokens
+    return [
+        _(
+            template,
+            fleet=row.fleet,
+            price=cash(price(best)),
+            earned=cash(abs(tokens_sold.profit_usd)),
+            margin=percent(sold.margin or 0.0),
+            even=cash(even) if even > 0 else _("any price, as prompts pay for it all"),
+        )
+    ]
 
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
