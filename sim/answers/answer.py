@@ -6,6 +6,8 @@ from pathlib import Path
 from sim.answers.folder import begin, replaced_together
 from sim.answers.questions import Answered, Question, Task
 from sim.catalogue.catalog import Catalog
+from sim.language import N_
+from sim.report.progress import CaseProgress
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Fleet, Scenario
@@ -38,7 +40,8 @@ def deliver(
     remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
     adjusted = question.adjusted(scenario)
     found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
-    with replaced_together(out, entries | question.simulated(found)) as folder:
+    writing = CaseProgress(quiet, N_("writing the results"), goes_on=True)
+    with writing, replaced_together(out, entries | question.simulated(found)) as folder:
         resolved = _keep_basis(folder, adjusted, catalog, question.fleets(found))
         question.write(folder, Answered(adjusted, found, relative, remarks, resolved), report)
     return Answered(scenario, found, relative, remarks, resolved)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.answers.folder import begin, replaced_together
 from sim.catalogue.catalog import Catalog
-from sim.language import ENGLISH, speaking
+from sim.language import ENGLISH, N_, speaking
 from sim.report.assumptions import price_age_note
 from sim.report.monte_carlo import sentences
 from sim.report.prediction_accuracy import confidences_by_key
@@ -49,7 +49,8 @@ def run_scenario(
     entries = begin(out, scenario, command, "run", force)
     with CaseProgress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
-    _finish(scenario, catalog, out, cases, report, entries)
+    with CaseProgress(quiet, N_("writing the results"), goes_on=True):
+        _finish(scenario, catalog, out, cases, report, entries)
     return cases
 
 

@@ -39,6 +39,10 @@ Watch = Callable[[ReplicaEngine, int], ReplicaEngine]
 """Function from an engine and the number of its replica to the engine that the replica calls."""
 
 
+RUNNING: "list[RunningFleet]" = []
+"""Fleets that this process simulates now; other threads read their progress."""
+
+
 class RunningFleet:
     """Simulation of one fleet at one sweep point, in one replication. `run` simulates it once."""
 
@@ -107,6 +111,11 @@ class RunningFleet:
         )
         return roles, KvTransfers(plan, self._env, self._replicas, callbacks)
 
+    @property
+    def progress(self) -> tuple[float, float | None, int]:
+        """Simulated time until now [s], horizon [s] and number of requests that are done."""
+        return self._env.now, self._plan.horizon_s, max(len(self._source.requests) - self._outstanding, 0)
+
     def run(self) -> FleetLog:
         """Simulate arrivals up to the horizon, then the drain until all are served or its limit is reached."""
         plan, env = self._plan, self._env
@@ -116,9 +125,13 @@ class RunningFleet:
             self._arm_reading(plan.next_reading_s(0.0))
         stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
         pending, step, last_s = env.pending, env.step, min(stop_s, LATEST_S)
-        with collector_paused():
-            while pending and not self._over and pending[0][0] <= last_s:
-                step()
+        RUNNING.append(self)
+        try:
+            with collector_paused():
+                while pending and not self._over and pending[0][0] <= last_s:
+                    step()
+        finally:
+            RUNNING.remove(self)
         last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
         end_s = stop_s if self._outstanding else max(self._finished_s, last_arrival_s)
         end_s = max(end_s, plan.horizon_s or 0.0)

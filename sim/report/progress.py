@@ -1,7 +1,9 @@
 """Progress of commands on stderr: a bar on terminals and in notebooks, an occasional line elsewhere."""
 
 import sys
+import threading
 import time
+from contextvars import copy_context
 from importlib.util import find_spec
 from math import isfinite
 from types import TracebackType
@@ -19,12 +21,13 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
+from sim.fleet.fleet import RUNNING
 from sim.language import N_, _
 from sim.report.words.money import cash
 from sim.units import HOURS_PER_MONTH
 
-EVERY_S = 10.0
-"""Interval between lines of progress [s]."""
+FIRST_S, EVERY_S = 5.0, 10.0
+"""Time before the first line of progress, and the interval between lines [s]."""
 
 
 class _Live:
@@ -36,25 +39,39 @@ class _Live:
         # in notebooks rich needs ipywidgets
         live = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not live)
-        self._task = self._bar.add_task(_(doing), total=None)
+        self._task = self._bar.add_task(_(doing), total=None, inside="")
         self._lines = not quiet and not live
-        self._started_s = self._told_s = time.monotonic()
+        self._started_s = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=copy_context().run, args=(self._report,), daemon=True)
+        self._said = _(doing)
+        """Progress until now, as a line of text."""
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._lines or not self._bar.disable:
+            self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
         self._bar.stop()
 
-    def _line_is_due(self) -> bool:
-        now_s = time.monotonic()
-        if not self._lines or now_s - self._told_s <= EVERY_S:
-            return False
-        self._told_s = now_s
-        return True
+    def _report(self) -> None:
+        """Write a line from time to time, also while a single simulation lasts; on a terminal update the bar."""
+        wait_s = FIRST_S if self._lines else 1.0
+        while not self._ended.wait(wait_s):
+            wait_s = EVERY_S if self._lines else 1.0
+            if self._lines:
+                passed_s = time.monotonic() - self._started_s
+                sys.stderr.write(f"{passed_s:.0f} s: {self._said}{simulation_progress()}\n")
+                sys.stderr.flush()
+            else:
+                self._bar.update(self._task, inside=simulation_progress().removeprefix("; "))
 
 
 class CaseProgress(_Live):
@@ -68,6 +85,7 @@ class CaseProgress(_Live):
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
             *(TimeElapsedColumn(), TextColumn(_("left")), TimeRemainingColumn()),
+            TextColumn("{task.fields[inside]}"),
         )
         super().__init__(quiet, doing, *columns)
 
@@ -83,10 +101,8 @@ class CaseProgress(_Live):
                 )
             )
         self._bar.update(self._task, completed=done, total=total)
-        if self._line_is_due():
-            left = time_left(done - found, total - done, time.monotonic() - self._started_s)
-            text = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
-            sys.stderr.write(f"{text}\n")
+        left = time_left(done - found, total - done, time.monotonic() - self._started_s)
+        self._said = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
 
 
 class SearchProgress(_Live):
@@ -101,8 +117,23 @@ class SearchProgress(_Live):
         if isfinite(cheapest_usd_per_h):
             text += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
         self._bar.update(self._task, description=text)
-        if self._line_is_due():
-            sys.stderr.write(f"{text}\n")
+        self._said = text
+
+
+def simulation_progress() -> str:
+    """Describe the simulation that runs in this process now: time and requests; empty if none runs."""
+    running = RUNNING[-1:]
+    if not running:
+        return ""
+    now_s, horizon_s, requests = running[0].progress
+    if horizon_s is None:
+        return _("; this case: {now_s:,.0f} s simulated, {requests:,} requests done", now_s=now_s, requests=requests)
+    return _(
+        "; this case: {now_s:,.0f} of {horizon_s:,.0f} s simulated, {requests:,} requests done",
+        now_s=now_s,
+        horizon_s=horizon_s,
+        requests=requests,
+    )
 
 
 def time_left(done: int, to_do: int, elapsed_s: float) -> str:

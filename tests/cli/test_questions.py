@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -238,15 +239,28 @@ def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
 
 
 def test_a_search_shows_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_S", -1.0)
+    monkeypatch.setattr(progress, "FIRST_S", 0.01)
     with progress.SearchProgress(quiet=False) as told:
-        told(3, float("inf"))
         told(9, 2.0)
+        time.sleep(0.5)
     with progress.SearchProgress(quiet=True) as told:
         told(10, 2.0)
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err == "3 cases simulated\n9 cases simulated, cheapest so far $1,460 a month\n"
+    assert shown.err == "0 s: 9 cases simulated, cheapest so far $1,460 a month\n"
+
+
+def test_progress_inside_one_simulation_is_shown() -> None:
+    class Running:
+        progress = (600.0, 1800.0, 1234)
+
+    assert progress.simulation_progress() == ""
+    running: Any = Running()
+    progress.RUNNING.append(running)
+    try:
+        assert progress.simulation_progress() == "; this case: 600 of 1,800 s simulated, 1,234 requests done"
+    finally:
+        progress.RUNNING.pop()
 
 
 def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,11 +276,12 @@ def test_a_notebook_has_a_bar_where_it_can_draw_one(
 ) -> None:
     drawn: list[int] = []
     notebook = Console(force_jupyter=True)
-    monkeypatch.setattr(progress, "EVERY_S", -1.0)
+    monkeypatch.setattr(progress, "FIRST_S", 0.01)
     monkeypatch.setattr(progress, "Console", lambda stderr: notebook)
     monkeypatch.setattr(progress, "find_spec", lambda name: name if widgets and name == "ipywidgets" else None)
     monkeypatch.setattr(progress.Bar, "start", lambda bar: bar.disable or drawn.append(1))
     monkeypatch.setattr(progress.Bar, "stop", lambda bar: None)
     with progress.CaseProgress(quiet=False) as told:
         told(1, 2, 0)
-    assert (len(drawn), capsys.readouterr().err.startswith("1 of 2 cases")) == (int(widgets), not widgets)
+        time.sleep(0.5)
+    assert (len(drawn), "s: 1 of 2 cases" in capsys.readouterr().err) == (int(widgets), not widgets)
