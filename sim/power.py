@@ -155,7 +155,7 @@ class Power(Spec):
         if self.nameplate_w is not None and self.mode != "nameplate":
             raise ValueError("nameplate_w needs mode: nameplate")
         if self.cap_w is not None and self.mode == "nameplate":
-            raise ValueError("cap_w goes with mode: load; a nameplate does not know it")
+            raise ValueError("cap_w needs mode: load; a nameplate has no cap")
         return self
 
 

@@ -38,7 +38,7 @@ class Speculative(Spec):
     def _drafts_hold(self) -> Self:
         drafts = self.num_speculative_tokens
         if (self.accepted is None) == (self.acceptance is None):
-            raise ValueError("give either accepted (drafts that hold in every step) or acceptance (a probability)")
+            raise ValueError("give either accepted (drafts accepted in every step) or acceptance (a probability)")
         if (self.method == "draft_model") == (self.draft_model is None):
             raise ValueError("draft_model (a model's id) and method: draft_model belong together")
         if self.accepted is not None and self.accepted > drafts:

@@ -105,9 +105,7 @@ class ReserveLimits(QueueLimits):
     @model_validator(mode="after")
     def _wait_has_both_ends(self) -> Self:
         if (self.batch_wait_timeout_iters > 0) != (self.batch_wait_max_tokens_ratio > 0):
-            raise ValueError(
-                "batch_wait_timeout_iters and batch_wait_max_tokens_ratio hold prompts back together: set both"
-            )
+            raise ValueError("batch_wait_timeout_iters and batch_wait_max_tokens_ratio work together: set both")
         if self.batch_wait_timeout_iters and self.capacity_scheduler_policy != "guaranteed_no_evict":
             raise ValueError("batch_wait_timeout_iters: needs capacity_scheduler_policy: guaranteed_no_evict")
         return self

@@ -88,7 +88,7 @@ class Offer(Spec):
     @model_validator(mode="after")
     def _price_is_dated(self) -> Self:
         if self.price.as_of is None:
-            raise ValueError("a price needs as_of, the date it was asked")
+            raise ValueError("a price needs as_of, the date of the quote")
         return self
 
 

@@ -231,7 +231,7 @@ def job_figure(fleet: str, metric: str, context: ClaimContext, values: Mapping[s
     if key not in context.answers:
         scenario = load_job(context.path, options(values), catalog=context.catalog)
         if not isinstance(scenario, JobScenario):
-            raise NoFigure("a queue of jobs has no figures here, a single job does")
+            raise NoFigure("a queue of jobs has no figures here; a single job has")
         context.answers[key] = summary(job_outcomes(scenario, context.catalog))
     found = [row for row in context.answers[key] if row.fleet == fleet]
     if len(found) != 1:

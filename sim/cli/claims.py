@@ -12,8 +12,8 @@ from sim.cli.workplace import whole_or_nothing
 
 @app.command()
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="IDS", help="C08 C36; left out: all.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/claims.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="IDS", help="C08 C36; default: all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: outputs/claims.")] = None,
     workers: Workers = None,
     force: Force = False,
     quiet: Quiet = False,

@@ -10,7 +10,7 @@ from sim.language import _
 from sim.scenario.reading.shipped import scenario_file
 
 Number = Annotated[int, typer.Option("--request", min=0, help="Number of the request in order of arrival, from 0.")]
-Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first fleet.")]
+Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; default: the first fleet.")]
 Trace = Annotated[
     Path | None,
     typer.Option(help="Also write the steps of the request's replica as a trace for Perfetto (ui.perfetto.dev)."),

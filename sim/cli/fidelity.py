@@ -34,7 +34,9 @@ def validate(
         list[str] | None,
         typer.Option(help="Properties missing from a client's results: gpu=l40s, tp=2, precision=fp8."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=("Folder for the results; default: outputs/validate-<name>."))
+    ] = None,
     workers: Workers = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -88,12 +90,16 @@ def calibrate(
     seconds: Annotated[
         list[float] | None,
         typer.Option(
-            min=1e-3, max=1e9, help="From the first page of metrics to the last; one for all stretches or one for each."
+            min=1e-3,
+            max=1e9,
+            help=("Seconds from the first page of metrics to the last; one value for all stretches, or one for each."),
         ),
     ] = None,
     workload: Annotated[
         Path | None,
-        typer.Option(help="File for the traffic that was seen, of several stretches one each; a scenario's `base:`."),
+        typer.Option(
+            help=("File for the traffic that was read, one file per stretch; scenarios read it with `base:`.")
+        ),
     ] = None,
     workers: Workers = None,
     force: Force = False,

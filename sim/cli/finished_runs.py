@@ -33,7 +33,7 @@ def price(
         typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results; left out: beside RUN_DIR, named after what is set.")
+        Path | None, typer.Option(help="Folder for the results; default: beside RUN_DIR, named after the settings.")
     ] = None,
     no_report: NoReport = False,
     force: Force = False,
@@ -198,7 +198,7 @@ def export(
         typer.Option("--format", help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV."),
     ] = "xlsx",
     out: Annotated[
-        Path | None, typer.Option(help="The file; left out: RUN.xlsx or RUN-focus.csv, beside the folder.")
+        Path | None, typer.Option(help="The file; default: RUN.xlsx or RUN-focus.csv, beside the folder.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -96,19 +96,19 @@ Sets = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed in place of the scenario's.")]
 Replications = Annotated[int | None, typer.Option(help="Number of replications in place of the scenario's.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU core.")]
 Format = Annotated[
     Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for the results; left out: below outputs/, named after the scenario and its settings."),
+    typer.Option(help="Folder for the results; default: below outputs/, named after the scenario and its settings."),
 ]
 Relative = Annotated[
     float, typer.Option(min=NARROWEST, max=WIDEST, help="Width of the last bracket in the search for a capacity.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
+    bool, typer.Option("--force", help="Replace the contents of the folder, even the answer to another question.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 Details = Annotated[bool, typer.Option("--details", help="Show everything below the answer, not the decision alone.")]

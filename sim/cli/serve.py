@@ -20,7 +20,9 @@ def serve(
     workspace: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the workspace, outside of which nothing is read or written; left out: the current folder."
+            help=(
+                "Folder of the workspace; files outside it are neither read nor written; default: the current folder."
+            )
         ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
@@ -30,12 +32,14 @@ def serve(
     run_hours: Annotated[float, typer.Option(min=0.01, help="Stop a run of the queue after this time [h].")] = 24.0,
     run_gb: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Stop a run that needs more memory [GB]; left out: 3/4 of the machine's; 0: never."),
+        typer.Option(
+            min=0.0, help=("Stop a run that needs more memory [GB]; default: 3/4 of the machine's; 0: never.")
+        ),
     ] = None,
 ) -> None:
     """Open a workspace in the browser.
 
-    Compare fleets side by side, move prices and limits, edit and run scenarios.
+    Compare fleets, change prices and limits, edit and run scenarios.
     """
     with report_bad_input():
         try:

@@ -27,7 +27,7 @@ Wait = Annotated[
     typer.Option(
         min=0.0,
         metavar="SECONDS",
-        help="With --cluster: how long to continue without any worker; left out: 30.",
+        help="With --cluster: how long to continue without any worker; default: 30.",
     ),
 ]
 PLAIN = (

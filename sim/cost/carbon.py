@@ -86,12 +86,12 @@ class Carbon(Spec):
         kg_per_h = 0.0
         notes: tuple[str, ...] = ()
         if self.embodied is None:
-            notes = ("Carbon counts the electricity alone: making the machines is left out.",)
+            notes = ("Carbon covers electricity only; manufacturing of the machines is not included.",)
         else:
             made_kg = sum(count * _gpu_kg(self.embodied, gpu) for gpu, count in gpus.items())
             made_kg += servers * self.embodied.server_kg
             if not servers and self.embodied.server_kg:
-                notes += ("Carbon of making the server is left out: the fleet names none.",)
+                notes += ("Carbon of manufacturing the server is not included: the fleet names no server.",)
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
         return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid)
 

@@ -217,7 +217,7 @@ def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]
 
 
 def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
-    yield "Rent is taken to include space, electricity and repair; every rented hour is paid, busy or not."
+    yield "Rent is assumed to include space, electricity and repair; every rented hour is paid, busy or not."
     if cost.share:
         yield "Rented instances are shared: only the GPUs in use are paid for."
     if (term := cost.commitment) is not None:
@@ -229,11 +229,11 @@ def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
                 yield "The commitment covers the replicas that run, up to its GPUs; those beyond it are spot capacity."
     if cost.billing != Billing():
         step, least = cost.billing.granularity_s, cost.billing.minimum_s
-        yield f"From a start to its stop time is paid in steps of {step:g} s, at least {least:g} s a start."
+        yield f"Time from start to stop is billed in steps of {step:g} s, at least {least:g} s per start."
     if (spot := cost.spot) is not None and spot.availability < 1:
         yield (
-            f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "
-            "interruptions themselves are not simulated: latencies are those of a fleet without any."
+            f"Spot capacity is available in {spot.availability:.0%} of its hours; more is rented to compensate. "
+            "Interruptions are not simulated: latencies are those of a fleet without interruptions."
         )
 
 

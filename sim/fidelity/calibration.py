@@ -286,7 +286,7 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
     if fitted.noise > WIDE_SCATTER and calibration.rows > 1:
         scatter = _("they scatter {noise:.1f} times as much as expected", noise=fitted.noise)
         yield _(
-            "The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so.",
+            "The runs contradict each other or the model: {scatter}; the intervals include this scatter.",
             scatter=scatter,
         )
     for row, column, error in fitted.contradicting[:MOST_NAMED]:

@@ -315,7 +315,7 @@ class _Cluster:
             self._running[index] = work
             self._free -= work.job.gpus
             heappush(self._ends, (work.ends_s, index, now_s))
-        assert self._free >= 0, "a policy has started more than fits"
+        assert self._free >= 0, "a policy has started more jobs than fit"
 
 
 def is_finished(work: JobState) -> bool:

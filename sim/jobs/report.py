@@ -61,7 +61,7 @@ def _headline(rows: Sequence[QueueRow]) -> str:
     if len(rows) == 1:
         sentence = _("Jobs wait {duration} on average", duration=duration(least))
     elif all(one.cells["wait_h_mean"] == other.cells["wait_h_mean"] for one, other in pairwise(ordered)):
-        sentence = _("Jobs wait alike everywhere: {duration} on average", duration=duration(least))
+        sentence = _("Jobs wait equally long everywhere: {duration} on average", duration=duration(least))
     else:
         sentence = _(
             "Jobs wait least on {name}: {duration} on average", name=name(ordered[0]), duration=duration(least)
@@ -227,7 +227,7 @@ def cost_table(rows: Sequence[QueueRow]) -> PageTable | None:
     if any(row.cells.get("serving_usd") is not None for row in priced):
         body.append([_("of it for the service"), *(cash(row.cells["serving_usd"]) for row in priced)])
         body.append([_("of it for jobs"), *(cash(row.cells["jobs_usd"]) for row in priced)])
-    return PageTable(_("What the cluster costs"), "", [_("component"), *(row.fleet for row in priced)], body)
+    return PageTable(_("Cost of the cluster"), "", [_("component"), *(row.fleet for row in priced)], body)
 
 
 def tables(rows: Sequence[QueueRow]) -> list[PageTable]:

@@ -157,7 +157,7 @@ def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
     return [
         _(
             "Prices older than six months: {old} of {all}, counted from the catalogue's newest ({newest}); the "
-            "oldest is of {day} ({offer}). Your own prices replace them: cost.quotes.",
+            "oldest is from {day} ({offer}). Your own prices replace them: cost.quotes.",
             old=len(old),
             all=len(offers),
             newest=newest,

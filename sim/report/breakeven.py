@@ -234,7 +234,8 @@ def unmoved(answer: BreakevenAnswer) -> str:
     still = list(dict.fromkeys(translate_rendered(one.name) for one in every if one.name not in moving))
     return (
         worded(
-            answer, _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
+            answer,
+            _("No value within a factor of 20 changes the cheapest candidate: {still}.", still=_(", ").join(still)),
         )
         if still
         else ""
@@ -320,7 +321,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
 def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         _("Cumulative payments"),
-        in_code(_("USD, nothing discounted, nothing sold")),
+        in_code(_("USD, not discounted, without resale")),
         _("months"),
         tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),
         y_format=money_thousands,
@@ -331,7 +332,7 @@ def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]])
 def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
     return Panel(
         _("Net present cost of stopping then"),
-        in_code(_("USD of today, resale taken off")),
+        in_code(_("USD of today, net of resale")),
         _("months"),
         tuple(
             _path(name, [shown(at.net_present_usd) for at in path], path, looks) for name, path in answer.months.items()
@@ -686,16 +687,15 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     if any(cost.finance is not None and cost.finance.inflation for cost in answer.at_load.values()):
         lines.append(
             _(
-                "With inflation the cost a month is the equal payment over {months} months; what is paid "
-                "by the month is that of the first.",
+                "With inflation the cost a month is the equal payment over {months} months; the operating cost is "
+                "that of the first month.",
                 months=plain(answer.horizon.months),
             )
         )
     lines.append(
         _(
-            "Purchases are paid at delivery, all else at the end of each month. The curves of net "
-            "present cost take off what the hardware would bring at that age: its resale less its "
-            "removal."
+            "Purchases are paid at delivery, other amounts at the end of each month. The curves of net present cost "
+            "subtract the hardware's value at that age: its resale minus its removal."
         )
     )
     return [worded(answer, line) for line in lines]

@@ -175,13 +175,12 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
     start, precision = place(axis.label, plain(axis.start)), precision_of(scenario, relative)
     return _(
-        "The SLO: {asked_for}, and a queue that does not grow without end. Each replication is "
-        "searched by itself, the first from {start}: the load is doubled or halved until the SLO "
-        "is met on one side, then bisected until the ends are within {relative:g} % of each "
-        "other. Its requests are the same at every load and in every fleet. Its capacity lies "
-        "between the highest load that met the SLO and the first that did not; shown is the mean "
-        "over replications. They are added, from five on, until half of the 95 % interval is at "
-        "most {relative_2:g} % of the mean in every fleet, or to {max_replications}.",
+        "The SLO: {asked_for}, and a bounded queue. Each replication is searched separately, the first from "
+        "{start}: the load is doubled or halved until the SLO is met on one side, then bisected until the ends are "
+        "within {relative:g} % of each other. The requests are the same at every load and in every fleet. The "
+        "capacity lies between the highest load that met the SLO and the lowest that did not; the mean over "
+        "replications is shown. Replications are added, from five on, until half of the 95 % interval is at most "
+        "{relative_2:g} % of the mean in every fleet, or until there are {max_replications}.",
         asked_for=_("each service keeps to its own limits") if scenario.services else slo_text(scenario.slo),
         start=start,
         relative=100 * relative,

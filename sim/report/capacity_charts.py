@@ -86,7 +86,7 @@ def _search(
             spans.append(
                 ChartInterval(one.mean, one.half_width or 0.0, f"{one.fleet}: {plain(one.mean)}", color, one.fleet)
             )
-    beyond = "" if share else _("; what is larger lies at the upper edge")
+    beyond = "" if share else _("; larger values are drawn at the upper edge")
     return Panel(
         title,
         _("filled: meets the SLO; line and band: capacity and its 95 % interval{beyond}", beyond=beyond),

@@ -51,7 +51,7 @@ ELSEWHERE = {
 }
 ENDINGS = {
     "timed_out": N_("Its client gave up waiting."),
-    "lost": N_("It was lost with its replica, and its client had no attempt left."),
+    "lost": N_("Its replica failed, and its client had no attempts left."),
 }
 
 
@@ -75,7 +75,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
         yield _why_rejected(journal)
         return
     if not request.hops:
-        yield _("No replica has had it.")
+        yield _("No replica received it.")
     else:
         yield _served_by(journal)
         yield FittedTable(HEADS, list(rows(journal)))
@@ -93,7 +93,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
     if request.given_up:
         yield _(ENDINGS[request.gave_up])
     elif request.rejected:
-        yield _("Its server ended it with an error: the KV cache that all slots share was full.")
+        yield _("The server ended it with an error: the KV cache that all slots share was full.")
     elif isnan(request.finished_s):
         yield _("It had not finished when the run ended.")
 
@@ -103,16 +103,16 @@ def _why_rejected(journal: RequestJournal) -> str:
     tenant = next((one for one in plan.workload.tenants if one.name == request.tenant), None)
     limited = tenant is not None and tenant.rate_limit is not None and not request.hops
     if limited and plan.admission is None and not plan.refuses:
-        return _("It was turned away: tenant {tenant} was over its rate limit.", tenant=request.tenant)
+        return _("It was rejected: tenant {tenant} was over its rate limit.", tenant=request.tenant)
     if limited:
         return _(
-            "It was turned away: by admission, a queue limit, or the rate limit of tenant {tenant}.",
+            "It was rejected: by admission, a queue limit, or the rate limit of tenant {tenant}.",
             tenant=request.tenant,
         )
     if plan.refuses:
-        return _("It was turned away by a queue limit (of the server or in admission), or its tokens fit no replica.")
+        return _("It was rejected by a queue limit (of the server or in admission), or its tokens fit no replica.")
     if request.attempts > 1 or plan.admission is not None:
-        return _("It was turned away at the gateway (admission), or its tokens fit no replica.")
+        return _("It was rejected at the gateway (admission), or its tokens fit no replica.")
     return _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
 
 
@@ -140,7 +140,7 @@ def _between_gpus(journal: RequestJournal) -> Iterator[str]:
             f"{_(MESSAGES[what][own])} {_s(seconds)} s" for (what, own), seconds in sorted(found.by_message.items())
         ]
         yield _(
-            "Of {steps} s of its steps {s} s go to messages between GPUs over {link}: {parts}.",
+            "Messages between GPUs over {link} take {s} s of the {steps} s of its steps: {parts}.",
             steps=_s(found.steps_s),
             s=_s(sum(found.by_message.values())),
             link=", ".join(sorted(found.links)),

@@ -98,9 +98,9 @@ def _disputed(own: Sequence[DisputedSetting]) -> str:
         where=_(" at {listing}", listing=_("; ").join(places)) if places else "",
     )
     template = (
-        N_("Central values decide here; {drawn} is cheaper than {central} in {share}.")
+        N_("The ranking uses central values; {drawn} is cheaper than {central} in {share}.")
         if first.fleets == 2
-        else N_("Central values decide here; {drawn} is the cheapest in {share}, more often than {central}.")
+        else N_("The ranking uses central values; {drawn} is the cheapest in {share}, more often than {central}.")
     )
     lead = _("{model}: ", model=first.model) if first.model else ""
     return lead + _(template, drawn=first.drawn, central=first.central, share=share)

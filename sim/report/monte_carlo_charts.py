@@ -96,16 +96,13 @@ def charts(study: MonteCarloStudy, chosen: Sequence[DrawnSetting], fleets: Seque
 
 
 NOTE = N_(
-    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input "
-    "once for all fleets, independently of the others; quotes for one item, and the hours of "
-    "one tariff, move together. The interval of a share is that of the draws alone (Wilson): "
-    "traffic is not drawn again. Tables and charts elsewhere use the central values. Normal "
-    "and lognormal distributions are cut at 4 standard deviations, or where the scenario "
-    "says."
+    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input once for all fleets, "
+    "independently of the others; quotes for one item vary together, and so do the hours of one tariff. The "
+    "interval of a share covers the draws only (Wilson): traffic is not drawn again. Tables and charts elsewhere "
+    "use the central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the "
+    "scenario says."
 )
-OF_LOADS = N_(
-    " A drawn load lies between simulated ones: amounts per hour are taken as the straight line between them."
-)
+OF_LOADS = N_(" A drawn load lies between simulated loads: amounts per hour are interpolated linearly.")
 
 
 def monte_carlo_section(

@@ -194,8 +194,8 @@ def _standing(one: FleetPlanOutlook, plan: MultiYear) -> str:
     if one.stock is not None and one.owed_usd:
         parts.append(
             _(
-                "contracts reach {owed_unit_months} unit-months beyond the plan: {cash} remain due then, which no "
-                "total counts",
+                "contracts reach {owed_unit_months} unit-months beyond the plan: {cash} remain due then, not "
+                "included in any total",
                 owed_unit_months=one.stock.owed_unit_months,
                 cash=cash(one.owed_usd),
             )
@@ -275,7 +275,7 @@ def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear)
             other=other.fleet,
         )
     return _(
-        "From the end of {date} on {fleet} has paid less in sum than {other}.",
+        "From the end of {date} on, the cumulative payments of {fleet} are below those of {other}.",
         date=date(plan, following),
         fleet=best.fleet,
         other=other.fleet,
@@ -412,7 +412,9 @@ def _figures(drawn: Sequence[FleetPlanOutlook], axis: str) -> list[tuple[str, li
         result.append((_("rent due after the plan, not counted"), [_paid(one.owed_usd) for one in drawn]))
     each = "usd_per_million_output_tokens"
     result.append((_("output tokens served, millions"), [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
-    result.append((in_code(_("USD per million output tokens: total over served")), [_usd(row[each]) for row in rows]))
+    result.append(
+        (in_code(_("USD per million output tokens: total cost over tokens served")), [_usd(row[each]) for row in rows])
+    )
     return [*result, (_("the same, levelised"), [_usd(row[f"levelised_{each}"]) for row in rows])]
 
 

@@ -87,7 +87,7 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
 def _step(one: FleetPlanOutlook, row: PlanMonth, plan: MultiYear) -> MonthlyCapacity:
     new = 0.0 if one.api else (row.owned - row.existing) * one.capacity.mean
     tooltip = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
-    tooltip |= {_("demand in the mean"): plain(row.demand), _("capacity"): plain(row.capacity)}
+    tooltip |= {_("mean demand"): plain(row.demand), _("capacity"): plain(row.capacity)}
     tooltip |= {_("units owned"): str(row.owned)} if row.owned else {}
     tooltip |= {_("units rented"): str(row.rented)} if row.rented else {}
     tooltip |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}

@@ -189,7 +189,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     limits += (
         [_("nothing can be said at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
     )
-    stays = _(", and stays below it at either end of every range") if answer.found.swings else ""
+    stays = _(", and remains cheaper at both ends of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
     yield _("{told}{but}.", told=text, but=but)
 
@@ -242,15 +242,15 @@ def _gap_text(gap: CostGap) -> str:
         least=cash(usd_of[cheap]),
     )
     text += ngettext(
-        "Of the gap of {gap}{spread}, {adds} counts against {dear}",
-        "Of the gap of {gap}{spread}, {adds} count against {dear}",
+        "Of the gap of {gap}{spread}, {adds} raises the cost of {dear}",
+        "Of the gap of {gap}{spread}, {adds} raise the cost of {dear}",
         len(adds),
         gap=cash(abs(gap.usd)),
         spread=spread,
         adds=listing(adds),
         dear=dear,
     )
-    counts = ngettext("; {saves} counts for it", "; {saves} count for it", len(saves), saves=listing(saves))
+    counts = ngettext("; {saves} lowers it", "; {saves} lower it", len(saves), saves=listing(saves))
     text += (counts if saves else "") + _(".")
     if shares[PRICE] * shares[LAYOUT] < 0:
         both = percent(shares[PRICE] + shares[LAYOUT])
@@ -462,7 +462,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
     ]
     if gaps := answer.explained.gaps:
         note = _(
-            "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
+            "Shapley values: the cost that each part of the first fleet adds, averaged over all orders of exchange."
         )
         groups = [[translate_rendered(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
         groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
@@ -506,7 +506,12 @@ def _notes(answer: SensitivityAnswer) -> list[str]:
         notes.append(_("Prices and terms change no latency and are left out."))
     if answer.explained.gaps:
         notes += map(_, GAP_NOTES)
-    notes.append(_("Money is billed anew on the same simulations; all else is simulated with the same random numbers."))
+    notes.append(
+        _(
+            "Changed cost inputs are billed again on the same simulations; other inputs are simulated again with the "
+            "same random numbers."
+        )
+    )
     return notes
 
 
@@ -523,8 +528,8 @@ GAP_NOTES = [
         "power are those of one GPU."
     ),
     N_(
-        "At a load that both fleets carry they make the same tokens, so that speed shows in "
-        "nothing but energy. At full load as many clients as the larger `max_num_seqs` ask "
-        "without think time, whatever the SLO."
+        "At a load within the capacity of both fleets, both generate the same tokens, so speed changes only the "
+        "energy. At full load the number of clients is the larger `max_num_seqs`; they send requests without think "
+        "time, and the SLO is ignored."
     ),
 ]

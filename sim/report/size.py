@@ -162,7 +162,7 @@ def _by_cost(found: Sizing) -> Panel:
     places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
     return Panel(
         _("Every candidate by its cost"),
-        in_code(_("USD a month; hollow: at least, as it misses or was not simulated")),
+        in_code(_("USD a month; hollow: least cost (misses the SLO or was not simulated)")),
         _("rank by cost"),
         _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
         y_format=money_mark,
@@ -241,8 +241,10 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     simulated = sum(one.metrics is not None for one in found.candidates)
     over = sum(one.status == "over budget" for one in found.candidates)
     how = ngettext(
-        "Of {total} fleets {count} was simulated, of which {met} met the service level; {left} cost more at the least",
-        "Of {total} fleets {count} were simulated, of which {met} met the service level; {left} cost more at the least",
+        "{count} of {total} fleets was simulated and {met} met the service level; the least cost of {left} is "
+        "already higher",
+        "{count} of {total} fleets were simulated and {met} met the service level; the least cost of {left} is "
+        "already higher",
         simulated,
         total=len(found.candidates),
         met=counts["meets"],
@@ -346,14 +348,14 @@ def _against_error(found: Sizing) -> Iterator[str]:
     share = percent(chance.share)
     if chance.at_least:
         yield _(
-            "In at least {share} of draws of the error of predictions {name} is cheaper than {rival}.",
+            "{name} is cheaper than {rival} in at least {share} of draws of the prediction error.",
             name=best.name,
             rival=chance.rival,
             share=share,
         )
     else:
         yield _(
-            "In {share} of draws of the error of predictions {name} is cheaper than {rival}.",
+            "{name} is cheaper than {rival} in {share} of draws of the prediction error.",
             name=best.name,
             rival=chance.rival,
             share=share,
@@ -367,15 +369,15 @@ def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator
         return
     least = least_serving(found, best)
     yield _(
-        "Without failures {least} would do: this is N+{spare}, and {share} of the requests are within the service "
-        "level over failures.",
+        "Without failures {least} would suffice: this is N+{spare}, and {share} of the requests are within the "
+        "service level over failures.",
         least=least,
         spare=best.total - least,
         share=share_beside(share, wanted),
     )
     lines = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in spares_table(found, scenario).rows if cost]
     if len(lines) > 1:
-        yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(lines))
+        yield _("Cost by kind of spares [USD/month]: {told}.", told=_(", ").join(lines))
 
 
 def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
@@ -409,8 +411,8 @@ def _apart(scenario: Scenario) -> Iterator[str]:
     layouts = len(size.tensor_parallel_sizes) * len(size.pipeline_parallel_sizes) * max(1, len(size.quantizations))
     if layouts > 1 and any(cost.acquisition == "buy" for cost in size.costs.values()):
         yield _(
-            "Kinds that could fill one server together are proposed at the cost of servers of their own: a cheaper mix "
-            "of them may be missed."
+            "Replica kinds that could share a server are costed with servers of their own: the search may miss a "
+            "cheaper mix."
         )
 
 
@@ -421,20 +423,20 @@ def _mixed_sentences(found: Sizing) -> Iterator[str]:
         return
     if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
         yield _(
-            "Its router works {routing}.",
+            "Routing between its pools: {routing}.",
             routing=routing_text(best.fleet.routing.model_dump(exclude_none=True)),
         )
     simulations = _("{len} simulations", len=len(mixed.trials))
     if not mixed.proved:
         yield _(
-            "The search of mixed fleets was cut off after {simulations}: a cheaper one may be left.",
+            "The search of mixed fleets was cut off after {simulations}: there may be a cheaper mixed fleet.",
             simulations=simulations,
         )
     elif mixed.trials:
         yield (
             _(
-                "After {simulations} of mixed fleets the search proposes none that could be cheaper; with "
-                "other lengths for each pool one may be.",
+                "After {simulations} of mixed fleets the search proposes no cheaper fleet; another division of "
+                "lengths among the pools may give one.",
                 simulations=simulations,
             )
         )
@@ -511,22 +513,22 @@ def _notes(scenario: Scenario) -> list[str]:
     spare = scenario.size.spare_replicas if scenario.size is not None else 0
     notes = [
         _(
-            "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. "
+            "The least cost of a fleet is the sum of its time-based charges: capital, rent, hosting, idle power. "
             "Fleets whose least cost is far above the winner's cost (front_up_to) are not simulated."
         ),
         _(
-            "More replicas of the same kind are taken to serve no worse. A fleet whose first "
-            "replication is {percent} of the requests or more below the attainment asked for is "
-            "simulated no further.",
+            "More replicas of the same kind are assumed to serve at least as well. If the attainment of a fleet's "
+            "first replication is {percent} of the requests or more below the target, the fleet is not simulated "
+            "further.",
             percent=percent(SCREEN_MARGIN),
         ),
     ]
     if scenario.size is not None and scenario.size.autoscaling is not None:
         notes.append(
             _(
-                "An autoscaler needs no larger max_replicas than the first that meets the service level, so larger "
-                "ones are not simulated. Its rent is at least that of its base, and of the replicas that the mean load "
-                "keeps busy."
+                "The search over max_replicas of an autoscaler stops at the smallest value that meets the service "
+                "level; larger values are not simulated. The autoscaler's rent is at least that of its base and of "
+                "the replicas that the mean load keeps busy."
             )
         )
     if scenario.services:
@@ -543,10 +545,10 @@ def _notes(scenario: Scenario) -> list[str]:
     if scenario.size is not None and scenario.size.mixed is not None:
         notes.append(
             _(
-                "Mixed fleets divide prompts by their length. An integer program proposes who gets which "
-                "and how many, after Melange (arXiv:2404.14527); what a pool is taken to reach falls "
-                "whenever a simulation misses, so another division of lengths may still do better. Mixed "
-                "fleets that cost more are not searched."
+                "Mixed fleets divide prompts by their length. An integer program proposes the lengths and the "
+                "number of replicas of each pool, after Melange (arXiv:2404.14527). Each simulation that misses the "
+                "service level lowers the estimated capacity of its pools, so another division of lengths may be "
+                "cheaper. Mixed fleets that cost more are not searched."
             )
         )
     return notes

@@ -289,7 +289,10 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageT
 
     *most*: largest number of rows.
     """
-    note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
+    note = _(
+        "Fleets that meet the service level, then those that miss it, then those not simulated because their least "
+        "cost is higher; each group by cost."
+    )
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over those named in the verdict.")
     chosen = [one for one in found.candidates if one.status != "impossible"]
@@ -312,7 +315,7 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
         if one.status == "misses" and one is not found.best_within_budget:
             groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
         elif one.status == "not simulated":
-            groups.setdefault(_("Costs more at the least, so it was not simulated"), []).append(one)
+            groups.setdefault(_("Not simulated: the least cost is already higher"), []).append(one)
         elif one.status == "over budget" and one is not found.best_within_budget:
             groups.setdefault(_("Exceeds the budget"), []).append(one)
     for title, chosen in groups.items():

@@ -35,7 +35,9 @@ class ByLength(Spec):
     def _complete_and_in_order(self) -> Self:
         *bounded, last = (one.up_to_prompt_tokens for one in self.classes)
         if last is not None:
-            raise ValueError("classes: the last one must have no up_to_prompt_tokens, or longer prompts go nowhere")
+            raise ValueError(
+                "classes: the last one must have no up_to_prompt_tokens; otherwise no class takes longer prompts"
+            )
         limits = [inf if one is None else one for one in bounded]
         if any(low >= high for low, high in zip([0, *limits], [*limits, inf], strict=True)):
             raise ValueError("classes: up_to_prompt_tokens must be there and rise from class to class")

@@ -231,7 +231,7 @@ def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
     try:
         claim.order()
     except CycleError as error:
-        yield ValidationIssue(("claim", "figures"), f"figures rest on each other: {' on '.join(error.args[1])}")
+        yield ValidationIssue(("claim", "figures"), f"figures depend on each other: {' on '.join(error.args[1])}")
 
 
 def _unknown(name: str, known: Any) -> str:

@@ -68,7 +68,7 @@ class CauseRoutes:
         context = self._context(request)
         section = json.dumps({"between": context.between, "inputs": self._cheapest_input(context)}, ensure_ascii=False)
         first, second = context.between
-        question = f"Why does a token of {first} not cost what one of {second} costs?"
+        question = f"Why does the cost per token differ between {first} and {second}?"
         sets = [
             *options(context.values),
             f"{COMMAND}={section}",

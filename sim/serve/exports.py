@@ -106,7 +106,7 @@ def _write_run(form: str, file: Path, found: RunAnswer, values: Mapping[str, Any
 
 def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
     changed = ", ".join(f"{path}={value}" for path, value in values.items())
-    moved = [f"Moved since the run: {changed}."] if changed else []
+    moved = [f"Changed since the run: {changed}."] if changed else []
     beyond = [LEFT_OUT] if found.scenario.futures else []
     return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
 

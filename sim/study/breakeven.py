@@ -369,5 +369,5 @@ def why_no_breakeven(scenario: Scenario) -> list[str]:
         if fleet.has_own_costs:
             refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
         elif fleet.cost is None:
-            refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+            refusals.append(f"fleets.{position}.cost: is missing: the cost of {fleet.name} is compared")
     return refusals

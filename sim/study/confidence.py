@@ -590,9 +590,9 @@ def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
         "replicas over several servers are in no measurement of the fit": network_of(bound, catalog),
         "speculative decoding is in no measurement of the fit": getattr(bound.batching, "speculative", None),
         "weights in host memory are in no measurement of the fit": bound.offload,
-        "MIG slices are in no measurement of the fit": bound.slicing,
-        "KV tiers are in no measurement of the fit": bound.spec.kv_tiers,
-        "LoRA adapters are in no measurement of the fit": bound.spec.lora,
+        "no measurement of the fit has MIG slices": bound.slicing,
+        "no measurement of the fit has KV tiers": bound.spec.kv_tiers,
+        "no measurement of the fit has LoRA adapters": bound.spec.lora,
         "prompts and answers on different replicas are in no measurement of the fit": bound.spec.role != "both",
     }
     return [why for why, there in has.items() if there]

@@ -104,7 +104,10 @@ def no_api_plan(rate_per_load: float | None) -> str:
     """Return why no API plan can be made; empty where one can."""
     if rate_per_load is not None:
         return ""
-    return "clients that wait for answers ask as fast as these come, and those of an API are not simulated"
+    return (
+        "clients that wait for answers send requests as fast as they get answers, and the answers of an API are not "
+        "simulated"
+    )
 
 
 def api_rows(demand: Sequence[float], terms: ApiTerms, held: Sequence[HeldUnits]) -> list[PlanMonth]:

@@ -110,7 +110,7 @@ def why_no_sensitivity(scenario: Scenario) -> list[str]:
     if (scenario.sensitivity or Sensitivity()).metric != USD:
         return []
     unpriced = [(position, fleet.name) for position, fleet in enumerate(scenario.fleets) if not fleet.is_priced]
-    return [f"fleets.{position}.cost: is missing: what {name} costs is the question" for position, name in unpriced]
+    return [f"fleets.{position}.cost: is missing: the cost of {name} is compared" for position, name in unpriced]
 
 
 def swings(

@@ -123,7 +123,7 @@ def cost_table(rows: Sequence[JobRow]) -> PageTable | None:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
     body.append([_("total"), *(cash(row.cells["cost_usd"]) for row in priced)])
-    return PageTable(_("What the job costs"), "", [_("component"), *map(_head, priced)], body)
+    return PageTable(_("Cost of the job"), "", [_("component"), *map(_head, priced)], body)
 
 
 def tables(rows: Sequence[JobRow], most: int = 12) -> list[PageTable]:

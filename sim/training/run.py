@@ -251,5 +251,5 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
     if time.total_s == inf:
         hours = interruptions.mtbf_s / SECONDS_PER_HOUR
         often = "save at the interval optimal" if interruptions.save_s else "give checkpoint"
-        return f"a failure every {hours:.3g} h undoes more than is done between two saves: {often}"
+        return f"a failure every {hours:.3g} h loses more work than is done between two saves: {often}"
     return ""

@@ -106,7 +106,7 @@ def test_fleets_are_asked_about_their_memory_and_their_run(checked) -> None:
         ({"a": {"kind": "arithmetic", "formula": "ratios", "of": [1, 2]}}, {}, {}, "did you mean ratio?"),
         ({"a": {"kind": "arithmetic", "formula": "ratio", "of": [1]}}, {}, {}, "missing a required argument"),
         ({"a": {"kind": "arithmetic", "formula": "ratio", "of": ["b", 1]}}, {}, {}, "there is no figure 'b'"),
-        ({"a": {"kind": "arithmetic", "formula": "ratio", "of": ["a", 1]}}, {}, {}, "figures rest on each other"),
+        ({"a": {"kind": "arithmetic", "formula": "ratio", "of": ["a", 1]}}, {}, {}, "figures depend on each other"),
         ({"a": CARD}, {}, {"reason": "It is {b}."}, "claim.reason: there is no figure 'b'"),
         ({"a": {"kind": "run", "fleet": "one", "metric": "x"}}, {}, {}, "needs a scenario, with a workload and fleets"),
         ({"a": {"kind": "run", "fleet": "two", "metric": "x"}}, SCENARIO, {}, "there is no fleet 'two'"),

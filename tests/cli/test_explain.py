@@ -87,7 +87,7 @@ def test_a_request_over_its_tenant_rate_limit_is_explained(scenario: Path) -> No
     (scenario.parent / "requests.csv").write_text(rows)
     code, text = explain(str(scenario), "--request", "1")
     assert code == 0
-    assert text.splitlines()[1] == "It was turned away: tenant a was over its rate limit."
+    assert text.splitlines()[1] == "It was rejected: tenant a was over its rate limit."
 
 
 def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) -> None:

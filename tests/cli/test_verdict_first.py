@@ -106,6 +106,6 @@ def test_breakeven_says_that_central_values_decide() -> None:
     site = SCENARIO["site"] | {"electricity_usd_per_kwh": {"triangular": [0.1, 0.2, 0.4]}}
     asked: dict[str, Any] = SCENARIO | {"requests": "none"}
     drawn = sim.breakeven(asked | {"site": site, "futures": {"draws": 100}}, quiet=True, workers=1)
-    said = "Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run."
+    said = "The ranking uses central values; gpufleet run draws the uncertain inputs (Monte Carlo)."
     assert said in drawn.verdict + " ".join(drawn.findings)
     assert central_value_notes(False) == []

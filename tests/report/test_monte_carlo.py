@@ -99,7 +99,7 @@ def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_anothe
     points: list[Any] = [SimpleNamespace(fleet=name, axes={}, certainly_good=True) for name in "AR"]
     low, rented = _drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), _drawn("R", 1.1, [1.1] * 100)
     assert _told(points, low, rented) == [
-        "Central values decide here; R is cheaper than A in 54.0\u00a0% of 100 draws."
+        "The ranking uses central values; R is cheaper than A in 54.0\u00a0% of 100 draws."
     ]
     assert _told(points, _drawn("A", 1.0, [0.9] * 54 + [1.5] * 46), rented) == []
     assert _told(points, _drawn("A", 1.1, [0.9] * 46 + [1.5] * 54), rented) == []
@@ -121,7 +121,7 @@ def test_the_headline_states_its_basis(tmp_path: Path) -> None:
     out = tmp_path / "out"
     told = command("run", tmp_path / "skewed.yaml", "--workers", "1", "--out", out, "--format", "json")
     headline, share = json.loads(told)["verdict"]["headline"], table(out / "futures.csv")[1]["cheapest_share"]
-    said = f"Central values decide here; R is cheaper than A in {100 * float(share):.1f}\u00a0% of 500 draws."
+    said = f"The ranking uses central values; R is cheaper than A in {100 * float(share):.1f}\u00a0% of 500 draws."
     assert headline.startswith("A is cheaper")
     assert headline.endswith(said)
     assert said in (out / "report.html").read_text()

@@ -56,7 +56,7 @@ def test_the_month_at_whose_end_a_plan_takes_the_lead_is_that_of_its_row() -> No
     # 31 32 33 ... against 16 32 48 ...: as much at the end of December, less at the end of January
     assert bought.cumulative_usd[:4] == (31, 32, 33, 54)
     assert verdict([rented, bought], PLAN).findings[-1] == (
-        "From the end of 2028-01 on bought has paid less in sum than rented."
+        "From the end of 2028-01 on, the cumulative payments of bought are below those of rented."
     )
     rows = [month_rows(one, PLAN) for one in (bought, rented)]
     ahead = [b["date"] for b, r in zip(*rows, strict=True) if b["cumulative_cost_usd"] < r["cumulative_cost_usd"]]
@@ -66,7 +66,10 @@ def test_the_month_at_whose_end_a_plan_takes_the_lead_is_that_of_its_row() -> No
 def test_a_plan_that_is_ahead_in_its_last_month_needs_no_sale() -> None:
     ahead = [(59.5, 1.0), *[(0, 1)] * 5, (-10, 0)]
     answer = verdict([outlook("rented", RENTED), outlook("bought", ahead)], PLAN)
-    assert answer.findings[-1] == "From the end of 2028-02 on bought has paid less in sum than rented."
+    assert (
+        answer.findings[-1]
+        == "From the end of 2028-02 on, the cumulative payments of bought are below those of rented."
+    )
     behind = [(95.0, 1.0), *[(0, 1)] * 5, (-10, 0)]
     answer = verdict([outlook("rented", RENTED), outlook("bought", behind)], PLAN)
     assert answer.findings[-1] == "bought has paid more than rented until its hardware is sold at the end."

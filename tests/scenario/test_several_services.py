@@ -156,7 +156,7 @@ def test_proportional_capacity_is_limited_by_the_first_service_to_fail(tmp_path:
         ({"services": [FAST, SLOW, TALK | {"workload": FAST["workload"]}]}, "services.2.workload: needs arrivals and"),
         ({"load_profile": {1: 8760}}, "load_profile: asks about one workload: choose a"),
         ({"services": [FAST, SLOW, TALK | {"model": "llama9"}]}, "services.2.model: unknown model 'llama9'"),
-        ({"warmup_s": "auto"}, "warmup_s: auto looks at one service"),
+        ({"warmup_s": "auto"}, "warmup_s: auto works with a single service"),
     ],
 )
 def test_issues_of_several_services(tmp_path: Path, catalog: Catalog, more: dict[str, Any], complaint: str) -> None:

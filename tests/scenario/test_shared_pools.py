@@ -316,9 +316,9 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
             {},
             "must be off beside another",
         ),
-        (RESIDENT | {"failures": BROKEN}, {}, "failures: does not go with services that share the pool"),
-        (RESIDENT | {"lora": {"max_loras": 2}}, {}, "lora: does not go with services that share the pool"),
-        (RESIDENT | {"role": "prefill"}, {}, "role: does not go with several models: they take turns on a GPU"),
+        (RESIDENT | {"failures": BROKEN}, {}, "failures: cannot be combined with services that share the pool"),
+        (RESIDENT | {"lora": {"max_loras": 2}}, {}, "lora: cannot be combined with services that share the pool"),
+        (RESIDENT | {"role": "prefill"}, {}, "role: cannot be combined with several models: they take turns on a GPU"),
         (
             CARD | {"services": ["chat", "mail"], "role": "prefill"},
             {},

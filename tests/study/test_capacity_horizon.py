@@ -70,7 +70,7 @@ def test_capacity_that_is_not_accepted_is_reported_first(tmp_path: Path) -> None
     assert one.horizon_s == 20
     axis = LoadAxis.of(asked)
     told = headline([one], capacity_rows([one], axis, asked.slo), axis)
-    assert told.startswith("Capacity does not stand yet and is probably too high (queue): runs of 20 s")
+    assert told.startswith("Capacity is not steady yet and probably too high (queue): runs of 20 s")
     assert "set precision.max_horizon_s to about" in told
 
 

@@ -154,7 +154,7 @@ class CounterDifferences:
         """Return the histogram of *what*. Raises BenchdataError if it is absent or empty."""
         name = self._name(what, "_count")
         if name is None:
-            self.refuse(f"has no {self._wanted(what)}: of a server that answered requests, the metrics page has it")
+            self.refuse(f"has no {self._wanted(what)}: a server's metrics page has it after the first answered request")
         bounds: dict[float, float] = {}
         for series in self.last.values:
             if series[0] == f"{name}_bucket":

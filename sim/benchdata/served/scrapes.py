@@ -89,7 +89,7 @@ LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+
 """Pattern of a sample: name, labels, value, time and optional exemplar."""
 LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 MS_PER_S = 1000.0
-NONE_READ = "has none of the metrics that are read of vLLM or SGLang"
+NONE_READ = "has none of the metrics that are read from vLLM or SGLang"
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """Name and sorted labels."""
 Values = dict[Series, float]
@@ -173,7 +173,7 @@ def matrices(answers: Sequence[tuple[Path, Any]]) -> list[MetricsScrape]:
     begin_s = max(min(moments) for moments in by_answer)
     end_s = min(max(moments) for moments in by_answer)
     if begin_s > end_s:
-        text = "has no time in common with the answers before it; put each stretch into a folder of its own"
+        text = "does not overlap in time with the answers before it; put each stretch into a folder of its own"
         raise BenchdataError([(str(answers[-1][0]), 0, text)])
     now: list[Values] = [{}] * len(by_answer)
     found = []

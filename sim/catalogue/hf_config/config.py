@@ -76,7 +76,7 @@ def _checked(path: Path, key: str, value: Any, least: int) -> int:
         needed = "a positive whole number" if least else "a whole number from 0"
         raise ConfigError(path, key, f"{needed} is needed, not {shown(value)}")
     if value > LARGEST:
-        raise ConfigError(path, key, f"at most {LARGEST:,} is believed, not {shown(value)}")
+        raise ConfigError(path, key, f"at most {LARGEST:,} is accepted, not {shown(value)}")
     return value
 
 

@@ -116,7 +116,7 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     frame["decommissioning"] = months[answer.amount("decommissioning_usd")]
     frame["resale"] = -months[answer.amount("resale_usd")]
     names = {name: name.removesuffix(f"_{answer.currency}").removesuffix("_usd") for name in parts}
-    note = _("What is paid in each month; received is below zero. The last row of a fleet is the sale at the end.")
+    note = _("Payments of each month; receipts are negative. The last row of a fleet is the sale at the end.")
     return frame.rename(columns=names), ["fleet", "date"], note
 
 
@@ -166,12 +166,12 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     months = months.assign(start=months.groupby("fleet", sort=False).cumcount())
     notes = [
         _(
-            "Change the yellow cell: present costs follow. Purchases, removals and sales fall at "
-            "the start of their month, all else at its end."
+            "Change the yellow cell to recompute the present costs. Purchases, removals and sales are paid at the "
+            "start of their month, other amounts at its end."
         ),
         _(
-            "Amounts in {currency}; net cost and present cost are what is paid less what is received. What "
-            "is bought and sold when stays as the plan has it.",
+            "Amounts in {currency}; net cost and present cost are payments minus receipts. Dates of purchases and "
+            "sales stay as planned.",
             currency=heading_mark(book.currency),
         ),
     ]
@@ -217,13 +217,12 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
     amount = answer.amount
     notes = [
         _(
-            "Change the yellow cells: net present costs follow. The purchase is paid at delivery, "
-            "all else at the end of its month; a renewal follows the sale of the old hardware."
+            "Change the yellow cells to recompute the net present costs. The purchase is paid at delivery, other "
+            "amounts at the end of their month; a renewal follows the sale of the old hardware."
         ),
         _(
-            "Amounts in {currency}. The net present cost of a month takes off what the hardware "
-            "would bring then. ranking.csv has it at the end of the horizon, of equal payments over "
-            "the hardware's life.",
+            "Amounts in {currency}. The net present cost of a month is net of the hardware's resale value in that "
+            "month. ranking.csv gives it at the end of the horizon, and as equal payments over the hardware's life.",
             currency=heading_mark(book.currency),
         ),
     ]
@@ -432,7 +431,7 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
         return []
     return [
         _(
-            "Requests: the sheet holds the first {room:,} of {len:,} requests, the most that it can.",
+            "Requests: the sheet holds the first {room:,} of {len:,} requests, its maximum.",
             room=room,
             len=len(frame),
         )

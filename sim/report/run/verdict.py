@@ -344,7 +344,7 @@ def _nearest(part: Comparison, slo: Slo) -> str:
     if not attained:
         return ""
     if len(part.fleets) > 1:
-        return _(" It comes nearest with {fleet}{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
+        return _(" {fleet} comes nearest{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
     if there:
         return _(" It comes nearest{there}: {attained}.", there=there, attained=attained)
     return _(" {attained}.", attained=attained[:1].upper() + attained[1:])
@@ -473,9 +473,7 @@ def significance(part: Comparison) -> str:
         )
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
-        return _(
-            "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."
-        )
+        return _("Every stated difference in cost exceeds its 95 % interval (replications paired by seed).")
     return _("Within the 95 % interval the costs do not differ{at}.", at=at(part, unsure))
 
 
@@ -497,8 +495,8 @@ def _at_full_use(part: Comparison) -> str:
     best.sort(key=lambda point: point.number(COST) or 0.0)
     parts = [f"{point.fleet} {_cost(point)} ({place(part.sweep.axis, part.sweep.value(point))})" for point in best]
     return _(
-        "Each at its own cheapest point within these limits, per million output tokens: "
-        "{listing}. This counts where a larger load is shared by several such fleets.",
+        "Lowest cost of each fleet within these limits, per million output tokens: {listing}. It applies where "
+        "several such fleets share a larger load.",
         listing=listing(parts),
     )
 

@@ -84,9 +84,9 @@ def year_load(plan: YearPlan) -> str:
 
 def _note(year: RunYear) -> str:
     rows, plan = year.rows, year.plan
-    parts = [_("Each hour is taken as steady at its load: no queue is carried into the next.")]
+    parts = [_("Each hour is modelled as steady at its load: no queue carries over to the next hour.")]
     if plan.clients:
-        parts.append(_("A load is the number of clients present, all with the pauses of the workload."))
+        parts.append(_("The load is the number of concurrent clients, all with the workload's think time."))
     if idle := plan.idle_hours:
         parts.append(
             _(

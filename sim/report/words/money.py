@@ -210,6 +210,6 @@ def rate_notes(scenario: Scenario) -> list[str]:
     return [
         _(
             "Nothing is discounted: finance.discount_rate is missing. State the cost of capital per year there (0 "
-            "keeps this answer); method: straight_line only says how run books a purchase."
+            "keeps this answer); method: straight_line only sets how run books a purchase."
         )
     ]

@@ -80,7 +80,7 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     if beyond := [one for one in attained if one.met is None]:
         notes.append(
             _(
-                "No precision can be asked for ({metric}) at: {places}.",
+                "Precision targets do not apply ({metric}) at: {places}.",
                 metric=scenario.precision.metric,
                 places=_places(beyond),
             )
@@ -102,8 +102,8 @@ def unsteady_capacity_notes(found: Sequence[FleetCapacity]) -> list[str]:
     worst = max((check for _fleet, check in short), key=lambda check: check.needed_s)
     return [
         _(
-            "Capacity does not stand yet and is probably too high ({fleets}): runs of {horizon} s change it by "
-            "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
+            "Capacity is not steady yet and probably too high ({fleets}): runs of {horizon} s change it by {change} "
+            "(steady: at most {allowed}); set precision.max_horizon_s to about {needed}.",
             fleets=listing([fleet for fleet, _check in short]),
             horizon=plain(worst.horizon_s),
             change=percent(worst.change) if isfinite(worst.change) else _("an unknown share"),
@@ -175,7 +175,7 @@ def central_value_notes(uncertain: bool) -> list[str]:
     """Return the note that central values decide, where inputs are *uncertain* and the command draws none of them."""
     if not uncertain:
         return []
-    return [_("Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run.")]
+    return [_("The ranking uses central values; gpufleet run draws the uncertain inputs (Monte Carlo).")]
 
 
 def _has_more_than_its_year(scenario: Scenario) -> bool:

@@ -264,12 +264,12 @@ def load_label(axis: LoadAxis) -> str:
 def load_notes(scenario: Scenario) -> list[str]:
     """Return notes on which load is varied, where the scenario has several services or a chosen tenant."""
     if scenario.tenant is not None:
-        lines = [_("The load is that of {tenant}; the other tenants hold their mean rates.", tenant=scenario.tenant)]
-        return [*lines, *([_("The other services hold theirs, too.")] if scenario.services else [])]
+        lines = [_("The load is that of {tenant}; the other tenants keep their mean rates.", tenant=scenario.tenant)]
+        return [*lines, *([_("The other services keep their loads, too.")] if scenario.services else [])]
     if not scenario.services:
         return []
     if scenario.service is not None:
-        return [_("The load is that of {service}; the other services hold theirs.", service=scenario.service)]
+        return [_("The load is that of {service}; the other services keep their loads.", service=scenario.service)]
     return [_("The loads of all services change in proportion; at 1x they are the scenario's own.")]
 
 
@@ -301,7 +301,7 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
     if not lines:
         return ""
     where = _("; ").join(lines)
-    return _("Retry storm: {where}. Clients ask again faster than the fleet answers or recovers.", where=where)
+    return _("Retry storm: {where}. Clients retry faster than the fleet answers or recovers.", where=where)
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:

@@ -139,7 +139,7 @@ def slice_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Va
             yield ValidationIssue((*place, name), text)
     for key in ("schedule", "autoscaling"):
         if getattr(pool.spec, key) is not None:
-            text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
+            text = "needs whole GPUs: a GPU stays on while any of its slices is used"
             yield ValidationIssue((*place, key), text)
     if pool.power.cap_w is not None:
         text = Message(
@@ -244,7 +244,7 @@ def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if not isinstance(pool.steptime, Roofline):
         for name in given:
             yield ValidationIssue(
-                (*place, name), Message("has no part in a step time of {model}: remove it", pool.steptime.model)
+                (*place, name), Message("does not affect the step time of {model}: remove it", pool.steptime.model)
             )
         return
     key = str(next(iter(given), "engine"))

@@ -191,7 +191,7 @@ def ejection_issues(scenario: Experiment, fleet: Fleet, place: Place) -> Iterato
     client, rules = scenario.client, fleet.admission
     waits = client is None or (client.timeout_s is None and client.patience_s is None)
     if rules is not None and rules.ejection is not None and waits:
-        text = "counts timeouts, and clients wait for as long as it takes: give client.timeout_s"
+        text = "counts timeouts, but clients have no timeout: give client.timeout_s"
         yield ValidationIssue((*place, "admission", "ejection"), text)
 
 

@@ -52,7 +52,7 @@ def _reports_nothing(pool: BoundPool) -> str:
     """Return the reason why the cache of *pool* has no single list of blocks to report; empty if it has."""
     batching = pool.batching
     if not getattr(batching, "enable_prefix_caching", False):
-        return "has no prefix cache: say enable_prefix_caching: true"
+        return "has no prefix cache: set enable_prefix_caching: true"
     if pool.layout.enable_expert_parallel and pool.layout.data_parallel_size > 1:
         return "has ranks that step together, each with its own cache: choose index: {kind: approximate}"
     return ""
@@ -88,7 +88,7 @@ def queue_limit_issues(
         if getattr(limits, "kv_unified", False) and pool.spec.sharing is not None:
             yield ValidationIssue(unified, "needs a pool with one model")
         if getattr(limits, "kv_unified", False) and resumes:
-            yield ValidationIssue(unified, "does not go with client.retry: resume: the error ends an answer")
+            yield ValidationIssue(unified, "cannot be combined with client.retry: resume: the error ends an answer")
         if not getattr(limits, "limits_its_queue", False):
             continue
         at = (*place, "pools", j, "batching")
@@ -101,7 +101,7 @@ def queue_limit_issues(
             )
         if (resumes or migrates) and "max_num_queued_tokens" in given:
             why = "client.retry: resume" if resumes else "spot.on_notice: migrate"
-            text = Message("does not go with {why}: answers that go on here begin elsewhere", why)
+            text = Message("cannot be combined with {why}: answers that continue here started on another replica", why)
             yield ValidationIssue((*at, "max_num_queued_tokens"), text)
 
 
@@ -120,7 +120,7 @@ def adapter_use_issues(
             text = "has slots that no request uses: give the workload adapters, or a tenant its adapter"
             yield ValidationIssue((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
     if not uses_adapters and isinstance(fleet.routing, AdapterAffinity):
-        text = "goes by adapters, and no request asks for one"
+        text = "routes by adapter, but no request uses an adapter"
         yield ValidationIssue((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
 
 
@@ -173,17 +173,19 @@ def role_issues(
             text = Message("{whose}prefill needs a pool with role: decode or both beside it", whose)
             yield ValidationIssue((*place, "pools", places[0], "role"), text)
     if fleet.admission is not None:
-        text = "does not go with admission: a gateway knows no requests between two replicas"
+        text = "cannot be combined with admission: a gateway does not see requests between two replicas"
         yield ValidationIssue((*place, "kv_transfer"), text)
     if scenario.client is not None and scenario.client.retry == "resume":
-        yield ValidationIssue((*place, "kv_transfer"), "does not go with client.retry: resume: a prompt begins anew")
+        yield ValidationIssue(
+            (*place, "kv_transfer"), "cannot be combined with client.retry: resume: prompts start over"
+        )
     if scenario.slo is not None and scenario.slo.availability is not None:
-        text = "does not go with slo.availability: replicas of one role do not stand in for those of another"
+        text = "cannot be combined with slo.availability: replicas of one role do not replace those of another"
         yield ValidationIssue((*place, "kv_transfer"), text)
     for j, pool in enumerate(fleet.pools):
         if pool.sharing is not None and pool.role != "both":
             yield ValidationIssue(
-                (*place, "pools", j, "role"), "does not go with several models: they take turns on a GPU"
+                (*place, "pools", j, "role"), "cannot be combined with several models: they take turns on a GPU"
             )
     routings = {"routing": fleet.routing}
     if fleet.kv_transfer is not None:
@@ -221,7 +223,7 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Valida
         yield ValidationIssue((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
     elif batching.kv_groups not in (None, "mean"):
         yield ValidationIssue(
-            (*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out"
+            (*place, "batching", "kv_groups"), "KV in groups is not transferred between pools: remove it"
         )
     if pool.layout.pipeline_parallel_size > 1:
         yield ValidationIssue(

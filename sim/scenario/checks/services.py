@@ -120,9 +120,7 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         hint = did_you_mean(name, names) if names else ": the workload has no tenants"
         yield ValidationIssue(("tenant",), Message("there is no tenant {name!r}{hint}", name, hint))
     elif workload.trace is not None or workload.mean_rate_rps() is None:
-        yield ValidationIssue(
-            ("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here"
-        )
+        yield ValidationIssue(("tenant",), "has no request rate to raise: requests are not drawn at a rate here")
     elif not next(one.share for one in workload.tenants if one.name == name):
         yield ValidationIssue(
             ("tenant",), Message("{name} has no share of the requests to begin with: give it one", name)
@@ -193,7 +191,7 @@ def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     if pool.services and pool.service is not None:
         yield ValidationIssue((*place, "service"), "stands beside services: remove one of them")
     if len(pool.services) == 1:
-        yield ValidationIssue((*place, "services"), "has one name: say service")
+        yield ValidationIssue((*place, "services"), "has one name: use service")
     if twice := sorted({name for name in pool.services if pool.services.count(name) > 1}):
         yield ValidationIssue((*place, "services"), Message("names {twice} twice", ", ".join(twice)))
     if pool.sharing is not None and not pool.services:
@@ -215,7 +213,7 @@ def sharing_issues(
         yield ValidationIssue((*place[:2], "routing", "index"), text)
     for key in ("mig", "spot", "kv_tiers") + (() if len(models) == 1 else ("lora", *SWITCHED)):
         if getattr(pool, key):
-            yield ValidationIssue((*place, key), "does not go with services that share the pool")
+            yield ValidationIssue((*place, key), "cannot be combined with services that share the pool")
     if any(isinstance(one.batching, Dynamic) for one in models):
         yield ValidationIssue(
             (*place, "services"), "only language models share a pool: use mig, or instances of one service"
@@ -331,7 +329,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
     if scenario.horizon_s is None:
         yield ValidationIssue(("horizon_s",), "is missing: services are measured in one window")
     if scenario.warmup_s == "auto":
-        yield ValidationIssue(("warmup_s",), "auto looks at one service: give seconds")
+        yield ValidationIssue(("warmup_s",), "auto works with a single service: give seconds")
     for name in OF_ONE_WORKLOAD:
         if getattr(scenario, name) is not None:
             refusal: str = "asks about one workload: choose a service with pools of its own by `service: <name>`"

@@ -110,7 +110,7 @@ NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that leave the scenario's question unchanged when set: they affect the precision of the answer."""
-JOBS_REFUSED = "a job is no service that answers requests: run, check and price take it, this command does not"
+JOBS_REFUSED = "a job does not answer requests: use run, check or price"
 WORK_KEYS = frozenset({"job", "jobs"})
 """Keys that make a scenario a job or a queue of jobs, which sim/jobs reads."""
 UNNAMED = "scenario"

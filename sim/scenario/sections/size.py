@@ -159,7 +159,7 @@ class Size(Spec):
     @model_validator(mode="after")
     def _something_to_pay(self) -> Self:
         if not self.costs and not self.rents:
-            raise ValueError("costs or rents is needed: what a fleet costs is the question")
+            raise ValueError("costs or rents is needed: the cost of each fleet is compared")
         return self
 
 
@@ -226,7 +226,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         text = "is missing: requests ask for adapters" if needs else "has slots that no request asks for: remove it"
         yield ValidationIssue(("size", "lora"), text)
     if size.mixed is not None and size.lora:
-        yield ValidationIssue(("size", "mixed"), "does not go with lora: its bounds know no slots for adapters")
+        yield ValidationIssue(("size", "mixed"), "cannot be combined with lora: its bounds do not cover adapter slots")
     if size.mixed is not None and scenario.services:
         yield ValidationIssue(
             ("size", "mixed"), "needs a single service: its classes are lengths of one service's prompts"
@@ -240,7 +240,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
     yield from _of_owned(size, scenario)
     yield from _over_failures(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
-        text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
+        text = "need fleets whose replicas always run: an autoscaler sets the number of replicas"
         yield ValidationIssue(("size", "spare_replicas"), text)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
@@ -261,7 +261,7 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     if size.mixed is not None:
         yield ValidationIssue(("size", "split"), "stands beside mixed: look for one of them at a time")
     if scenario.slo.availability is not None:
-        text = "cannot be looked for with slo.availability: replicas of one role do not stand in for those of another"
+        text = "cannot be searched for with slo.availability: replicas of one role do not replace those of another"
         yield ValidationIssue(("size", "split"), text)
     if scenario.services:
         yield ValidationIssue(("size", "split"), "needs a single service: pools with a role serve one")
@@ -288,7 +288,7 @@ def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssu
         "slo.availability": scenario.slo.availability is not None,
     }
     for name in (name for name, stated in others.items() if stated):
-        yield ValidationIssue(place, Message("cannot be searched beside {name}: leave one of them out", name))
+        yield ValidationIssue(place, Message("cannot be searched together with {name}: remove one of them", name))
     if not size.rents and not any(cost.acquisition == "rent" for cost in size.costs.values()):
         yield ValidationIssue(
             place, "saves rent, and nothing is rented: what is bought is paid for all day; add rents, or remove it"
@@ -339,7 +339,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
     """Yield issues of failures without an availability target, and of spares beside one."""
     has_target = scenario.slo.availability is not None
     if size.failures is not None and not has_target:
-        text = "count for slo.availability only, the share of requests over failures: give it, 0.999 for example"
+        text = "apply only with slo.availability, the share of requests over failures: set it, to 0.999 for example"
         yield ValidationIssue(("size", "failures"), text)
     if size.failures is not None and size.failures.spares is not None:
         text = "is left to the search, which adds replicas until slo.availability is reached: remove it"
@@ -355,7 +355,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
             ("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it"
         )
     if has_target and size.mixed is not None:
-        yield ValidationIssue(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
+        yield ValidationIssue(("size", "mixed"), "cannot be searched for with slo.availability: remove one of them")
 
 
 def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:

@@ -47,10 +47,10 @@ async function list() {
   const [found, known] = await Promise.all([ask("/api/workspace"), ask("/api/templates")]);
   const files = found.scenarios.map((/** @type {string} */ path) => element("li", {}, element("a", { href: `/?${queryOf({ scenario: path, set: {} })}` }, path)));
   const starts = known.templates.map((/** @type {{name: string, title: string}} */ one) => element("li", {}, element("a", { href: `/?${queryOf({ template: one.name, set: {} })}` }, one.title)));
-  const more = found.complete ? [] : [element("p", { class: "sub" }, _("The folder holds more than could be looked at: name a smaller one with --workspace."))];
+  const more = found.complete ? [] : [element("p", { class: "sub" }, _("The folder has too many files, and some were not read: name a smaller folder with --workspace."))];
   main.replaceChildren(
     element("p", { class: "sub" }, found.folder), ...more, queue.box, element("h2", {}, _("Answers")), ...answers(found.runs),
-    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("None yet: start from one below.")),
+    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("No scenarios yet: start from a template below.")),
     element("h2", {}, _("Start from")), element("ul", {}, ...starts));
 }
 

@@ -549,7 +549,7 @@ class CandidateBounds:
         if unit.refusal:
             return ReplicaBounds(unit.refusal, 0)
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
-            return ReplicaBounds(f"has no {unit.own_spares} spare replicas in every pool", 0)
+            return ReplicaBounds(f"does not have {unit.own_spares} spare replicas in every pool", 0)
         if refusal := self.refusal(unit):
             return ReplicaBounds(refusal, 0)
         try:

@@ -193,7 +193,7 @@ def test_a_language_model_sees_the_memory_of_its_slice(catalog: Catalog) -> None
             {"tensor_parallel_size": 2},
             "tensor_parallel_size: must be 1: MIG slices have no link between them; a larger",
         ),
-        ({"schedule": {"starting_s": 0, "replicas": {"00:00": 1}}}, "schedule: goes with whole GPUs"),
+        ({"schedule": {"starting_s": 0, "replicas": {"00:00": 1}}}, "schedule: needs whole GPUs"),
     ],
 )
 def test_slices_that_the_driver_would_refuse(

@@ -100,8 +100,11 @@ def test_the_answer_says_what_always_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (("max_replicas: 4", "max_replicas: 4\n  mixed: {}"), "cannot be searched beside mixed"),
-        (("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1"), "cannot be searched beside spare_replicas"),
+        (("max_replicas: 4", "max_replicas: 4\n  mixed: {}"), "cannot be searched together with mixed"),
+        (
+            ("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1"),
+            "cannot be searched together with spare_replicas",
+        ),
         (("policy: hpa", "policy: hap"), "hap"),
         (("target: 6", "target: 6, min_replicas: 4"), "must be below size.max_replicas, which is 4"),
         (

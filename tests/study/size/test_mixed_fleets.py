@@ -132,7 +132,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str]) -> None:
     folder, told = answered
-    assert "the search proposes none that could be cheaper" in told
+    assert "the search proposes no cheaper fleet" in told
     scenario, catalog = scenario_of(folder), load_catalog()
     assert scenario.size is not None
     (winner,) = load(folder / "out/winner.yaml", catalog=catalog).fleets
@@ -161,8 +161,8 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str])
 
 def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Path, str], tmp_path: Path) -> None:
     folder, told = answered
-    assert "Its router works by length: prompts of up to " in told
-    assert "simulations of mixed fleets the search proposes none that could be cheaper; with other" in told
+    assert "Routing between its pools: by length: prompts of up to " in told
+    assert "simulations of mixed fleets the search proposes no cheaper fleet; another" in told
     with (folder / "out/size.csv").open() as file:
         table = list(csv.DictReader(file))
     assert len({row["fleet"] for row in table}) == len(table)

@@ -231,7 +231,7 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     folded = re.findall(r"<summary>(.*) \((\d+)\)</summary>", text_of(page))  # the losers, by their reason
     lost = {status: sum(row["status"] == status for row in table) for status in ("misses", "not simulated")}
     assert sum(int(count) for reason, count in folded if reason.startswith("Misses")) == lost["misses"]
-    assert ("Costs more at the least, so it was not simulated", str(lost["not simulated"])) in folded
+    assert ("Not simulated: the least cost is already higher", str(lost["not simulated"])) in folded
     assert "http:" not in text_of(page)
     points = len(list((tmp_path / "out/points").iterdir()))
     assert run(tmp_path, SCENARIO, "--no-report").out == done.out
@@ -257,7 +257,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
     assert own.status == status
     assert own.gpus == replicas, "paid for as it stands"
     if status == "impossible":
-        assert own.reason == "has no 1 spare replicas in every pool"
+        assert own.reason == "does not have 1 spare replicas in every pool"
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ export class Causes {
   async start() {
     try {
       await ask(`/api/causes?${this.query()}`, { method: "POST" });
-      this.told.textContent = _("In the queue, above; they appear here when it has ended.");
+      this.told.textContent = _("In the queue above; its results appear here when it has ended.");
       this.onRun();
     } catch (error) {
       this.refuse(error);
@@ -63,8 +63,8 @@ export class Causes {
     const [first, second] = this.between;
     this.compute.hidden = gaps.length > 0;
     this.told.textContent = gaps.length
-      ? _("Per million output tokens, {first} less {second}, from {folder}. What the first fleet's part adds, averaged over all orders in which parts are exchanged; the parts sum to the gap.", { first, second, folder: gaps[0].folder })
-      : _("Nobody has computed them for {first} and {second} under these prices. Fleets that have some properties of one and some of the other are simulated, at the scenario's own load and at full load.", { first, second });
+      ? _("Difference per million output tokens ({first} minus {second}), from {folder}. Each part is the cost that the first fleet's property adds, averaged over all orders of exchange; the parts sum to the gap.", { first, second, folder: gaps[0].folder })
+      : _("They have not been computed for {first} and {second} at these prices. The computation simulates fleets that combine properties of both, at the scenario's load and at full load.", { first, second });
     const heads = [_("part"), ...gaps.map((gap) => (gap.load === "full" ? _("at full load ({clients} clients)", { clients: gap.clients }) : _("at the scenario's load")))];
     const groups = gaps.length ? gaps[0].parts.map((one) => one.group) : [];
     const rows = groups.map((group) => [group, ...gaps.map((gap) => figure(gap.parts.find((one) => one.group === group)))]);

@@ -88,7 +88,7 @@ export class AnswerView {
     this.readings.update(data.readings);
     this.causes.box.hidden = !data.judged;
     this.why.update(data.gap, data.gapOf, data.symbol, data.partNames);
-    this.unmoved = data.judged ? _("Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.") : _("The work stays as it is, and is billed anew.");
+    this.unmoved = data.judged ? _("Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.") : _("The simulated work stays as it is and is billed again.");
     this.table.replaceChildren(tableOf(data.table));
     this.tables.replaceChildren(...data.tables.flatMap(folded));
     this.tellChanges();
@@ -152,7 +152,7 @@ export class AnswerView {
   tellChanges() {
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
     this.linkExports();
-    this.changes.textContent = paths.length ? _("Changed: {paths}. The address holds it.", { paths: paths.join(", ") }) : this.unmoved;
+    this.changes.textContent = paths.length ? _("Changed: {paths}. The address keeps the changes.", { paths: paths.join(", ") }) : this.unmoved;
   }
 
   async listExports() {

@@ -23,7 +23,7 @@ export class EditorView {
     this.told = element("p", { class: "sub", role: "status" });
     this.form = element("form", { class: "knobs", "aria-label": _("The usual fields") });
     this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.keys = element("div", { class: "keys", "aria-label": _("What may stand here") });
+    this.keys = element("div", { class: "keys", "aria-label": _("Allowed here") });
     this.changes = element("p", { class: "changes" });
     const save = element("button", { type: "button" }, _("Save"));
     const run = element("button", { type: "button", class: "main" }, _("Save and run"));
@@ -32,7 +32,7 @@ export class EditorView {
     const bar = element("p", { class: "choice" }, element("label", { for: "file-name" }, _("File"), " "), this.name, " ", save, " ", run);
     const frame = element("div", { class: "editor" }, this.gutter, this.text);
     const main = element("div", {}, bar, this.told, this.mistakes, frame, this.keys);
-    const side = element("aside", {}, element("h2", {}, _("The usual fields")), element("p", { class: "sub" }, _("What is changed here is set over the file, as --set does, and stands in the address.")), this.changes, this.form);
+    const side = element("aside", {}, element("h2", {}, _("The usual fields")), element("p", { class: "sub" }, _("Changes made here override the file, as --set does, and are kept in the address.")), this.changes, this.form);
     this.box = element("section", { class: "with-side", "aria-label": _("Scenario") }, main, side);
     this.check = latest(async () => void (await this.checkNow()));
     this.text.addEventListener("input", () => this.edited());
@@ -144,7 +144,7 @@ export class EditorView {
       return element("div", { class: changed ? "field moved" : "field" }, element("label", { for: id }, one.label), back, field);
     }));
     const paths = Object.entries(this.shown.set).map(([path, value]) => `${path}=${value}`);
-    this.changes.textContent = paths.length ? _("Set over the file: {paths}", { paths: paths.join(", ") }) : "";
+    this.changes.textContent = paths.length ? _("Values set over the file: {paths}", { paths: paths.join(", ") }) : "";
   }
 
   /** @param {string} path @param {string | null} value */
