@@ -4,7 +4,6 @@ Sentences name the cheapest candidate, the utilisation from which a purchase is 
 change the result; charts show cost over utilisation and payments over the months.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isclose, isfinite
@@ -22,7 +21,7 @@ from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
 from sim.report.words.service_level import load_notes, ranked_apart
-from sim.report.words.text import axis_label, difference, joined, listing, percent, plain, question_of
+from sim.report.words.text import axis_label, difference, joined, listing, percent, plain, question_of, spaced
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
@@ -36,8 +35,6 @@ ROUNDING = 1e-9
 
 WAYS = {"bought": N_("{fleet} bought"), "rented": N_("{fleet} rented")}
 """Usual ways to pay -> name of a candidate that is paid for so."""
-BOUNDARY = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9$¥])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])")
-"""Boundary between Chinese and Latin text, which a space marks."""
 
 
 def worded(answer: BreakevenAnswer, text: str) -> str:
@@ -50,7 +47,7 @@ def worded(answer: BreakevenAnswer, text: str) -> str:
         labels[one.name] = _(WAYS[way], fleet=one.fleet) if way in WAYS else one.name
     for name in sorted(labels, key=len, reverse=True):
         text = text.replace(name, labels[name])
-    return BOUNDARY.sub(" ", text)
+    return spaced(text)
 
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:

@@ -231,7 +231,7 @@ def _take(panel: Panel, curve: ChartCurve, x: AxisScale, y: AxisScale, room: Plo
     places = np.column_stack((x.shares(inside[:, 0]) * room.width, y.shares(inside[:, 1]) * room.height))
     places[~known] = np.nan  # points without a value get no text
     if curve.marker:
-        room.take_dots(places[known], 4.0)
+        room.take_dots(places[known], RING if any(curve.marks) else 4.0)
     room.take_path(places[known])
     return places
 
@@ -273,6 +273,8 @@ def _take_span(span: ChartInterval, x: AxisScale, room: PlotArea) -> None:
     room.take_box(at + 2, 0.0, 16.0, SPAN_NAME * BOLDER * GLYPH_WIDTH * glyphs(span.text) + 6)
 
 
+RING = 8.0
+"""Radius of the ring around a marker that is not close to measurements [points]."""
 SPAN_NAME = 12.0
 """Font size of the name of a span [points]."""
 
@@ -290,10 +292,21 @@ def _name(curve: ChartCurve, places: NDArray[np.float64], room: PlotArea, size: 
             for a, b in pairwise(ends)
             for share in (0.25, 0.5, 0.75)
         ]
-        tries = ((ends, 6.0), (between, 5.0), (ends[:2], 14.0), (between, 14.0), (ends[:2], 22.0))
+        tries = (
+            (ends, RING + 1.5 if any(curve.marks) else 6.0),
+            (between, 5.0),
+            (ends[:2], 14.0),
+            (between, 14.0),
+            (ends[:2], 22.0),
+        )
         fits = (room.fit(curve.name, size, anchors, gap, bold=True) for anchors, gap in tries)
         place = next((one for one in fits if one is not None), None)
     return None if place is None else PlacedText(curve.name, place, size, curve.color, bold=True, curve=curve)
+
+
+def _gap(curve: ChartCurve, least: float) -> float:
+    """Return the distance of a text from a marker of *curve*, whose markers may have rings."""
+    return RING + 1.5 if any(curve.marks) else least
 
 
 def _beyond(value: float, show: Callable[[float], str]) -> str:
@@ -322,7 +335,9 @@ def _tags(
                 continue
             whole = ": ".join(part for part in (tag, *values[:1]) if part)
             for text in dict.fromkeys(text for text in (whole, tag) if text):
-                place = room.fit(text, size, [(float(left), float(bottom))], 5.5)
+                place = room.fit(
+                    text, size, [(float(left), float(bottom))], 5.5 if not any(curve.marks) else RING + 1.5
+                )
                 if place is not None:
                     found.append(PlacedText(text, place, size, curve.color, plate=beyond, curve=curve))
                     break

@@ -2,7 +2,7 @@
 
 Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and dark
 pages. `picked` is the highlighted fleet, `hovered` the point under the pointer: parameters of the page. The texts of a
-chart are layers, laid out for a wide and for a narrow page. The JavaScript that draws charts is Vega and Vega-Lite, as
+chart are layers, laid out for plot areas of several widths. The JavaScript that draws charts is Vega and Vega-Lite, as
 vl-convert carries them; bundling takes seconds, so its text is kept in the user's cache.
 """
 
@@ -162,8 +162,8 @@ def opacity(full: float, fleet: str = "datum.fleet") -> Spec:
     return {"expr": f"picked && picked != {fleet} ? {FADED} * {full} : {full}"}
 
 
-SIZES = {"wide": (470.0, 240.0), "narrow": (275.0, 240.0)}
-"""Plot area of each layout [px]."""
+SIZES = {"wide": (470.0, 240.0), "middle": (370.0, 240.0), "narrow": (275.0, 240.0)}
+"""Least plot area of each layout [px]; page.js has the widths of charts from which a layout is shown."""
 SMALL, USUAL = 11.0, 12.0
 
 
@@ -242,6 +242,10 @@ def scales_of(panel: Panel) -> tuple[AxisScale, AxisScale]:
     return x, y
 
 
+PADDING = {"left": 5, "right": 5, "top": 14, "bottom": 5}
+"""Room around a chart [px]: above it for labels that reach beyond the plot area."""
+
+
 def chart_spec(panel: Panel) -> Spec:
     """Build the specification of *panel*; the same panel gives the same specification."""
     x, y = scales_of(panel)
@@ -261,6 +265,7 @@ def chart_spec(panel: Panel) -> Spec:
         "width": "container",
         "height": HEIGHT,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": PADDING,
         "params": params(),
         "usermeta": {"said": [panel.x_label, panel.title]},
         "encoding": {"x": _axis_x(panel, x), "y": _axis_y(panel, y)},

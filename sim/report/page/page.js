@@ -8,11 +8,11 @@
 
 (() => {
   "use strict";
-  /** Width of a chart below which its texts stand as laid out for a narrow one: a wide plot area and its axis. */
-  const NARROW_PX = 525;
+  /** @type {[string, number][]} Layouts of texts, and the least width of a chart for each: its plot area and its axis. */
+  const LAYOUTS = [["wide", 525], ["middle", 425], ["narrow", 0]];
   const MANY_ROWS = 8;
   /** Patterns of texts that a spreadsheet would run as formulas, as in sim/csvio.py, and of numbers among these. */
-  const FORMULA = /^'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])/;
+  const FORMULA = /^\x27*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])/;
   const NUMBER = /^[-+]?\d[\d,.]*(?:e[-+]?\d+)?%?$/i;
   /** @type {Chart[]} */
   const charts = [];
@@ -135,7 +135,7 @@
     const chart = { view, box, rows, heads: spec.usermeta?.said || [] };
     const names = new Set((spec.params || []).map((/** @type {any} */ one) => one.name));
     if (names.has("layout")) {
-      const size = () => view.signal("layout", box.clientWidth < NARROW_PX ? "narrow" : "wide").run();
+      const size = () => view.signal("layout", (LAYOUTS.find(([, least]) => box.clientWidth >= least) || ["narrow"])[0]).run();
       size();
       window.addEventListener("resize", size);
     }
@@ -172,7 +172,7 @@
   function csv(table) {
     const quoted = (/** @type {string} */ text) => {
       const safe = FORMULA.test(text) && !NUMBER.test(text) ? `'${text}` : text;
-      return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+      return /[\x22,\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
     const rows = [...table.rows].filter((row) => !row.hidden);
     return rows

@@ -27,7 +27,7 @@ from sim.report.words.service_level import (
     where_of,
     why_open,
 )
-from sim.report.words.text import difference, joined, listing, percent, place, places, ranged, seconds, span
+from sim.report.words.text import difference, joined, listing, percent, place, places, ranged, seconds, spaced, span
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.slo import Slo
@@ -122,7 +122,8 @@ def verdict(
         findings.insert(0, _validity(comparisons[0].sweep, points, year is not None))
     if models:
         findings.insert(0, ranked_apart(models))
-    return Verdict(headline, (*findings, *map(translate_rendered, notes)), models or {})
+    every = (*findings, *map(translate_rendered, notes))
+    return Verdict(spaced(headline), tuple(map(spaced, every)), models or {})
 
 
 def _lead(part: Comparison) -> str:

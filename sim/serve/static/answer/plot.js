@@ -15,7 +15,8 @@ import { _ } from "../words.js";
 
 /** @type {Record<string, number[]>} Mark of a point -> dashes of the ring around it. */
 const RINGS = { interpolated: [1, 0], extrapolated: [1.5, 2] };
-const NARROW_PX = 420;
+const NARROW_PX = 425;
+const WIDE_PX = 525;
 const REACH_PX = 9;
 const OPTIONS = { mode: "vega-lite", renderer: "svg", actions: false, tooltip: false, defaultStyle: false, hover: false, ast: true, config: { aria: false } };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -99,7 +100,7 @@ export class Chart {
     if (!view || !data) return;
     const inDark = dark.matches && !this.printing;
     for (const [name, value] of Object.entries(this.look?.themes[inDark ? "dark" : "light"] ?? {})) view.signal(name, value);
-    view.signal("picked", this.picked).signal("layout", this.plot.clientWidth < NARROW_PX ? "narrow" : "wide");
+    view.signal("picked", this.picked).signal("layout", this.plot.clientWidth < NARROW_PX ? "narrow" : this.plot.clientWidth < WIDE_PX ? "middle" : "wide");
     for (const { name, value } of data.spec.params) {
       if (/^[xy](Low|High|Ticks)$/.test(name) && !this.dragging) view.signal(name, value);
     }
