@@ -249,7 +249,8 @@ def workload_text(scenario: Scenario) -> Text:
 def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
     """Yield the number of candidates, the first that may serve, and the reasons of refusals, most frequent first."""
     assert scenario.size is not None
-    kinds = list(units(scenario, scenario.size, catalog))
+    every = units(scenario, scenario.size, catalog)
+    kinds = [unit for unit in every if unit.elastic is None and unit.owned is None]  # variants of the others
     candidate_bounds = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)
     able: list[Unit] = []
     refused: dict[str, list[Unit]] = {}
