@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.answers.folder import begin, replaced_together
+from sim.answers.folder import begin, own_catalogue, replaced_together
 from sim.answers.questions import Answered, Question, Task
 from sim.catalogue.catalog import Catalog
 from sim.language import N_
@@ -36,7 +36,7 @@ def deliver(
     capacity is found to within the fraction *relative*.
     """
     options = {"relative": relative} if question.relative_option else {}
-    entries = begin(out, scenario, command, question.name, force, **options)
+    entries = begin(out, scenario, command, question.name, force, **options) | own_catalogue(catalog)
     remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
     adjusted = question.adjusted(scenario)
     found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.answers.questions import QUESTIONS
+from sim.catalogue.catalog import Catalog
 from sim.infile import opened
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
@@ -39,6 +40,8 @@ from sim.study.execution.store import discard_unfinished
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 BY_THEMSELVES = EFFORT | {"question", "base", "replications", "sweep", "fleets"}
 
+CATALOG = "catalog"
+"""Key of the manifest for the folders of the user's own catalogue entries."""
 StoredQuestion = dict[str, Any]
 """Question in the form of the manifest: `command`, and all that must agree; scenario values by their digests."""
 
@@ -217,6 +220,17 @@ def begin(
     """
     question = question_of(kind, scenario, **options)
     return begin_question(out, question, command, force, scenario=scenario.name, seed=scenario.seed)
+
+
+def own_catalogue(catalog: Catalog) -> Manifest:
+    """Return the manifest's entry on the folders of the user's own catalogue entries; empty without any."""
+    return {CATALOG: [str(folder) for folder in catalog.own]} if catalog.own else {}
+
+
+def catalogue_of(run: Path, stated: Sequence[Path] = ()) -> list[Path]:
+    """Return the folders of the user's own entries that *run* was made with, unless others are *stated*."""
+    known = (manifest_of(run) or {}).get(CATALOG)
+    return [*stated] or [Path(str(one)) for one in (known if isinstance(known, list) else ())]
 
 
 def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], force: bool, **more: Any) -> Manifest:

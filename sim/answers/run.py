@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import begin, replaced_together
+from sim.answers.folder import begin, own_catalogue, replaced_together
 from sim.catalogue.catalog import Catalog
 from sim.language import ENGLISH, N_, speaking
 from sim.report.assumptions import price_age_note
@@ -46,7 +46,7 @@ def run_scenario(
 
     Finished cases appear in `out/points` during the run; the other files are replaced together at the end.
     """
-    entries = begin(out, scenario, command, "run", force)
+    entries = begin(out, scenario, command, "run", force) | own_catalogue(catalog)
     with CaseProgress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
     with CaseProgress(quiet, N_("writing the results"), goes_on=True):
@@ -65,7 +65,7 @@ def price_run(
     force: bool = False,
 ) -> list[StoredCase]:
     """Bill the finished *run* under the prices of *scenario*, and write the same files to *out*."""
-    entries = begin(out, scenario, command, "price", force) | {"repriced_from": str(run)}
+    entries = begin(out, scenario, command, "price", force) | own_catalogue(catalog) | {"repriced_from": str(run)}
     cases = reprice(run, scenario, catalog, out)
     _finish(scenario, catalog, out, cases, report, entries)
     return cases

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from sim.api.errors import Infeasible
-from sim.api.prepared import Given, Prepared, Values, as_read
+from sim.api.prepared import Catalogs, Given, Prepared, Values, as_read
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
 from sim.report.check import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
@@ -128,7 +128,12 @@ class JobCheck(CheckResult):
 
 
 def check(
-    scenario: Given, set: Values | None = None, replications: int | None = None, *, seed: int | None = None
+    scenario: Given,
+    set: Values | None = None,
+    replications: int | None = None,
+    *,
+    seed: int | None = None,
+    catalog: Catalogs = (),
 ) -> CheckResult:
     """Resolve and validate a scenario, as `gpufleet check` does; nothing is simulated or written.
 
@@ -142,6 +147,8 @@ def check(
         Number of replications in place of the scenario's.
     seed
         Seed in place of the scenario's.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -164,5 +171,7 @@ def check(
 
     """
     if has_job(as_read(scenario)):
-        return JobCheck(Prepared(scenario, set, seed=seed, replications=replications, read=load_job))
-    return CheckResult(Prepared(scenario, set, seed=seed, replications=replications, read=load_for_size))
+        return JobCheck(Prepared(scenario, set, seed=seed, replications=replications, read=load_job, catalog=catalog))
+    return CheckResult(
+        Prepared(scenario, set, seed=seed, replications=replications, read=load_for_size, catalog=catalog)
+    )

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from operator import index
@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.answers.folder import FolderRefused, owned, why_not
 from sim.api.errors import in_python
-from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog, own_folders
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import as_document, options
@@ -28,6 +28,8 @@ from sim.yamlio import Document
 
 Given = str | Path | Mapping[str, Any] | Scenario
 """Scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario."""
+Catalogs = str | Path | Sequence[str | Path]
+"""Folder or folders with entries of the caller's own, laid out like data/."""
 Values = Mapping[str, Any]
 """Values by dotted path, as for `--set` of the command line: {"workload.arrivals.rate_rps": 0.5}."""
 
@@ -80,10 +82,14 @@ class Prepared:
         replications: int | None = None,
         out: str | Path | None = None,
         read: Callable[..., Any] = load,
+        catalog: Catalogs = (),
     ) -> None:
         """Read the scenario by *read*, a function like `load` that turns a file or data into a scenario."""
-        self.catalog: Catalog = load_catalog()
         data = as_read(scenario)
+        stated = [Path(catalog)] if isinstance(catalog, str | Path) else [Path(one) for one in catalog]
+        with in_python():
+            own = own_folders(data if isinstance(data, Path) else None, stated)
+            self.catalog: Catalog = load_catalog(own=own)
         self.file = str(data) if isinstance(data, Path) else ""
         """Name of the scenario's file in errors; empty for a scenario from Python."""
         numbers = {"seed": seed, "replications": replications}
@@ -101,13 +107,15 @@ class Prepared:
     @property
     def remarks(self) -> list[str]:
         """Notes on ignored parts of the scenario, and on GPUs bought without a server."""
-        return [*self.ignored, *hostless_notes(self.scenario, self.catalog)]
+        return [*self.ignored, *self.catalog.replaced(), *hostless_notes(self.scenario, self.catalog)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "catalog"}
+        own = {"own": self.catalog.own}
+        return {name: value for name, value in vars(self).items() if name != "catalog"} | own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, catalog=load_catalog())
+        own = state.pop("own", ())
+        vars(self).update(state, catalog=load_catalog(own=own))
 
     def again(self, scenario: Scenario, folder: Folder) -> "Prepared":
         """Return the same question about *scenario*, answered in *folder*."""

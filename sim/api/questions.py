@@ -11,7 +11,7 @@ import pandas as pd
 
 from sim.answers.answer import deliver
 from sim.answers.questions import QUESTIONS, Answered, Question
-from sim.api.prepared import Given, Prepared, Values, fraction
+from sim.api.prepared import Catalogs, Given, Prepared, Values, fraction
 from sim.api.result import Result
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
@@ -63,10 +63,13 @@ def _answer(
     force: bool,
     quiet: bool,
     relative: float = RELATIVE,
+    catalog: Catalogs = (),
 ) -> R:
     """Answer the question of *result*; the arguments are those of its function."""
     asks = result._asks
-    prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=asks.read)
+    prepared = Prepared(
+        scenario, values, seed=seed, replications=replications, out=out, read=asks.read, catalog=catalog
+    )
     prepared.refuse(*asks.why_not(prepared.scenario))
     width = fraction(relative)
     prepared.ignored = tuple(filter(None, [asks.ignored(prepared.scenario, width)]))
@@ -96,6 +99,7 @@ def capacity(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> CapacityResult:
     """Find the highest load at which each fleet meets its service level, as `gpufleet capacity` does.
 
@@ -119,6 +123,8 @@ def capacity(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -147,7 +153,9 @@ def capacity(
     ['4x RTX 4090', '2x A100 80GB']
 
     """
-    return _answer(CapacityResult, scenario, set, replications, out, seed, workers, force, quiet, relative)
+    return _answer(
+        CapacityResult, scenario, set, replications, out, seed, workers, force, quiet, relative, catalog=catalog
+    )
 
 
 class SizeResult(QuestionResult):
@@ -186,6 +194,7 @@ def size(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> SizeResult:
     """Find the cheapest fleet that meets the service level at the scenario's load, as `gpufleet size` does.
 
@@ -207,6 +216,8 @@ def size(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -235,7 +246,7 @@ def size(
     'a100-80gb-pcie'
 
     """
-    return _answer(SizeResult, scenario, set, replications, out, seed, workers, force, quiet)
+    return _answer(SizeResult, scenario, set, replications, out, seed, workers, force, quiet, catalog=catalog)
 
 
 class SensitivityResult(QuestionResult):
@@ -259,6 +270,7 @@ def sensitivity(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> SensitivityResult:
     """Find which inputs change the cost of each fleet and their difference, as `gpufleet sensitivity` does.
 
@@ -280,6 +292,8 @@ def sensitivity(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -309,7 +323,7 @@ def sensitivity(
     ('tornado',)
 
     """
-    return _answer(SensitivityResult, scenario, set, replications, out, seed, workers, force, quiet)
+    return _answer(SensitivityResult, scenario, set, replications, out, seed, workers, force, quiet, catalog=catalog)
 
 
 class BreakevenResult(QuestionResult):
@@ -346,6 +360,7 @@ def breakeven(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> BreakevenResult:
     """Compare renting, buying and an API over utilisation and over months, as `gpufleet breakeven` does.
 
@@ -367,6 +382,8 @@ def breakeven(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -395,7 +412,7 @@ def breakeven(
     True
 
     """
-    return _answer(BreakevenResult, scenario, set, replications, out, seed, workers, force, quiet)
+    return _answer(BreakevenResult, scenario, set, replications, out, seed, workers, force, quiet, catalog=catalog)
 
 
 class PlanResult(QuestionResult):
@@ -420,6 +437,7 @@ def plan(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> PlanResult:
     """Plan several years month by month: what to buy, replace or rent when, as `gpufleet plan` does.
 
@@ -443,6 +461,8 @@ def plan(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -472,4 +492,4 @@ def plan(
     ('2027-01', 2)
 
     """
-    return _answer(PlanResult, scenario, set, replications, out, seed, workers, force, quiet, relative)
+    return _answer(PlanResult, scenario, set, replications, out, seed, workers, force, quiet, relative, catalog=catalog)

@@ -11,7 +11,7 @@ from sim.answers.folder import owned
 from sim.answers.jobs import run_work
 from sim.answers.run import monte_carlo_notes, price_run, run_scenario
 from sim.api.errors import Infeasible, in_python
-from sim.api.prepared import Folder, Given, Prepared, Values, as_read
+from sim.api.prepared import Catalogs, Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
@@ -179,7 +179,7 @@ class JobRun(Run):
         with in_python(own.path if own.temporary else None):
             folder = self._answered()
             load_repriced_work(folder, options(set or {}), self._prepared.catalog, load_job)
-        return _job_run(folder / SCENARIO_FILE, set, None, out, None, force)
+        return _job_run(folder / SCENARIO_FILE, set, None, out, None, force, self._prepared.catalog.own)
 
 
 def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Chart:
@@ -196,6 +196,7 @@ def run(
     workers: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    catalog: Catalogs = (),
 ) -> Run:
     """Simulate a scenario: every fleet at every point of its sweep, as `gpufleet run` does.
 
@@ -220,6 +221,8 @@ def run(
         Whether to replace the answer to another question in *out*.
     quiet
         Whether to hide the progress.
+    catalog
+        Folder, or folders, with catalogue entries of your own; gpufleet.d beside the scenario is read anyway.
 
     Returns
     -------
@@ -250,8 +253,8 @@ def run(
 
     """
     if has_job(as_read(scenario)):
-        return _job_run(scenario, set, replications, out, seed, force)
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+        return _job_run(scenario, set, replications, out, seed, force, catalog)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, catalog=catalog)
     return Run(prepared, prepared.delivered("run", run_scenario, workers, quiet, force, report=out is not None))
 
 
@@ -262,9 +265,10 @@ def _job_run(
     out: str | Path | None,
     seed: int | None,
     force: bool,
+    catalog: Catalogs,
 ) -> JobRun:
     """Answer `sim.run` for a scenario with `job` or `jobs`."""
-    prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job)
+    prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job, catalog=catalog)
     read: Any = prepared.scenario
     with in_python(), owned(prepared.out):
         rows = run_work(

@@ -1,7 +1,7 @@
 """Look-up of catalogue entries in data/ by id, alias or path; each entry is a file, read at its first look-up."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
@@ -44,6 +44,9 @@ KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """Names of the catalogue's folders, one per kind of entry."""
 _ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
 _LONGEST_ID = 100
+OWN_FOLDER = "gpufleet.d"
+"""Name of the folder with a user's own entries beside a scenario."""
+SOURCES = "sources.yaml"
 MIN_MATCH_LENGTH = 3
 """Minimum length of a name or word that is searched for inside other names [characters]."""
 MISSPELLING_SIMILARITY = 0.9
@@ -57,13 +60,28 @@ _NAME = re.compile(r"^name: (.+)$", re.MULTILINE)
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
-def load_catalog(root: Path | None = None) -> "Catalog":
-    """Return the catalogue under the folder *root*; no file is read yet.
+def load_catalog(root: Path | None = None, own: Sequence[Path] = ()) -> "Catalog":
+    """Return the catalogue under the folder *root* with the entries of the folders *own*, later ones first.
 
-    Without *root*, return the catalogue shipped with the program, which is shared by the whole process so that each of
-    its files is read once.
+    No file of *root* is read yet; those of *own* are read and checked. Without both, return the catalogue shipped with
+    the program, which is shared by the whole process so that each of its files is read once. Raises CatalogError with
+    all mistakes in *own*.
     """
+    if own:
+        return Catalog(root or data_root(), tuple(own)).with_own_checked()
     return _shipped() if root is None else Catalog(root)
+
+
+def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path]:
+    """Return the folders with the user's entries: gpufleet.d beside the file *scenario*, then those *stated*.
+
+    Raises CatalogError for a stated folder that does not exist.
+    """
+    if missing := [f"{folder}: is no folder" for folder in stated if not folder.is_dir()]:
+        raise CatalogError("\n".join(missing))
+    beside = scenario.absolute().parent / OWN_FOLDER if scenario is not None else None
+    found = [beside] if beside is not None and beside.is_dir() else []
+    return list(dict.fromkeys([*found, *(folder.absolute() for folder in stated)]))
 
 
 @cache
@@ -77,8 +95,10 @@ class Catalog:
     Look-ups raise UnknownId for an unknown name, and CatalogError or YamlError for a file with errors.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, own: tuple[Path, ...] = ()) -> None:
         self.root = root
+        self.own = own
+        """Folders with the user's entries, which replace those of `root`; the last one wins."""
         self._entries: dict[tuple[str, str], Any] = {}
         self._ids: dict[str, list[str]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
@@ -207,7 +227,7 @@ class Catalog:
 
     def newest_price(self) -> date:
         """Return the latest `as_of` date in data/prices, found by pattern search without parsing the files."""
-        texts = (path.read_text(encoding="utf-8") for path in (self.root / "prices").glob("*.yaml"))
+        texts = (path.read_text("utf-8") for folder in self.folders for path in (folder / "prices").glob("*.yaml"))
         return max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
 
     def offer(self, name: str) -> Offer:
@@ -223,7 +243,8 @@ class Catalog:
         if kind not in _SINGULAR:
             raise UnknownId("kind", kind, _nearest(kind, KINDS)[:MAX_SUGGESTIONS])
         if kind not in self._ids:
-            self._ids[kind] = sorted(path.stem for path in (self.root / kind).glob("*.yaml"))
+            paths = (path for folder in self.folders for path in (folder / kind).glob("*.yaml"))
+            self._ids[kind] = sorted({path.stem for path in paths})
         return list(self._ids[kind])
 
     def source(self, key: str) -> Source:
@@ -236,13 +257,67 @@ class Catalog:
     def sources(self) -> dict[str, Source]:
         """Return all sources by key."""
         if self._sources is None:
-            document = yamlio.read(self.root / "sources.yaml")
-            if not isinstance(document.data, dict):
-                raise CatalogError(f"{document.path}:1: file: must hold sources by their keys")
-            self._sources = {
-                key: _validated(document, Source.model_validate, entry, (key,)) for key, entry in document.data.items()
-            }
+            found: dict[str, Source] = {}
+            for folder in self.folders:
+                if folder == self.root or (folder / SOURCES).is_file():
+                    document = yamlio.read(folder / SOURCES)
+                    if not isinstance(document.data, dict):
+                        raise CatalogError(f"{document.path}:1: file: must hold sources by their keys")
+                    for key, entry in document.data.items():
+                        found[key] = _validated(document, Source.model_validate, entry, (key,))
+            self._sources = found
         return self._sources
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders of the catalogue, the shipped one first; an entry is read from the last that has it."""
+        return (self.root, *self.own)
+
+    def replaced(self) -> list[str]:
+        """Return a sentence for each shipped entry that an own folder replaces."""
+        return [
+            f"{path.parent.parent.name}/{kind}/{path.name} replaces the {_SINGULAR[kind]} {path.stem} of the catalogue"
+            for folder in self.own
+            for kind in KINDS
+            for path in sorted((folder / kind).glob("*.yaml"))
+            if (self.root / kind / path.name).is_file()
+        ]
+
+    def with_own_checked(self) -> "Catalog":
+        """Return this catalogue after a check of all own entries. Raises CatalogError with all mistakes."""
+        problems: list[str] = []
+        for folder in self.own:
+            problems += _misplaced(folder)
+            for kind in KINDS:
+                for path in sorted((folder / kind).glob("*.yaml")):
+                    problems += self._mistakes_in(kind, path)
+        if not problems:
+            try:
+                self.sources()
+            except (CatalogError, yamlio.YamlError) as error:
+                problems.append(str(error))
+        if problems:
+            raise CatalogError("\n".join(dict.fromkeys(problems)))
+        return self
+
+    def _mistakes_in(self, kind: str, path: Path) -> list[str]:
+        """Return the mistakes in the own file *path* of *kind*, its sources included."""
+        if not _is_id(path.stem):
+            return [f"{path}: an id has small letters, digits, dots, underscores and dashes"]
+        try:
+            document = yamlio.read(path)
+            _entry(_READERS[kind], document)
+            known = self.sources()
+        except (CatalogError, yamlio.YamlError) as error:
+            return [str(error)]
+        found = []
+        for place, key in _cited(document.data):
+            if key not in known:
+                near = _nearest(key, known)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                dotted = ".".join(map(str, place))
+                found.append(f"{path}:{document.line(place)}: {dotted}: unknown source {key!r}{hint} (see {SOURCES})")
+        return found
 
     def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
         key = name.strip().lower()
@@ -253,11 +328,7 @@ class Catalog:
             near = (self._alias_index(kind).get(match, match) for match in _nearest(name, known))
             raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near))[:MAX_SUGGESTIONS])
         if (kind, key) not in self._entries:
-            document = yamlio.read(self._path(kind, key))
-            entry = _validated(document, read, document.data, ())
-            if document.data.get("id") != key:
-                raise CatalogError(f"{document.path}:{document.line(('id',))}: id: must be the file's name, {key!r}")
-            self._entries[kind, key] = entry
+            self._entries[kind, key] = _entry(read, yamlio.read(self._path(kind, key)))
         found: Entry = self._entries[kind, key]
         return found
 
@@ -277,7 +348,63 @@ class Catalog:
         return self._aliases[kind]
 
     def _path(self, kind: str, key: str) -> Path:
-        return self.root / kind / f"{key}.yaml"
+        """Return the file of an entry, in the last folder that has it, else in `root`."""
+        paths = (folder / kind / f"{key}.yaml" for folder in reversed(self.own))
+        return next((path for path in paths if path.is_file()), self.root / kind / f"{key}.yaml")
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "gpus": Gpu.model_validate,
+    "models": _ANY_MODEL.validate_python,
+    "quantizations": Quantization.model_validate,
+    "kernels": Kernel.model_validate,
+    "engines": Engine.model_validate,
+    "servers": Server.model_validate,
+    "links": Link.model_validate,
+    "prices": PriceList.model_validate,
+    "grids": Grid.model_validate,
+    "drafters": Drafter.model_validate,
+    "failures": FailureRate.model_validate,
+}
+"""Function that validates the data of an entry, by kind."""
+
+
+def _entry(read: Callable[[Any], Entry], document: yamlio.Document) -> Entry:
+    """Return the entry in *document*, validated by *read*; its file bears its id. Raises CatalogError."""
+    entry = _validated(document, read, document.data, ())
+    key = Path(document.path).stem
+    if document.data.get("id") != key:
+        raise CatalogError(f"{document.path}:{document.line(('id',))}: id: must be the file's name, {key!r}")
+    return entry
+
+
+def _misplaced(folder: Path) -> Iterator[str]:
+    """Yield a sentence for each file or folder of *folder* that is no part of a catalogue."""
+    for path in sorted(folder.iterdir()):
+        name = path.name
+        if name.startswith(".") or name == SOURCES or name.lower().startswith("readme"):
+            continue
+        if not path.is_dir():
+            yield f"{path}: belongs into one of the folders {', '.join(KINDS)}; beside them stands only {SOURCES}"
+        elif name not in KINDS:
+            near = get_close_matches(name, KINDS, n=1)
+            yield f"{path}: no folder of a catalogue" + (f"; did you mean {near[0]}?" if near else "")
+        else:
+            for one in sorted(path.iterdir()):
+                if one.suffix != ".yaml" and not one.name.startswith("."):
+                    yield f"{one}: an entry is a file <id>.yaml"
+
+
+def _cited(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the place and key of each source that *data* cites."""
+    if isinstance(data, dict):
+        if isinstance(data.get("source"), str):
+            yield (*place, "source"), data["source"]
+        for key, value in data.items():
+            yield from _cited(value, (*place, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _cited(value, (*place, index))
 
 
 def _is_id(key: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import ScenarioFile, Seed, Sets, app, fail, report_bad_input, show_all
+from sim.cli.frame import Catalogs, ScenarioFile, Seed, Sets, app, catalog_for, fail, report_bad_input, show_all
 from sim.language import _
 from sim.scenario.reading.shipped import scenario_file
 
@@ -25,13 +25,13 @@ def explain(
     seed: Seed = None,
     fleet: Fleet = None,
     trace: Trace = None,
+    catalogs: Catalogs = None,
 ) -> None:
     """Show the steps of one request and what kept it waiting.
 
     The request is one of the sweep's first point.
     """
     with report_bad_input():
-        from sim.catalogue.catalog import load_catalog
         from sim.report.explanation import request_timeline
         from sim.report.explanation import trace as trace_of
         from sim.scenario.reading.load import load
@@ -39,8 +39,9 @@ def explain(
         from sim.scenario.sweep import cases
         from sim.study.explanation import NoSuchRequest, journal_of
 
-        catalog = load_catalog()
-        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, seed=seed)
+        path = scenario_file(scenario)
+        catalog = catalog_for(path, catalogs)
+        loaded = load(path, sets or (), catalog=catalog, seed=seed)
         names = [one.name for one in loaded.fleets]
         if fleet is not None and fleet not in names:
             fail(f"--fleet {fleet}: there is none of that name; there are {', '.join(names)}")

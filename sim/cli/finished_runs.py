@@ -6,12 +6,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sim.cli.frame import (
+    Catalogs,
     Details,
     Force,
     Format,
     NoReport,
     Quiet,
     app,
+    catalog_for,
     command_line,
     fail,
     next_command,
@@ -35,6 +37,7 @@ def price(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; default: beside RUN_DIR, named after the settings.")
     ] = None,
+    catalogs: Catalogs = None,
     no_report: NoReport = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -46,12 +49,11 @@ def price(
     Nothing is simulated again.
     """
     with report_bad_input():
-        from sim.answers.folder import is_finished, owned
-        from sim.catalogue.catalog import load_catalog
+        from sim.answers.folder import catalogue_of, is_finished, owned
         from sim.scenario.reading.load import has_job
         from sim.study.reprice import SCENARIO_FILE, load_repriced
 
-        catalog = load_catalog()
+        catalog = catalog_for(None, catalogue_of(run, catalogs or ()))
         if not is_finished(run):
             fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
         if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
@@ -144,14 +146,14 @@ def diff(
         Literal["table", "json", "markdown"],
         typer.Option("--format", help="json: one document on stdout; markdown: a table for a pull request."),
     ] = "table",
+    catalogs: Catalogs = None,
 ) -> None:
     """Compare two finished runs: inputs and results.
 
     Nothing is simulated.
     """
     with report_bad_input():
-        from sim.answers.folder import is_finished
-        from sim.catalogue.catalog import load_catalog
+        from sim.answers.folder import catalogue_of, is_finished
         from sim.report.diff import diff_document, diff_markdown, diff_tables, outcome_rows, outcome_table
         from sim.report.json_document import as_json
         from sim.study.diff import StoredRun, compare
@@ -167,8 +169,10 @@ def diff(
                 wrong.append(f"--fail-if {error}")
         if wrong:
             fail("\n".join(wrong))
-        catalog = load_catalog()
-        runs = StoredRun.read(first, catalog), StoredRun.read(second, catalog)
+        first_catalog, second_catalog = (
+            catalog_for(None, catalogue_of(run, catalogs or ())) for run in (first, second)
+        )
+        runs = StoredRun.read(first, first_catalog), StoredRun.read(second, second_catalog)
         show_money_of(runs[1].scenario)
         found = compare(*runs)
         try:

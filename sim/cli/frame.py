@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -97,6 +97,14 @@ Sets = Annotated[
 Seed = Annotated[int | None, typer.Option(help="Seed in place of the scenario's.")]
 Replications = Annotated[int | None, typer.Option(help="Number of replications in place of the scenario's.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU core.")]
+Catalogs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--catalog",
+        metavar="DIR",
+        help="Folder with entries of your own, laid out like data/; gpufleet.d beside the scenario is read anyway.",
+    ),
+]
 Format = Annotated[
     Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
 ]
@@ -203,6 +211,19 @@ def narrowed(relative: float) -> float | None:
 def command_line() -> list[str]:
     """Return the command as typed, for the manifest."""
     return ["gpufleet", *sys.argv[1:]]
+
+
+def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
+    """Return the catalogue with the user's own entries: of gpufleet.d beside *scenario*, and of the folders *stated*.
+
+    Entries that they replace are named on stderr. Raises CatalogError.
+    """
+    from sim.catalogue.catalog import load_catalog, own_folders
+
+    catalog = load_catalog(own=own_folders(scenario, stated or ()))
+    for note in catalog.replaced():
+        typer.echo(translate_rendered(f"Note: {note}"), err=True)
+    return catalog
 
 
 def command_text() -> str:

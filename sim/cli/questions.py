@@ -19,6 +19,7 @@ import typer
 
 from sim.answers.questions import QUESTIONS, Question
 from sim.cli.frame import (
+    Catalogs,
     Details,
     Force,
     Format,
@@ -32,6 +33,7 @@ from sim.cli.frame import (
     Sets,
     Workers,
     app,
+    catalog_for,
     command_line,
     fail,
     narrowed,
@@ -114,6 +116,7 @@ def _places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "scenario": (ScenarioFile, Parameter.empty),
     "sets": (Sets, None),
+    "catalogs": (Catalogs, None),
     "seed": (Seed, None),
     "replications": (Replications, None),
     "workers": (Workers, None),
@@ -226,9 +229,8 @@ def command(
 
 
 def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> CommandContext:
-    from sim.catalogue.catalog import load_catalog
-
-    path, catalog = scenario_file(given["scenario"]), load_catalog()
+    path = scenario_file(given["scenario"])
+    catalog = catalog_for(path, given["catalogs"])
     numbers = {name: given[name] for name in ("seed", "replications")}
     scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.frame import (
+    Catalogs,
     Format,
     Replications,
     ScenarioFile,
     Seed,
     Sets,
     app,
+    catalog_for,
     command_text,
     fail,
     next_command,
@@ -45,6 +47,7 @@ def init(
             min=1e-3, max=1e9, help="Time between the pages of /metrics in --from; for one page, since its start."
         ),
     ] = None,
+    catalogs: Catalogs = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a commented scenario NAME.yaml to start from.
@@ -55,7 +58,6 @@ def init(
         from sim.answers.from_files.draft import draft_of
         from sim.answers.from_files.summary import summary
         from sim.answers.from_files.text import scenario_text
-        from sim.catalogue.catalog import load_catalog
         from sim.scenario.template import SCHEMA_FILE, schema_text, template
 
         target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
@@ -64,7 +66,7 @@ def init(
             fail(f"{target}: exists; --force overwrites it")
         told: list[str] = []
         if sources:
-            draft = draft_of(sources, target, load_catalog(), gpu, seconds)
+            draft = draft_of(sources, target, catalog_for(target, catalogs), gpu, seconds)
             text, told = scenario_text(draft, command_text()), list(summary(draft))
         elif gpu is not None or seconds is not None:
             fail(f"{'--gpu' if gpu is not None else '--seconds'}: is for the files of --from, and there are none")
@@ -91,13 +93,13 @@ def check(
     replications: Replications = None,
     format: Format = "table",
     time_limit: TimeLimit = 120.0,
+    catalogs: Catalogs = None,
 ) -> None:
     """Check whether a scenario fits and what a run takes.
 
     Nothing is simulated.
     """
     with watched(time_limit), report_bad_input():
-        from sim.catalogue.catalog import load_catalog
         from sim.claims.files import sections
         from sim.claims.verdict import check as check_claim
         from sim.infile import STAGE
@@ -111,9 +113,9 @@ def check(
         from sim.scenario.resolving.describe import describe
         from sim.scenario.sweep import cases
 
-        catalog = load_catalog()
         options = {"seed": seed, "replications": replications}
         path = scenario_file(scenario)
+        catalog = catalog_for(path, catalogs)
         names = sections(path)
         if "claim" in names:
             claim = check_claim(path, catalog)

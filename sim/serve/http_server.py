@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sim.answers.folder import FolderBusy, manifest_of
-from sim.catalogue.catalog import load_catalog
+from sim.catalogue.catalog import load_catalog, own_folders
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
 from sim.report.charts.vega_lite import bundle
@@ -57,7 +57,7 @@ class App:
 
     def __init__(self, workspace: Workspace, access: Access, limits: JobLimits) -> None:
         self.workspace, self.access = workspace, access
-        self.catalog = load_catalog()
+        self.catalog = load_catalog(own=own_folders(workspace.root / "scenario.yaml"))
         self.runs, self.queue = LoadedRuns(workspace, self.catalog), CommandQueue(workspace, limits)
 
     def routes(self) -> list[BaseRoute]:

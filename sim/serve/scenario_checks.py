@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
-from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog, own_folders
 from sim.infile import confined
 from sim.jobs.load import load_job
 from sim.language import N_, _, current, speaking, translate_rendered
@@ -148,10 +148,11 @@ def document_of(text: str, path: Path) -> Document:
     return document
 
 
-def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
+def checked(wanted: CheckRequest) -> CheckAnswer:
     """Check the scenario of *wanted* in this process."""
     fields: list[dict[str, Any]] = []
     try:
+        catalog = load_catalog(own=own_folders(wanted.path))
         given: Path | Document = wanted.path
         if wanted.text is not None:
             given = document_of(wanted.text, wanted.path)
@@ -233,14 +234,13 @@ def _work(pipe: Connection, longest_s: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is handled by the server
     os.nice(5)
     _bound_memory()
-    catalog = load_catalog()
     with suppress(EOFError, OSError):
         while True:
             wanted: CheckRequest = pipe.recv()
             signal.alarm(int(longest_s) + 5)
             os.chdir(wanted.root)
             with speaking(wanted.language), confined(wanted.root, *program_folders()):
-                pipe.send(checked(wanted, catalog))
+                pipe.send(checked(wanted))
             signal.alarm(0)
 
 

@@ -75,7 +75,7 @@ class CaseJob:
 
     def __reduce__(self) -> Any:
         # another process reads the catalogue itself, once
-        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.repricings)
+        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.folders, self.repricings)
 
     def stored(self) -> StoredCase:
         """Return the finished case, which this command has written or `found`."""
@@ -99,17 +99,17 @@ def _job(
     scenario: Scenario,
     case: Case,
     folder: Path,
-    root: Path,
+    folders: tuple[Path, ...],
     repricings: tuple[CaseJob, ...],
 ) -> CaseJob:
     enter(policies)
-    return CaseJob(scenario, case, folder, catalog_of(root), repricings)
+    return CaseJob(scenario, case, folder, catalog_of(folders), repricings)
 
 
 @cache
-def catalog_of(root: Path) -> Catalog:
-    """Return the catalogue below *root*, one per process: it caches what it has read."""
-    return load_catalog(root)
+def catalog_of(folders: tuple[Path, ...]) -> Catalog:
+    """Return the catalogue of *folders*, the shipped one first; one per process: it caches what it has read."""
+    return load_catalog(folders[0], folders[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,14 @@ class Call:
         return self.function(self.scenario, self.catalog, *item)
 
     def __reduce__(self) -> Any:
-        return _call, (entered(), self.function, self.scenario, self.catalog.root)
+        return _call, (entered(), self.function, self.scenario, self.catalog.folders)
 
 
-def _call(policies: list[Registration], function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+def _call(
+    policies: list[Registration], function: Callable[..., Any], scenario: Scenario, folders: tuple[Path, ...]
+) -> Call:
     enter(policies)
-    return Call(function, scenario, catalog_of(root))
+    return Call(function, scenario, catalog_of(folders))
 
 
 class WorkerLost(Exception):

@@ -175,7 +175,7 @@ class Cluster:
         The task is a builtin function, which a worker without this program computes as well.
         """
         files = tuple(dict.fromkeys(map(str, files_of(as_data(scenario)))))
-        key = (str(catalog.root), *files)
+        key = (*map(str, catalog.folders), *files)
         if key not in self._inputs:
             self._inputs[key] = client.submit(bytes, packed(files, catalog), pure=False)
         return self._inputs[key]
@@ -406,11 +406,14 @@ def _policies(scenario: Scenario) -> list[Registration]:
 
 
 def packed(files: Iterable[str], catalog: Catalog) -> bytes:
-    """Return an archive of the catalogue as `data` and of *files* as `files/<digest>`."""
+    """Return an archive of the catalogue as `data` and `own/<number>`, and of *files* as `files/<digest>`."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
             archive.write(file, f"data/{file.relative_to(catalog.root)}")
+        for place, folder in enumerate(catalog.own):
+            for file in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
+                archive.write(file, f"own/{place:03}/{file.relative_to(folder)}")
         for path in files:
             archive.write(path, f"files/{_place(Path(path))}")
     return buffer.getvalue()
@@ -480,7 +483,7 @@ def call_on_worker(
 def _on_worker(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
     """Return *scenario* with the paths of its files on this worker, and its catalogue."""
     root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
-    return _relocated(scenario, root / "files"), catalog_of(root / "data")
+    return _relocated(scenario, root / "files"), catalog_of((root / "data", *sorted((root / "own").glob("*"))))
 
 
 _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}

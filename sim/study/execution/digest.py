@@ -139,6 +139,10 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
             if name.parts[0] in CATALOGUE_OF_REPORTS:
                 continue
             found[name.parts[0]] = f"{found.get(name.parts[0], '')}{name} {file_digest(path)}\n"
+        for folder in catalog.own:
+            for path in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
+                name = path.relative_to(folder)
+                found[name.parts[0]] = f"{found.get(name.parts[0], '')}own {name} {file_digest(path)}\n"
         _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
     return _CATALOGUES[catalog]
 

@@ -1,0 +1,115 @@
+"""Entries of a user's own folder: added, overriding, checked, and part of a case's digest."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog, own_folders
+from sim.catalogue.data_folder import CatalogError
+from sim.scenario.reading.load import load
+from sim.scenario.sweep import cases
+from sim.study.execution.cases import Call
+from sim.study.execution.digest import digest
+from tests.small_scenario import SMALL
+
+SHIPPED = load_catalog()
+
+
+def own(folder: Path, **files: str) -> Path:
+    """Return gpufleet.d in *folder* with *files*, keyed by path with two underscores for the slash."""
+    for name, text in files.items():
+        path = folder / "gpufleet.d" / f"{name.replace('__', '/').replace('_', '-')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "gpufleet.d"
+
+
+def my_gpu(name: str = "my-gpu", **changes: str) -> str:
+    """Return a GPU like the RTX 4090 under the id *name*."""
+    text = (SHIPPED.root / "gpus" / "rtx-4090.yaml").read_text("utf-8")
+    text = text.replace("id: rtx-4090", f"id: {name}")
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("aliases"))
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text + "\n"
+
+
+SOURCE = "my-vendor: {title: Offer of my vendor, accessed: 2026-11-01, trust: good}\n"
+PRICE = """\
+id: my-gpu
+item: my-gpu
+default_purchase: offer-2026
+offers:
+  offer-2026:
+    what: purchase
+    price: {value: 1234, source: my-vendor, kind: quoted, as_of: 2026-11-01}
+    unit: each
+"""
+
+
+def test_entries_are_added_to_the_shipped_ones(tmp_path: Path) -> None:
+    catalog = load_catalog(own=[own(tmp_path, gpus__my_gpu=my_gpu(), prices__my_gpu=PRICE, sources=SOURCE)])
+    assert catalog.gpu("My-GPU").id == "my-gpu"
+    assert catalog.offer("my-gpu/offer-2026").price.value == 1234
+    assert catalog.source("my-vendor").title == "Offer of my vendor"
+    assert set(catalog.ids("gpus")) == {"my-gpu", *SHIPPED.ids("gpus")}
+    assert catalog.gpu("h100-80gb-sxm") == SHIPPED.gpu("h100-80gb-sxm")
+    assert catalog.replaced() == []
+    assert "my-gpu" not in SHIPPED.ids("gpus")
+
+
+def test_an_entry_with_a_shipped_id_replaces_it_and_is_named(tmp_path: Path) -> None:
+    text = my_gpu("rtx-4090").replace("1.008e12", "2e12").replace("1008e9", "2e12")
+    catalog = load_catalog(own=[own(tmp_path, gpus__rtx_4090=text)])
+    assert catalog.replaced() == ["gpufleet.d/gpus/rtx-4090.yaml replaces the gpu rtx-4090 of the catalogue"]
+    assert catalog.gpu("rtx-4090").memory_bytes_per_s.value == 2e12
+
+
+def test_all_mistakes_are_told_with_file_and_line(tmp_path: Path) -> None:
+    folder = own(
+        tmp_path,
+        gpus__my_gpu=my_gpu("other"),
+        gpus__bad=my_gpu("bad") + "memory: 5\n",
+        prices__my_gpu=PRICE,
+        pricess__x="id: x\n",
+        links__none="[",
+    )
+    (folder / "notes.txt").write_text("remember the milk")
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(own=[folder])
+    lines = str(caught.value).replace(f"{folder}/", "").splitlines()
+    assert lines[0].startswith("notes.txt: belongs into one of the folders gpus, models")
+    assert lines[1] == "pricess: no folder of a catalogue; did you mean prices?"
+    assert any(line.startswith("gpus/bad.yaml:") and "memory: " in line for line in lines)
+    assert any(line.endswith("id: must be the file's name, 'my-gpu'") for line in lines)
+    assert any(line.startswith("links/none.yaml:") for line in lines)
+    [unknown] = [line for line in lines if "unknown source" in line]
+    assert unknown.startswith("prices/my-gpu.yaml:7: offers.offer-2026.price.source: unknown source 'my-vendor'")
+    assert len(lines) == 6
+
+
+def test_folders_beside_the_scenario_and_stated_ones(tmp_path: Path) -> None:
+    folder = own(tmp_path, gpus__my_gpu=my_gpu())
+    assert own_folders(tmp_path / "a.yaml") == [folder]
+    assert own_folders(tmp_path / "sub" / "a.yaml") == []
+    assert own_folders(tmp_path / "a.yaml", [folder, tmp_path]) == [folder, tmp_path]
+    with pytest.raises(CatalogError, match="none: is no folder"):
+        own_folders(None, [tmp_path / "none"])
+
+
+def id_of_gpu(scenario: object, catalog: object) -> str:
+    """Return the id of the user's GPU in another process."""
+    return str(catalog.gpu("my-gpu").id)  # type: ignore[attr-defined]
+
+
+def test_workers_and_digests_see_the_entries(tmp_path: Path) -> None:
+    folder = own(tmp_path, gpus__my_gpu=my_gpu())
+    file = tmp_path / "a.yaml"
+    file.write_text(SMALL.replace("gpu: rtx-4090", "gpu: my-gpu"))
+    catalog = load_catalog(own=[folder])
+    scenario = load(file, catalog=catalog)
+    assert pickle.loads(pickle.dumps(Call(id_of_gpu, scenario, catalog)))() == "my-gpu"
+    before = digest(scenario, cases(scenario)[0], catalog)
+    own(tmp_path, gpus__my_gpu=my_gpu() + "# a comment\n")
+    assert digest(scenario, cases(scenario)[0], load_catalog(own=[folder])) != before
