@@ -7,6 +7,7 @@ settings.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -270,6 +271,7 @@ def run(context: CommandContext) -> None:
     """Simulate a scenario: verdict, table, curves and report."""
     from sim.answers.run import monte_carlo_notes, run_scenario
     from sim.report.assumptions import price_age_note
+    from sim.report.check_summary import long_run_note
     from sim.report.prediction_accuracy import extrapolated_note
     from sim.report.run.json_document import run_document
     from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
@@ -287,6 +289,11 @@ def run(context: CommandContext) -> None:
     if not isinstance(scenario, Scenario):
         _run_work(context)
         return
+    given = context.given
+    alone = not given["quiet"] and given["cluster"] is None
+    workers = given["workers"] or os.cpu_count() or 1
+    if alone and (note := long_run_note(scenario, context.catalog, workers)):
+        typer.echo(note, err=True)
     cases = context.delivered(run_scenario)
     shown = (cases, axes(scenario), limits(scenario))
 

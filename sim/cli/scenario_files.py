@@ -1,5 +1,6 @@
 """Commands about scenario files: `init` writes a commented one, `check` resolves and validates one."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ import typer
 
 from sim.cli.frame import (
     Catalogs,
+    Details,
     Format,
     Replications,
     ScenarioFile,
@@ -92,6 +94,7 @@ def check(
     seed: Seed = None,
     replications: Replications = None,
     format: Format = "table",
+    details: Details = False,
     time_limit: TimeLimit = 120.0,
     catalogs: Catalogs = None,
 ) -> None:
@@ -105,6 +108,7 @@ def check(
         from sim.infile import STAGE
         from sim.report.assumptions import price_age_note
         from sim.report.check import candidates, overview, workload_text
+        from sim.report.check_summary import DETAILS, check_summary
         from sim.report.json_document import as_json, check_document
         from sim.report.monte_carlo import input_lines
         from sim.report.prediction_accuracy import confidence_table, fleet_confidences
@@ -140,16 +144,22 @@ def check(
             tables = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
             space = candidates(loaded, catalog) if loaded.size is not None else []
             hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
+            in_brief = bool(plans) and not details and loaded.size is None
+            if in_brief:
+                STAGE.set("looking for what fits")
+                brief = check_summary(loaded, catalog, plans, os.cpu_count() or 1)
+                show_all(*question_lines, *brief, *price_age_note(loaded, catalog), DETAILS, *hint)
             confidence = [confidence_table(confidences)] if confidences else []
-            show_all(
-                *question_lines,
-                *tables,
-                *confidence,
-                *space,
-                *input_lines(loaded),
-                *price_age_note(loaded, catalog),
-                *hint,
-            )
+            if not in_brief:
+                show_all(
+                    *question_lines,
+                    *tables,
+                    *confidence,
+                    *space,
+                    *input_lines(loaded),
+                    *price_age_note(loaded, catalog),
+                    *hint,
+                )
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

@@ -11,7 +11,7 @@ capacity, size, breakeven, plan, sensitivity
 monte_carlo     draws of uncertain inputs (`monte_carlo_charts`)
 prediction_accuracy
                 marks of points whose predictions are backed by measurements
-check, catalogue, explanation, diff
+check, check_summary, catalogue, explanation, diff
                 output of these commands
 json_document, export/
                 answers as JSON, as a workbook and as billing rows

@@ -146,7 +146,7 @@ def test_errors_of_a_dict_name_places_those_of_a_file_lines(scenario: dict[str, 
     path.write_text(dump(scenario))
     with pytest.raises(sim.ScenarioErrors) as told:
         sim.check(path)
-    printed = CliRunner().invoke(app, ["check", str(path)])
+    printed = CliRunner().invoke(app, ["check", str(path), "--details"])
     assert printed.stderr.strip() == str(told.value)
     assert f"{path}:" in str(told.value)
 

@@ -70,7 +70,7 @@ def test_short_help_of_commands_is_not_cut(gpufleet: Command, monkeypatch: pytes
 
 
 def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, tmp_path: Path) -> None:
-    done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml")
+    done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--details")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Which is cheaper for a 72B chat service" in done.stdout
     for said in (
@@ -88,7 +88,7 @@ def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, 
 
 def test_check_states_that_precision_may_add_cases(inside: Inside, root: Path) -> None:
     precise = "precision={metric: ttft_s_p95, relative: 0.1, max_replications: 20}"
-    done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--set", precise)
+    done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--set", precise, "--details")
     assert "until ttft_s_p95 is known within 10 %, at most 20 replications of each" in " ".join(done.stdout.split())
 
 
@@ -102,7 +102,7 @@ def test_a_fleet_that_does_not_fit_is_reported(inside: Inside) -> None:
     done = inside("check", "4x4090-vs-2xa100", "--set", "quantization=none", "--set", only, "--set", "sweep=null")
     assert done.returncode == 2
     assert "small cannot run: needs 145" in done.stdout
-    assert done.stderr.startswith("small: needs 145")
+    assert "small: needs 145" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "check"])

@@ -33,7 +33,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert "Not used:\nruns.csv:4: ran on l40s" in done.stdout
     assert "do not distinguish" in done.stdout
-    checked = gpufleet("check", "s.yaml")
+    checked = gpufleet("check", "s.yaml", "--details")
     assert checked.returncode == 0
     assert "2 runs in runs.csv" in checked.stdout
     ran = gpufleet("run", "s.yaml", "--quiet")

@@ -171,7 +171,7 @@ def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
 
 
 def test_check_lists_the_uncertain_inputs(out: Path) -> None:
-    told = command("check", out.parent / "which.yaml")
+    told = command("check", out.parent / "which.yaml", "--details")
     assert "500 Monte Carlo draws of these inputs; all else uses the central values:" in told
     assert "site.electricity_usd_per_kwh: 0.2 (mode), triangular, 10 % below 0.155" in told
 

@@ -105,7 +105,7 @@ def test_addresses_are_whole(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     addresses = {one["url"] for one in document["plans"][0]["sources"].values() if one["url"]}
     assert max(map(len, addresses)) > 80
-    text = printed(80, "check", str(tmp_path / "s.yaml"))
+    text = printed(80, "check", str(tmp_path / "s.yaml"), "--details")
     assert addresses <= set(text.split())
     for told in document["predictions"]:
         assert told["mark"] in text

@@ -1,0 +1,145 @@
+"""Short answer of `gpufleet check`: what fits, what a run takes, and the assumptions that matter."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sim.catalogue.catalog import Catalog
+from sim.language import N_, _, translate_rendered
+from sim.report.sources import weak_values
+from sim.report.terminal_table import FittedTable
+from sim.report.words.text import commas
+from sim.scenario.resolving.case import resolve
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, cases
+
+REQUESTS_PER_S = 1_500
+"""Simulated requests per second of one core, about those of scenarios/4x4090-vs-2xa100.yaml on a shared machine."""
+LAYOUTS = (2, 4, 8, 16)
+CONTEXTS = (65_536, 32_768, 16_384, 8_192, 4_096, 2_048)
+MOST_NAMED = 3
+"""Largest number of assumed values that are named."""
+DETAILS = N_("--details shows memory by part, every value with its source, and the whole plan")
+Plans = Sequence[tuple[dict[str, Any], dict[str, Any]]]
+
+
+def check_summary(scenario: Scenario, catalog: Catalog, plans: Plans, workers: int) -> Iterator[RenderableType]:
+    """Yield the short answer: fleets that do not fit first, then the fleets, the run and its assumptions."""
+    found = [plan for _axes, plan in plans]
+    for plan in {plan["fleet"]: plan for plan in found if plan["infeasible"]}.values():
+        reason = translate_rendered(plan["infeasible"])
+        yield Text(_("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=reason))
+        fitting = what_fits(scenario, catalog, plan["fleet"])
+        text = _("it fits with {changes}", changes=_(", or ").join(fitting))
+        yield Text(f"  {text if fitting else _('no single change of layout, weights, context or GPU fits')}")
+    yield fit_table(found)
+    yield Text(run_estimate(scenario, workers, catalog))
+    weak = list(dict.fromkeys(one["path"] for one in weak_values(found)))
+    if weak:
+        named = commas(weak[:MOST_NAMED]) + (" ..." if len(weak) > MOST_NAMED else "")
+        yield Text(_("Assumed or recalled, not measured: {count} values ({names})", count=len(weak), names=named))
+
+
+def fit_table(plans: Sequence[dict[str, Any]]) -> FittedTable:
+    """Build the table of pools: whether they fit, free KV tokens, longest context and concurrent sequences."""
+    heads = [
+        *(_("fleet"), _("fits"), "GPUs", _("free KV tokens"), _("longest context")),
+        *(_("sequences at once"), _("at full context")),
+    ]
+    rows: dict[tuple[str, ...], None] = {}
+    for plan in plans:
+        several = len(plan["pools"]) > 1
+        for pool in plan["pools"]:
+            name = f"{plan['fleet']}: {pool['name']}" if several else plan["fleet"]
+            gpus = f"{pool['replicas'] * pool['gpus_per_replica']:g}" if pool["gpu"] else ""
+            rows[name, _("no") if plan["infeasible"] else _("yes"), gpus, *_room(plan, pool)] = None
+    return FittedTable(heads, list(map(list, rows)), frozenset({0, 1}), 1, optional=(6, 2))
+
+
+def _room(plan: dict[str, Any], pool: dict[str, Any]) -> list[str]:
+    """Return the free KV tokens, longest context and numbers of concurrent sequences of a replica, as text."""
+    context, seats = (pool["batching"].get(name) for name in ("max_model_len", "max_num_seqs"))
+    tokens = pool.get("kv_tokens") or 0
+    if plan["infeasible"] or not context or not seats or not tokens:
+        return [""] * 4
+    return [f"{tokens:,}", f"{context:,}", f"{seats:,}", f"{min(seats, tokens // context):,}"]
+
+
+def what_fits(scenario: Scenario, catalog: Catalog, fleet: str) -> list[str]:
+    """Return the nearest single change of each kind with which *fleet* can run, as settings; each is computed."""
+    place = next(place for place, one in enumerate(scenario.fleets) if one.name == fleet)
+    case = next(case for case in cases(scenario) if case.fleet == fleet)
+    pool = scenario.fleets[place].pools[0]
+    own = catalog.gpu(pool.gpu).memory_bytes.value if pool.gpu else 0.0
+    memory = {name: catalog.gpu(name).memory_bytes.value for name in catalog.ids("gpus")}
+    larger = sorted((name for name, size in memory.items() if size > own), key=lambda name: (memory[name], name))
+    width = {name: catalog.quantization(name).bits_per_weight.value for name in catalog.ids("quantizations")}
+    kinds: dict[str, Sequence[Any]] = {
+        "tensor_parallel_size": [size for size in LAYOUTS if size > (pool.tensor_parallel_size or 1)],
+        "quantization": sorted(width, key=lambda name: (-width[name], name)),
+        "max_model_len": CONTEXTS,
+        "gpu": larger,
+    }
+    found = []
+    for key, values in kinds.items():
+        path = f"fleets.{place}.pools.0.{key}"
+        fitting = next((value for value in values if _fits(scenario, catalog, case, {path: value})), None)
+        if fitting is not None:
+            found.append(f"{key}={fitting}")
+    return found
+
+
+def _fits(scenario: Scenario, catalog: Catalog, case: Case, changes: dict[str, Any]) -> bool:
+    """Return whether the fleet of *case* can run with *changes*; a change that is refused does not fit."""
+    try:
+        return not resolve(scenario, replace(case, overrides=case.overrides | changes), catalog).infeasible
+    except Exception:  # whatever refuses the change
+        return False
+
+
+def run_requests(scenario: Scenario, catalog: Catalog, wanted: Sequence[Case]) -> float | None:
+    """Return the number of requests that *wanted* cases offer; None where it depends on latency."""
+    whole, known = 0.0, {}
+    for case in wanted:
+        key = (case.fleet, repr(case.axes))
+        if key not in known:
+            plan = resolve(scenario, case, catalog)
+            rate = plan.workload.mean_rate_rps()
+            trace = None if plan.workload.trace is None else len(plan.workload.trace.requests(plan.horizon_s))
+            known[key] = trace if trace is not None else rate and plan.horizon_s and rate * plan.horizon_s
+        if known[key] is None:
+            return None
+        whole += float(known[key] or 0.0)
+    return whole
+
+
+def run_estimate(scenario: Scenario, workers: int, catalog: Catalog) -> str:
+    """Describe what a run takes: cases, requests and minutes on *workers* processes."""
+    wanted = cases(scenario)
+    count = run_requests(scenario, catalog, wanted)
+    if not count:
+        return _("A run: {cases} cases; requests and minutes depend on the latency", cases=len(wanted))
+    minutes = _minutes(count, workers, len(wanted))
+    return _(
+        "A run: {cases} cases, about {count} requests, {minutes} min on {workers} cores (taken: {rate} requests/s "
+        "each)",
+        cases=len(wanted),
+        count=f"{count:,.0f}",
+        minutes="<1" if minutes < 1 else f"{minutes:,.0f}",
+        workers=workers,
+        rate=f"{REQUESTS_PER_S:,}",
+    )
+
+
+def long_run_note(scenario: Scenario, catalog: Catalog, workers: int) -> str:
+    """Return the estimate before a run of more than a minute; else empty."""
+    wanted = cases(scenario)
+    count = run_requests(scenario, catalog, wanted)
+    return run_estimate(scenario, workers, catalog) if count and _minutes(count, workers, len(wanted)) >= 1 else ""
+
+
+def _minutes(requests: float, workers: int, several: int) -> float:
+    return requests / REQUESTS_PER_S / max(1, min(workers, several)) / 60
