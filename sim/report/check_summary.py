@@ -108,7 +108,7 @@ def run_requests(scenario: Scenario, catalog: Catalog, wanted: Sequence[Case]) -
         if key not in known:
             plan = resolve(scenario, case, catalog)
             rate = plan.workload.mean_rate_rps()
-            trace = None if plan.workload.trace is None else len(plan.workload.trace.requests(plan.horizon_s))
+            trace = None if plan.workload.trace is None else len(plan.workload.trace.requests(plan.horizon_s).arrived_s)
             known[key] = trace if trace is not None else rate and plan.horizon_s and rate * plan.horizon_s
         if known[key] is None:
             return None
