@@ -1,4 +1,4 @@
-# make demo   run the main scenario and say where its report is
+# make demo   run the main scenario, and say where its report is and how to open it in the browser
 # make test   run all tests (minutes)
 # make test-fast   run all but the slow tests (under a minute; CONTRIBUTING.md)
 # make lint   style and types
@@ -24,6 +24,7 @@ RESULT = outputs/4x4090-vs-2xa100
 demo: $(VENV)/.stamp-run
 	$(BIN)/gpufleet run $(SCENARIO) --out $(RESULT)
 	@echo "The report: $(RESULT)/report.html    the picture: $(RESULT)/curves.png    the table: $(RESULT)/summary.csv"
+	@echo "Prices and limits to move, in the browser: $(BIN)/gpufleet serve $(RESULT)"
 
 test: $(VENV)/.stamp-dev
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -53,7 +54,7 @@ clean:
 
 # A stamp is older than pyproject.toml after a change of dependencies: then, and only then, pip runs again.
 $(VENV)/.stamp-run: $(VENV)/.stamp-venv pyproject.toml
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[serve]'
 	@touch $@
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml

@@ -8,9 +8,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -23,8 +23,10 @@ from sim.language import N_, _, current, speaking, translate_rendered
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import has_job, load
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
+from sim.serve import own_numbers
 from sim.serve.refusals import WRONG_INPUT, RefusedRequest, error_data
 from sim.serve.workspace import program_folders
 from sim.yamlio import Document, YamlError, dump, read_text
@@ -116,6 +118,8 @@ class CheckRequest:
     """Text of the scenario; None: as in the file."""
     sets: Sequence[str]
     language: str = field(default_factory=current)
+    form: dict[str, Any] | None = None
+    """Values of the form to write into the text, empty to read them only; None: without the form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,10 @@ class CheckAnswer:
     """Common fields, for a form."""
     cases: int = 0
     """Number of cases to simulate; 0 for kinds of scenarios without cases."""
+    text: str = ""
+    """Text of the scenario with the values of the form."""
+    numbers: dict[str, Any] | None = None
+    """Values of the form; None for a scenario of another kind."""
     name: str = ""
     data: Any = None
     """Whole scenario, with its bases and overrides; None where it has errors."""
@@ -151,6 +159,8 @@ def document_of(text: str, path: Path) -> Document:
 def checked(wanted: CheckRequest) -> CheckAnswer:
     """Check the scenario of *wanted* in this process."""
     fields: list[dict[str, Any]] = []
+    if wanted.form is not None:
+        return _with_form(wanted, wanted.form, catalog)
     try:
         catalog = load_catalog(own=own_folders(wanted.path))
         given: Path | Document = wanted.path
@@ -168,6 +178,39 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
         return CheckAnswer([{"message": translate_rendered(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
     return CheckAnswer([], fields, count, scenario.name, as_data(scenario))
+
+
+def _with_form(wanted: CheckRequest, values: dict[str, Any], catalog: Catalog) -> CheckAnswer:
+    """Check the scenario of *wanted* with *values* of the form; each mistake names the field to blame."""
+    text = wanted.text or ""
+    try:
+        data = document_of(text, wanted.path).data
+    except WRONG_INPUT as error:
+        return CheckAnswer(error_data(error), text=text)
+    if values:
+        data, wrong = own_numbers.written(data, values, catalog)
+        if wrong:
+            return CheckAnswer([{**one} for one in wrong], text=text, numbers=values)
+        text = dump(data)
+    numbers = own_numbers.read(data)
+    found = checked(replace(wanted, text=text, form=None), catalog)
+    errors = found.errors or (list(_unfit(text, wanted, catalog)) if numbers else [])
+    placed = [{"field": own_numbers.field_of(str(one.get("where", ""))), **one} for one in errors]
+    return replace(found, errors=placed, text=text, numbers=numbers)
+
+
+def _unfit(text: str, wanted: CheckRequest, catalog: Catalog) -> Iterator[dict[str, str | int]]:
+    """Yield a mistake for each fleet that cannot run the model."""
+    scenario = load(document_of(text, wanted.path), wanted.sets, catalog=catalog)
+    first = {case.fleet: case for case in reversed(cases(scenario))}
+    for at, fleet in enumerate(scenario.fleets):
+        try:
+            reason = resolve(scenario, first[fleet.name], catalog).infeasible
+        except WRONG_INPUT as error:
+            yield from error_data(error)
+        else:
+            if reason:
+                yield {"message": translate_rendered(reason), "where": f"fleets.{at}"}
 
 
 class CheckProcesses:

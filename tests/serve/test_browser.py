@@ -121,11 +121,11 @@ def test_the_whole_way(
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", COPY))
     page.goto(address)
     page.get_by_role("link", name="whole.yaml").click()
-    page.get_by_text("2 simulations to run").wait_for()
+    page.locator("[role=status]:visible", has_text="2 simulations to run").wait_for()
     field = page.get_by_label("Replications", exact=True)
     field.fill("3")
     field.press("Tab")
-    page.get_by_text("3 simulations to run").wait_for()
+    page.locator("[role=status]:visible", has_text="3 simulations to run").wait_for()
     page.get_by_role("button", name="Save and run").click()
     page.locator("[data-state=done] a").click()
 
@@ -237,7 +237,7 @@ def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, addres
 def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:
     page.goto(address)
     page.get_by_role("link", name="<i>mine.yaml").click()
-    page.get_by_text("500 simulations to run").wait_for()
+    page.locator("[role=status]:visible", has_text="500 simulations to run").wait_for()
     text = page.get_by_label("Scenario as YAML")
     text.press("Control+End")
     text.type("horizon: 3\n")
@@ -247,7 +247,7 @@ def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None
     page.keyboard.type("sl")
     page.get_by_role("button", name="slo", exact=True).click()
     page.keyboard.type("{ttft_s: 2.0}")
-    page.get_by_text("No mistakes").wait_for()
+    page.locator("[role=status]:visible", has_text="No mistakes").wait_for()
     field = page.get_by_label("TTFT at most [s]", exact=True)
     field.fill("0.3")
     field.press("Tab")
@@ -256,6 +256,48 @@ def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None
     page.locator("[data-state=running]").wait_for()
     page.get_by_role("button", name="Cancel").click()
     page.locator("[data-state=cancelled]").wait_for()
+
+
+def test_own_numbers_become_a_run_whose_answer_opens(
+    page: Any, address: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", COPY))
+    page.goto(address)
+    page.get_by_role("link", name="Start from my numbers").click()
+    people = page.get_by_label("People at the same time")
+    people.fill("none")
+    wrong = page.locator(".wrong-field", has_text="must be a whole number of 1 or more")
+    wrong.wait_for()
+    assert people.get_attribute("aria-describedby") == wrong.get_attribute("id")
+    page.get_by_role("button", name="Save and run").click()
+    eventually(lambda: page.evaluate("document.activeElement.id") == people.get_attribute("id"), "the field is shown")
+    assert not (workspace / "my-numbers.yaml").exists(), "a form with a mistake is not saved"
+    people.fill("10")
+    page.locator("[role=status]:visible", has_text="24 simulations to run").wait_for()
+    page.get_by_role("tab", name="YAML").click()
+    text = page.get_by_label("Scenario as YAML")
+    assert "concurrency: 10\n" in text.input_value()
+    text.fill(text.input_value().replace("concurrency: 10\n", "concurrency: 11\n"))
+    page.get_by_role("tab", name="My numbers").click()
+    eventually(lambda: people.input_value() == "11", "the form has what the text says")
+    page.get_by_role("button", name="Add a fleet").click()
+    page.get_by_role("group", name="Fleet 3").get_by_label("Bought or rented").select_option("buy")
+    page.locator("[role=status]:visible", has_text="36 simulations to run").wait_for()
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    page.get_by_role("button", name="Save and run").click()
+    page.wait_for_selector(CHART)
+    assert "run=outputs/my-numbers" in page.url
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_verdict_and_what_if_share_the_first_screen(page: Any, address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{address}/?run=demo")
+    page.wait_for_selector(CHART)
+    slider = page.get_by_label("TPOT at most").last.bounding_box()
+    assert slider["y"] + slider["height"] < 900
+    assert page.locator(".verdict").bounding_box()["y"] < 300
 
 
 READ = """() => {
@@ -272,6 +314,7 @@ def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: 
     """Names, ids and keys stay as they are; words that scripts and server say do not, alone or in a sentence."""
     pages = {
         "/": "table",
+        "/?template=my-numbers": ".fleet",
         "/?run=demo&set=site.pue=1.2": CHART,
         "/?a=demo&b=demo": "table",
         "/?scenario=whole.yaml&set=replications=0": ".mistakes li",

@@ -100,11 +100,11 @@ def test_what_somebody_else_has_changed_is_not_overwritten(client: TestClient, f
 
 
 def test_templates_are_sound_starts(client: TestClient, folder: Path) -> None:
-    names = [one["name"] for one in client.get("/api/templates").json()["templates"]]
-    assert names[:4] == ["new", "energy-mac-vs-4090", "office", "chat-from-a-trace"]
-    assert "training-gpt3-175b" in names
+    listed = client.get("/api/templates").json()["templates"]
+    assert [one["name"] for one in listed[:3]] == ["4x4090-vs-2xa100", "office", "chat-from-a-trace"]
+    assert all(one["group"] and one["title"] != one["name"] for one in listed), "each has a question and a line"
     (folder / "requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,200,20\n")
-    for name in ("new", "office", "chat-from-a-trace", "training-4090-vs-a100"):
+    for name in ("new", "my-numbers", "office", "chat-from-a-trace", "training-4090-vs-a100"):
         text = client.get("/api/scenario", params={"template": name}).json()["text"]
         assert checked(client, text)["errors"] == []
     (folder / "requests.csv").unlink()

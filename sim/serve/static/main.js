@@ -2,9 +2,10 @@
 
 import { AnswerView } from "./answer/view.js";
 import { DiffView } from "./diff.js";
+import { examples } from "./examples.js";
 import { ask, element, queryOf, shownInAddress, takeTokenOutOfAddress } from "./dom.js";
-import { EditorView } from "./scenario/editor.js";
 import { QueueView } from "./queue.js";
+import { NumbersView } from "./scenario/numbers.js";
 import { _ } from "./words.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -46,18 +47,26 @@ function answers(runs) {
 async function list() {
   const [found, known] = await Promise.all([ask("/api/workspace"), ask("/api/templates")]);
   const files = found.scenarios.map((/** @type {string} */ path) => element("li", {}, element("a", { href: `/?${queryOf({ scenario: path, set: {} })}` }, path)));
-  const starts = known.templates.map((/** @type {{name: string, title: string}} */ one) => element("li", {}, element("a", { href: `/?${queryOf({ template: one.name, set: {} })}` }, one.title)));
   const more = found.complete ? [] : [element("p", { class: "sub" }, _("The folder has too many files, and some were not read: name a smaller folder with --workspace."))];
+  const start = element("p", { class: "start" }, element("a", { class: "main", href: `/?${queryOf({ template: "my-numbers", set: {} })}` }, _("Start from my numbers")));
+  const questions = [element("h2", {}, _("Examples by question")), ...examples(known.templates)];
+  const kept = [
+    element("h2", {}, _("Answers")), ...answers(found.runs),
+    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("No scenarios yet: start from my numbers, or from an example.")),
+  ];
+  const empty = !found.runs.length && !files.length;
   main.replaceChildren(
-    element("p", { class: "sub" }, found.folder), ...more, queue.box, element("h2", {}, _("Answers")), ...answers(found.runs),
-    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("No scenarios yet: start from a template below.")),
-    element("h2", {}, _("Start from")), element("ul", {}, ...starts));
+    element("p", { class: "lead" }, _("gpufleet simulates GPU fleets that serve language models: which fleet answers fast enough, how much load it carries, and what a million tokens cost. Every number has a source.")),
+    start, queue.box, ...(empty ? questions : [...kept, ...questions]), element("p", { class: "sub" }, _("Folder: {folder}", { folder: found.folder })), ...more);
 }
 
+/** @type {string | null} id of the run that this page has started, whose answer it opens */
+let awaited = null;
 let news = () => {};
 const queue = new QueueView((job) => {
   news();
-  if (!shown.run && !shown.scenario && !shown.template) list();
+  if (job.id === awaited) window.location.search = queryOf({ run: job.folder, set: {} });
+  else if (!shown.run && !shown.scenario && !shown.template) list();
   else queue.list.querySelector("a")?.focus();
   document.title = _("done: {scenario}", { scenario: job.scenario });
 });
@@ -74,7 +83,11 @@ async function start() {
     main.replaceChildren(queue.box, view.box);
     await Promise.all([view.load(), view.listExports()]);
   } else if (shown.scenario || shown.template) {
-    const view = new EditorView(shown, () => queue.box.scrollIntoView());
+    const view = new NumbersView(shown, (job) => {
+      awaited = job;
+      queue.watch();
+      queue.box.scrollIntoView();
+    });
     main.replaceChildren(queue.box, view.box);
     await view.load();
   } else await list();

@@ -51,8 +51,8 @@ export class AnswerView {
       this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
       element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Export")), this.exports));
     this.read = [rest, side];
-    const main = element("div", { class: "answer" }, this.question, this.verdict, this.problem, rest);
-    this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
+    const head = element("div", { class: "answer" }, this.question, this.verdict, this.problem);
+    this.box = element("section", { class: "with-side read", "aria-label": _("Answer") }, head, side, rest);
   }
 
   /** @param {string} path @param {string | null} value  null removes the override */

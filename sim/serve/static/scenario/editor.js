@@ -10,12 +10,14 @@ import { _, ngettext } from "../words.js";
 const PAUSE_MS = 350;
 
 export class EditorView {
-  /** @param {Shown} shown @param {() => void} onRun  called when a run has been put into the queue */
+  /** @param {Shown} shown @param {(job: string) => void} onRun  called with the id of a run that has been put into the queue */
   constructor(shown, onRun) {
     this.shown = shown;
     this.onRun = onRun;
     this.digest = "";
     this.schema = null;
+    /** Whether the text is what the page shows; false where a form has mistakes. */
+    this.settled = () => Promise.resolve(true);
     this.name = /** @type {HTMLInputElement} */ (element("input", { type: "text", id: "file-name", size: 34, spellcheck: "false" }));
     this.text = /** @type {HTMLTextAreaElement} */ (element("textarea", { class: "yaml", spellcheck: "false", wrap: "off", "aria-label": _("Scenario as YAML"), rows: 30, autocapitalize: "off" }));
     this.gutter = element("div", { class: "gutter", "aria-hidden": "true" });
@@ -29,9 +31,9 @@ export class EditorView {
     const run = element("button", { type: "button", class: "main" }, _("Save and run"));
     save.addEventListener("click", () => this.save());
     run.addEventListener("click", () => this.run());
-    const bar = element("p", { class: "choice" }, element("label", { for: "file-name" }, _("File"), " "), this.name, " ", save, " ", run);
+    this.bar = element("p", { class: "choice" }, element("label", { for: "file-name" }, _("File"), " "), this.name, " ", save, " ", run);
     const frame = element("div", { class: "editor" }, this.gutter, this.text);
-    const main = element("div", {}, bar, this.told, this.mistakes, frame, this.keys);
+    const main = element("div", {}, this.bar, this.told, this.mistakes, frame, this.keys);
     const side = element("aside", {}, element("h2", {}, _("The usual fields")), element("p", { class: "sub" }, _("Changes made here override the file, as --set does, and are kept in the address.")), this.changes, this.form);
     this.box = element("section", { class: "with-side", "aria-label": _("Scenario") }, main, side);
     this.check = latest(async () => void (await this.checkNow()));
@@ -40,6 +42,7 @@ export class EditorView {
     for (const event of ["keyup", "click"]) this.text.addEventListener(event, () => this.complete());
   }
 
+  /** Read the file or the template. */
   async load() {
     const query = this.shown.scenario ? `path=${encodeURIComponent(this.shown.scenario)}` : `template=${encodeURIComponent(this.shown.template || "new")}`;
     const found = await ask(`/api/scenario?${query}`);
@@ -48,9 +51,21 @@ export class EditorView {
     this.name.value = found.path || `${found.name}.yaml`;
     document.title = `${this.name.value} · gpufleet`;
     this.number([]);
+  }
+
+  /** Check the text that was read, and load what completes it. */
+  async ready() {
     await this.checkNow();
     this.schema = await ask("/api/schema");
     this.complete();
+  }
+
+  /** @param {string} text  Text that another part of the page has written. */
+  replace(text) {
+    if (text === this.text.value) return;
+    this.text.value = text;
+    this.number([]);
+    this.check(null);
   }
 
   edited() {
@@ -157,6 +172,7 @@ export class EditorView {
   }
 
   async save() {
+    if (!(await this.settled())) return false;
     try {
       const kept = await ask("/api/scenario", { method: "PUT", body: this.sent() });
       this.digest = kept.digest;
@@ -171,10 +187,10 @@ export class EditorView {
   }
 
   async run() {
-    if (!(await this.checkNow()) || !(await this.save())) return;
+    if (!(await this.settled()) || !(await this.checkNow()) || !(await this.save())) return;
     try {
-      await ask("/api/jobs", { method: "POST", body: { path: this.shown.scenario, set: this.sent().set } });
-      this.onRun();
+      const { job } = await ask("/api/jobs", { method: "POST", body: { path: this.shown.scenario, set: this.sent().set } });
+      this.onRun(job.id);
     } catch (error) {
       this.refuse(error);
     }
