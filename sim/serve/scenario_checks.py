@@ -160,7 +160,7 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
     """Check the scenario of *wanted* in this process."""
     fields: list[dict[str, Any]] = []
     if wanted.form is not None:
-        return _with_form(wanted, wanted.form, catalog)
+        return _with_form(wanted, wanted.form)
     try:
         catalog = load_catalog(own=own_folders(wanted.path))
         given: Path | Document = wanted.path
@@ -180,10 +180,11 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
     return CheckAnswer([], fields, count, scenario.name, as_data(scenario))
 
 
-def _with_form(wanted: CheckRequest, values: dict[str, Any], catalog: Catalog) -> CheckAnswer:
+def _with_form(wanted: CheckRequest, values: dict[str, Any]) -> CheckAnswer:
     """Check the scenario of *wanted* with *values* of the form; each mistake names the field to blame."""
     text = wanted.text or ""
     try:
+        catalog = load_catalog(own=own_folders(wanted.path))
         data = document_of(text, wanted.path).data
     except WRONG_INPUT as error:
         return CheckAnswer(error_data(error), text=text)
@@ -193,7 +194,7 @@ def _with_form(wanted: CheckRequest, values: dict[str, Any], catalog: Catalog) -
             return CheckAnswer([{**one} for one in wrong], text=text, numbers=values)
         text = dump(data)
     numbers = own_numbers.read(data)
-    found = checked(replace(wanted, text=text, form=None), catalog)
+    found = checked(replace(wanted, text=text, form=None))
     errors = found.errors or (list(_unfit(text, wanted, catalog)) if numbers else [])
     placed = [{"field": own_numbers.field_of(str(one.get("where", ""))), **one} for one in errors]
     return replace(found, errors=placed, text=text, numbers=numbers)
