@@ -19,7 +19,7 @@ STAGE: ContextVar[str] = ContextVar("stage", default="starting")
 """Current stage of a command, for the progress line while it reads and checks."""
 ROOTS = "GPUFLEET_ROOTS"
 """Environment variable: folders, as a JSON list, that this process and those that it starts are confined to."""
-OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"
+OUTSIDE = "names a file outside the workspace, or behind a link; such files are not read"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _confined: ContextVar[tuple[Path, ...] | None] = ContextVar("confined", default=None)

@@ -247,7 +247,7 @@ class _Builder:
             if key is None or not isinstance(key, Hashable):
                 raise self._error(key_node, "a key must be a plain word or number")
             if key in data:
-                self._note(key_node, f"the key {str(key)[:40]!r} stands twice")
+                self._note(key_node, f"the key {str(key)[:40]!r} is given twice")
             value = self.build(value_node)
             data.setdefault(key, value)  # keep the first value, whose line is recorded
         return data
@@ -273,7 +273,7 @@ class _Builder:
             if kind == "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            raise self._error(node, f"{text[:40]!r} is no number to compute with") from None
+            raise self._error(node, f"{text[:40]!r} is not a usable number") from None
         raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
 
     def _note(self, node: yaml.Node, message: str) -> None:

@@ -45,7 +45,7 @@ def test_a_confined_program_reads_nothing_elsewhere(inside: Path, name: str) -> 
     with confined(inside):
         assert text_of(inside / "sub" / ".." / "file") == b"own"
         assert why_outside(inside / name)
-        with pytest.raises(OutsideFolders, match="outside of the workspace") as found:
+        with pytest.raises(OutsideFolders, match="outside the workspace") as found:
             opened(inside / name)
         assert SECRET not in str(found.value)
     if name != "../none":  # the command line reads any file
@@ -119,7 +119,7 @@ def test_the_loader_itself_refuses_every_file_elsewhere(inside: Path, old: str, 
     with confined(inside, data_root()), pytest.raises(ScenarioErrors) as found:
         load(inside / "small.yaml", catalog=load_catalog())
     (error,) = found.value.errors
-    assert ("outside of the workspace" in error.message, error.line > 0) == (True, True)
+    assert ("outside the workspace" in error.message, error.line > 0) == (True, True)
     assert SECRET not in str(found.value)
 
 

@@ -34,14 +34,14 @@ def test_nan_is_read_for_the_schema_to_refuse() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3", "f.yaml:3: the key 'a' stands twice"),
-        ("a:\n  - {b: 1,\n     b: 1}", "f.yaml:3: the key 'b' stands twice"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3: the key 'a' is given twice"),
+        ("a:\n  - {b: 1,\n     b: 1}", "f.yaml:3: the key 'b' is given twice"),
         ("a: [1", "f.yaml:2: is no valid YAML: did not find expected ',' or ']'"),
         ("a: &x [*x]", "f.yaml:1: an alias that contains itself"),
         ("? [1]\n: 2", "f.yaml:1: a key must be a plain word or number"),
         ("a: !!python/name:os.system x", "f.yaml:1: the tag tag:yaml.org,2002:python/name:os.system is not allowed"),
         ("\x01", "f.yaml: is no valid YAML: control characters are not allowed"),
-        ("9" * 5000, f"f.yaml:1: '{'9' * 40}' is no number to compute with"),
+        ("9" * 5000, f"f.yaml:1: '{'9' * 40}' is not a usable number"),
     ],
 )
 def test_refused(text: str, message: str) -> None:

@@ -25,17 +25,17 @@ def default_file(folder: Path, form: str) -> Path:
 def why_no_export(folder: Path, form: str, file: Path) -> str:
     """Return why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
     if not is_finished(folder):
-        return f"{folder}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted"
+        return f"{folder}: is no finished run: gpufleet run creates a run, and continues an interrupted one"
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
     if command not in BILLED and command not in QUESTIONS:
         return f"{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already"
     if form == "focus":
         if command not in BILLED:
-            return f"{folder}: FOCUS rows are those of a bill, and gpufleet {command} leaves none: export a run"
+            return f"{folder}: FOCUS rows come from a bill, and gpufleet {command} writes none: export a run"
         if not any("cost_" in str(name) for name in read_answer(folder).summary):
             return f"{folder}: the run has no bill: give its fleets a `cost` section"
         if not all("charges" in plan for plan in read_answer(folder).plans):
-            return f"{folder}: was written by an earlier version, which did not note when charges are paid: run it anew"
+            return f"{folder}: was written by an earlier version, without the dates of charges: run it again"
     if file.is_dir() or not file.absolute().parent.is_dir():
         return f"--out {file}: {'is a folder' if file.is_dir() else f'{file.parent} does not exist'}; name a file"
     return ""

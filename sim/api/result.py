@@ -86,9 +86,9 @@ class Result:
     def _answered(self) -> Path:
         """Return the folder. Raises FileNotFoundError where it no longer holds this answer."""
         if not self.folder.is_dir():
-            raise FileNotFoundError(f"{self.folder}: the folder of this answer is gone")
+            raise FileNotFoundError(f"{self.folder}: the folder of this answer no longer exists")
         if _question_in(self.folder) != self._question:
-            raise FileNotFoundError(f"{self.folder}: the folder holds the answer to another question now")
+            raise FileNotFoundError(f"{self.folder}: the folder now holds the answer to another question")
         return self.folder
 
     def plot(self, name: str | None = None, style: str | None = None, width_in: float = COLUMN_IN) -> Chart:

@@ -105,7 +105,7 @@ class AutoscalerKeys(Spec):
             raise ValueError(f"min_replicas ({self.min_replicas}) must not exceed max_replicas ({self.max_replicas})")
         if self.min_replicas == 0 and not self.scales_from_zero:
             raise ValueError(
-                "min_replicas must be 1 at least: this policy never starts the first replica (kpa, keda do)"
+                "min_replicas must be at least 1: this policy never starts the first replica (kpa, keda do)"
             )
         return self
 

@@ -120,7 +120,7 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
     cells |= {column: value for column, value in known.items() if column != "gpu" or not cells.get("gpu")}
     problems: list[Problem] = [(0, text) for text in _not_simulated(data)]
     if (ranks := _ranks(data)) > 1 and not cells.get("dp"):
-        problems.append((0, f"its server has {ranks} data-parallel ranks: say --about dp={ranks} and --about tp=..."))
+        problems.append((0, f"its server has {ranks} data-parallel ranks: add --about dp={ranks} and --about tp=..."))
     row = row_of(cells, 0, path.parent, problems)
     if row is None or problems:
         raise BenchdataError([(str(path), line, HINTS.get(text, text)) for line, text in problems])

@@ -16,7 +16,7 @@ class BenchdataError(ValueError):
         return type(self), (self.problems,)
 
 
-NO_TRACE = "its requests came at the times of a trace, which is not simulated"
+NO_TRACE = "its requests arrived at the times of a trace, which is not simulated"
 MOST_FAILED = 0.1
 """Largest ratio of failed to answered requests at which the stated load still applies."""
 

@@ -139,7 +139,7 @@ def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]
 def _repeated(rows: Sequence[_Row]) -> list[Problem]:
     first: dict[str, int] = {}
     return [
-        (row.line, f"the id {row.id!r} stands in line {first[row.id]} too")
+        (row.line, f"the id {row.id!r} is in line {first[row.id]} too")
         for row in rows
         if first.setdefault(row.id, row.line) != row.line
     ]
@@ -213,7 +213,7 @@ def _row(folder: Path, read: CsvLine, problems: list[Problem]) -> BenchRow | Non
 def _header_problems(header: Sequence[str]) -> list[str]:
     if not header:
         return [f"is empty; its first line must name the columns, {', '.join(REQUIRED)} at least"]
-    problems = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
+    problems = [f"the column {name!r} is given twice" for name in sorted(set(header)) if header.count(name) > 1]
     problems += missing(REQUIRED, header)
     for name in header:
         near = get_close_matches(name, KNOWN, n=1, cutoff=SIMILAR)

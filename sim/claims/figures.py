@@ -353,7 +353,7 @@ def cheapest(spec: CheapestFigure, context: ClaimContext) -> ClaimFigure:
     met = [one for one in context.answers[key].candidates if one.status == "meets" and spec.gpu in (None, one.gpu)]
     if not met:
         text = f"no fleet of {spec.gpu or 'any GPU'} that was simulated meets the service level"
-        raise NoFigure(f"{text}; more are simulated with a larger size.front_up_to")
+        raise NoFigure(f"{text}; a larger size.front_up_to simulates more")
     best = min(met, key=lambda one: one.usd_per_h or 0.0)
     if spec.value == "gpus":
         return ClaimFigure(best.gpus)

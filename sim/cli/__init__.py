@@ -96,7 +96,7 @@ def _in_language(words: list[str]) -> list[str]:
             rest.append(word)
     if name:
         if (code := known_language(name)) is None:
-            raise TyperException(f"{text}{name}: no catalogue speaks it; there are {', '.join(LANGUAGES)}")
+            raise TyperException(f"{text}{name}: no catalogue of this language; there are {', '.join(LANGUAGES)}")
         speak(code)
     return rest
 

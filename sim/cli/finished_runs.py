@@ -55,7 +55,7 @@ def price(
 
         catalog = catalog_for(None, catalogue_of(run, catalogs or ()))
         if not is_finished(run):
-            fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
+            fail(f"{run}: is no finished run: gpufleet run creates a run, and continues an interrupted one")
         if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
             _price_work(run, sets, catalog, out, not no_report, force, quiet, format)
             return
@@ -159,7 +159,7 @@ def diff(
         from sim.study.diff import StoredRun, compare
         from sim.study.gate import Condition, judged
 
-        wrong = [f"{folder}: is no finished run: gpufleet run makes one" for folder in (first, second)
+        wrong = [f"{folder}: is no finished run: create one with gpufleet run" for folder in (first, second)
                  if not is_finished(folder)]  # fmt: skip
         conditions = []
         for text in fail_if or ():

@@ -40,7 +40,7 @@ def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
     if command == "size" and (folder / "winner.yaml").exists():
         return _line(f"run {folder / 'winner.yaml'}", "shows the winner in detail")
     if command == "breakeven" and scenario.plan is not None:
-        return _line(f"plan {path}", "says what to order in which month")
+        return _line(f"plan {path}", "plans the orders of each month")
     if command in ("breakeven", "plan", "price"):
         return _line(f"export {folder}", "writes the figures as a workbook")
     return ""

@@ -67,7 +67,7 @@ def workplace(
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found
     except KeyboardInterrupt:
-        fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
+        fail(f"{out}: interrupted; finished points are kept, and the same command continues from them", OTHER_FAILURE)
     finally:
         signal.signal(signal.SIGTERM, before)
 

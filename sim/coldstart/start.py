@@ -277,7 +277,7 @@ def _weights(
     size_bytes = spec.weights_gb * GB if spec.weights_gb is not None else replica.weights_bytes
     if not size_bytes:
         raise StartUnknown(
-            "weights_gb", "without a model it is not known what a replica loads: give weights_gb or total_s"
+            "weights_gb", "without a model the loaded bytes of a replica are unknown: give weights_gb or total_s"
         )
     if spec.weights_from == PEER:
         return _from_peer(spec, replica, size_bytes, values)

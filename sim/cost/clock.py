@@ -42,7 +42,7 @@ def _written_out(value: Any) -> Any:
 
 def _within_reach(value: datetime) -> datetime:
     if not YEARS.start <= value.year < YEARS.stop:
-        raise ValueError(f"must lie in the years {YEARS.start} to {YEARS.stop - 1}, not in {value.year}")
+        raise ValueError(f"must be in the years {YEARS.start} to {YEARS.stop - 1}, not in {value.year}")
     return value
 
 
@@ -84,7 +84,7 @@ class SiteClock:
             return cls(starts_at.astimezone(zone), timezone)
         first, second = (starts_at.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         if first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != starts_at:
-            raise ClockError(f"{starts_at.isoformat()} does not exist in {timezone}: its clocks are put forward then")
+            raise ClockError(f"{starts_at.isoformat()} does not exist in {timezone}: clocks are set forward then")
         if first.utcoffset() != second.utcoffset():
             choice = f"write {first.isoformat()} or {second.isoformat()}"
             raise ClockError(f"{starts_at.isoformat()} comes twice in {timezone}: {choice}")

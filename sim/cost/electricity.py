@@ -65,7 +65,7 @@ class Tariff(Week):
         months = [month for season in self.seasons for month in season.months]
         twice = sorted({month for month in months if months.count(month) > 1})
         if twice:
-            raise ValueError(f"month {twice[0]} stands in two seasons")
+            raise ValueError(f"month {twice[0]} is in two seasons")
         return self
 
     @model_validator(mode="after")

@@ -155,7 +155,7 @@ class PerRack(Spec):
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
         if self.servers_per_rack is not None and self.model_fields_set & {"units", "reserved_units"}:
-            raise ValueError("servers_per_rack stands in place of units and reserved_units: remove one")
+            raise ValueError("servers_per_rack replaces units and reserved_units: remove one")
         if self.reserved_units >= self.units:
             raise ValueError(f"reserved_units must be below units ({self.units}), not {self.reserved_units}")
         return self

@@ -44,7 +44,7 @@ class Demand(Spec):
         given = [name for name in ("monthly", "quarterly") if getattr(self, name) is not None]
         grown = [name for name in ("now", "growth_per_year") if name in self.model_fields_set]
         if len(given) > 1 or (given and grown):
-            raise ValueError(f"{' and '.join([*grown, *given])} both say what the demand is: state one")
+            raise ValueError(f"{' and '.join([*grown, *given])} both give the demand: state one")
         return self
 
     def by_month(self, months: int, usual: float) -> tuple[float, ...]:

@@ -57,7 +57,7 @@ class FailureCost(OwnerComponent):
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
         if self.per_gpu_year is not None and self.rate is not None:
-            raise ValueError("per_gpu_year and rate (an id in data/failures) say the same: give one of them")
+            raise ValueError("per_gpu_year and rate (an id in data/failures) give the same quantity: give one of them")
         return self
 
     def at(self, mtbf_h: float) -> Self:

@@ -94,7 +94,7 @@ class StandbyReplicas(Spec):
     @model_validator(mode="after")
     def _takes_over(self) -> Self:
         if self.takeover_s and self.kind != "warm":
-            raise ValueError(f"takeover_s is of warm spares: a {self.kind} one has none")
+            raise ValueError(f"takeover_s applies to warm spares: a {self.kind} spare has none")
         return self
 
 

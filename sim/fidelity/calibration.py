@@ -138,7 +138,7 @@ def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
         else:
             own.append(row)
     taken = own[:: -(-len(own) // MOST_RUNS)] if own else []
-    found.skipped += [(row, f"of {len(own)} runs {len(taken)} are enough") for row in own if row not in taken]
+    found.skipped += [(row, f"{len(taken)} of {len(own)} runs are enough") for row in own if row not in taken]
     first = simulator.runs(taken, [[{}]] * len(taken))
     for row, [prediction] in zip(taken, first, strict=True):
         if prediction.status != "covered":

@@ -47,12 +47,12 @@ from sim.yamlio import Document
 
 AnyScenario = JobScenario | QueueScenario
 TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
-SERVING_ONLY = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
+SERVING_ONLY = "is about requests that are answered, and jobs answer none: remove it, or the jobs"
 PARALLEL_KEYS = {
-    "tensor_parallel_size": "say parallel: {tp: ...}",
-    "pipeline_parallel_size": "say parallel: {pp: ...}",
-    "data_parallel_size": "say parallel: {dp: ...}",
-    "enable_expert_parallel": "say parallel: {ep: ...}",
+    "tensor_parallel_size": "use parallel: {tp: ...}",
+    "pipeline_parallel_size": "use parallel: {pp: ...}",
+    "data_parallel_size": "use parallel: {dp: ...}",
+    "enable_expert_parallel": "use parallel: {ep: ...}",
 }
 """Advice for keys of serving pools that training jobs express otherwise."""
 
@@ -209,7 +209,7 @@ def _unknown_ids(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Itera
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
         if fleet.get("name") in names[:i]:
-            yield ValidationIssue((*place, "name"), f"the name {fleet['name']!r} stands twice")
+            yield ValidationIssue((*place, "name"), f"the name {fleet['name']!r} is given twice")
         yield from unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in mappings(fleet, "pools"):
             here = (*place, "pools", j)

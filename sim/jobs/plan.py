@@ -41,7 +41,9 @@ def queue_issues(scenario: QueueScenario, catalog: Catalog) -> Iterator[Validati
     names = [one.name for one in scenario.jobs]
     for j, one in enumerate(scenario.jobs):
         if one.name is not None and one.name in names[:j]:
-            yield ValidationIssue(("jobs", j, "name"), f"the name {one.name!r} stands twice: count makes several alike")
+            yield ValidationIssue(
+                ("jobs", j, "name"), f"the name {one.name!r} is given twice: count creates several equal jobs"
+            )
         yield from _job_issues(one, ("jobs", j))
         if one.training is not None:
             yield from _training_issues(scenario, one.training, one.gpus, ("jobs", j), catalog)
@@ -55,7 +57,7 @@ def _serving_issues(scenario: QueueScenario, fleet: QueueFleet, place: int) -> I
         text = f"holds up to {serving.most_gpus} GPUs ({serving.most} x {serving.gpus_per_replica})"
         yield ValidationIssue(("fleets", place, "serving", "replicas"), f"{text}, the cluster has {gpus}")
     if scenario.horizon_h is None:
-        yield ValidationIssue(("horizon_h",), "is missing: the service goes on for ever")
+        yield ValidationIssue(("horizon_h",), "is missing: the service has no end")
 
 
 def _trace_issues(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:

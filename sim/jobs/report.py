@@ -110,8 +110,8 @@ def _finding(row: QueueRow) -> str:
         count = cells["preemptions"]
         parts.append(
             ngettext(
-                "{count:,} preemption undid {lost} GPU-hours of work",
-                "{count:,} preemptions undid {lost} GPU-hours of work",
+                "{count:,} preemption lost {lost} GPU-hours of work",
+                "{count:,} preemptions lost {lost} GPU-hours of work",
                 count,
                 lost=lost,
             )
@@ -136,7 +136,7 @@ def _finding(row: QueueRow) -> str:
 def _too_large(row: QueueRow) -> str:
     if row.outcome.plan.serving is None:
         return _("need more GPUs than there are")
-    return _("need more GPUs than serving ever leaves")
+    return _("need more GPUs than serving leaves free at any time")
 
 
 MOST_JOBS = 20

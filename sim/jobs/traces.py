@@ -248,7 +248,7 @@ class PhillyJobs(JobTraceFile):
                 jobs.append(ClusterJob(str(one.get("jobid", place)), arrived_s, gpus, seconds))
         faults.stop_if_any()
         left = len(found) - len(jobs)
-        note = f"{left} of {len(found)} jobs have no attempt on a GPU that ended; they are left out"
+        note = f"{left} of {len(found)} jobs have no attempt on a GPU that ended; they are ignored"
         return shifted_to_zero(self.path, jobs, [note] if left else [])
 
     def _load(self) -> list[dict[str, Any]]:
@@ -289,7 +289,7 @@ class HeliosJobs(JobTraceFile):
                 )
         faults.stop_if_any()
         left = rows - len(jobs)
-        note = f"{left} of {rows} jobs used no GPU or no time; they are left out"
+        note = f"{left} of {rows} jobs used no GPU or no time; they are ignored"
         return shifted_to_zero(self.path, jobs, [note] if left else [])
 
 
@@ -358,9 +358,9 @@ class AlibabaJobs(JobTraceFile):
             if one.gpus and one.end_s > one.start_s
         ]
         left, parts = len(found) - len(jobs), sum(not one.gpus.is_integer() for one in found.values())
-        notes = [f"{left} of {len(found)} jobs used no GPU or have not ended; they are left out"] if left else []
+        notes = [f"{left} of {len(found)} jobs used no GPU or have not ended; they are ignored"] if left else []
         if parts:
-            notes.append(f"{parts} jobs ask for parts of a GPU and get whole ones")
+            notes.append(f"{parts} jobs request parts of a GPU and get whole GPUs")
         return shifted_to_zero(self.path, jobs, notes)
 
     def _submitted_s(self) -> dict[str, float]:

@@ -127,7 +127,7 @@ def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tup
     """Describe the utilisation ranges in which *one* is cheaper than *other*."""
     xs = [u for u, _ in answer.curves[one.name]]
     if not ranges:
-        return _("never gets cheaper than {other}", other=other)
+        return _("is never cheaper than {other}", other=other)
     if ranges == [(xs[0], xs[-1])]:
         return _(
             "is cheaper than {other} at {percent} utilisation and above (lower loads were not simulated)",
@@ -207,7 +207,7 @@ def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> lis
             )
         if limits:
             stays = _(
-                "{winner} stays the cheapest{among} while {name} is {limits}",
+                "{winner} remains the cheapest{among} while {name} is {limits}",
                 winner=winner,
                 among=among,
                 name=translate_rendered(one.name),
@@ -306,7 +306,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
         curves.append(ChartCurve(name, color, x, y, "", dash, good=(True,) * len(x)))
     return Panel(
         _("Cost of a load"),
-        in_code(_("levelised USD a month, as many whole units as it takes")),
+        in_code(_("levelised USD a month, for the number of whole units needed")),
         axis_label(answer.axis),
         tuple(curves),
         y_format=money_mark,
@@ -617,18 +617,19 @@ def _tipping_table(answer: BreakevenAnswer, title: str, note: str, tipping: Sequ
 def left_out(answer: BreakevenAnswer) -> list[str]:
     """State which fleets are not compared, and why."""
     lines = [
-        _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=translate_rendered(one.reason))
+        _("{fleet} is not compared: {reason}.", fleet=one.fleet, reason=translate_rendered(one.reason))
         for one in answer.capacities
         if one.reason
     ]
     missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
     lines += [
-        _("{name} is left out: it does not meet the service level at any simulated load.", name=name) for name in missed
+        _("{name} is not compared: it does not meet the service level at any simulated load.", name=name)
+        for name in missed
     ]
     compared = {one.fleet for one in answer.candidates}
     return lines + [
         _(
-            "{name} is left out: it meets the service level up to {most}, and the load is {load}.",
+            "{name} is not compared: it meets the service level up to {most}, and the load is {load}.",
             name=one.fleet,
             most=place_text(answer.axis, float(f"{one.mean:.3g}")),
             load=place_text(answer.axis, answer.load),

@@ -74,8 +74,8 @@ def findings(
     lines = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
     lines += [
         _(
-            "{fleet} may take more: at higher loads all requests arrive within the warm-up. A longer trace or a "
-            "shorter warmup_s shows how much.",
+            "The capacity of {fleet} may be higher: at higher loads all requests arrive within the warm-up. A "
+            "longer trace or a shorter warmup_s shows it.",
             fleet=one.fleet,
         )
         for one in found

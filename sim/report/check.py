@@ -206,7 +206,7 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
         text = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
         yield Text(f"\n{text}")
     for fleet, pool, works in _failing(plans):
-        text = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
+        text = _("{fleet}, {pool}: each replica is up {share} of the time.", fleet=fleet, pool=pool, share=works)
         yield Text(f"\n{text}")
     rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep may have equal start times
     if rows:

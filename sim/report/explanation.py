@@ -46,8 +46,8 @@ STANDS = {
 }
 ELSEWHERE = {
     "transfer": N_("its KV crosses the network"),
-    "unsent": N_("no replica has it yet"),
-    "resent": N_("no replica has it until it is sent again"),
+    "unsent": N_("no replica has the request yet"),
+    "resent": N_("no replica has the request until it is sent again"),
 }
 ENDINGS = {
     "timed_out": N_("Its client gave up waiting."),

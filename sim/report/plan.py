@@ -264,13 +264,13 @@ def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear)
     following = max(month for month, usd in enumerate(ahead_usd) if usd <= 0) + 1
     if following > plan.months:
         return _(
-            "{fleet} pays more in sum than {other}, but later: in present value it costs less.",
+            "The payments of {fleet} total more than those of {other}, but fall later: in present value it costs less.",
             fleet=best.fleet,
             other=other.fleet,
         )
     if following == plan.months:
         return _(
-            "{fleet} has paid more than {other} until its hardware is sold at the end.",
+            "The cumulative payments of {fleet} exceed those of {other} until its hardware is sold at the end.",
             fleet=best.fleet,
             other=other.fleet,
         )
@@ -319,23 +319,21 @@ HEADS = (
 HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
 
 STATE_PROPERTIES = N_(
-    "units stay until the end of their life, also where demand falls, are sold at their "
-    "value by age, and replaced where they are needed; what is in service at the end of the "
-    "plan is sold then"
+    "units stay until the end of their life, even if demand falls, are sold at their value by age, and replaced "
+    "where needed; units in service at the end of the plan are sold then"
 )
 EXISTING = N_(
-    "units in service at the start share the load with new ones in proportion to their "
-    "capacity, and are sold in the month that costs this plan least, the end of their life "
-    "at the latest; a book value is sunk and decides nothing; the reserve is that of the "
-    "largest units in service"
+    "units in service at the start share the load with new units in proportion to their capacity, and are sold in "
+    "the month that minimises the cost of the plan, at the latest at the end of their life; a book value is sunk "
+    "and affects no decision; the reserve is that of the largest units in service"
 )
 ELSEWHERE = N_(
     "tokens at the tariff, paid monthly in arrears; existing units take the part of the "
     "traffic that they can carry in the busiest hours; its service level is not simulated"
 )
 SCALING = N_(
-    "n units serve n times what one does, and cost n times what one does: whole racks and "
-    "contracted power are those of single units"
+    "n units serve n times the load of one unit, at n times its cost: whole racks and contracted power are those of "
+    "single units"
 )
 
 
@@ -505,7 +503,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
         ),
         (
             _("Reserve"),
-            _("{count} beyond the peak's need, in service and sharing the load", count=_units(count)),
+            _("{count} above the need of the peak, in service and sharing the load", count=_units(count)),
         ),
         (
             _("Orders"),
@@ -521,7 +519,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
             ),
         ),
         (_("Scaling"), _(SCALING)),
-        (_("Discounting"), _("purchases and sales at the start of their month, all else at its end")),
+        (_("Discounting"), _("purchases and sales at the start of their month, other amounts at its end")),
     ]
     if plan.existing:
         rows.append((_("Existing"), f"{listing([_entry(one) for one in plan.existing])}; {_(EXISTING)}"))
@@ -531,7 +529,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
         rows.append(
             (
                 _("Bridge"),
-                _("{fleet}: what is missing is rented ({price})", fleet=fleet, price=rent.price or _("quoted")),
+                _("{fleet}: missing capacity is rented ({price})", fleet=fleet, price=rent.price or _("quoted")),
             )
         )
     return rows

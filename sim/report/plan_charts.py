@@ -52,7 +52,7 @@ def _key(drawn: Sequence[FleetPlanOutlook]) -> list[KeyEntry]:
     return [
         *(KeyEntry(name, color, area=opacity, stands_for=False) for name, color, opacity in areas),
         KeyEntry(_("demand in the busiest hours"), INK, dash=DASHES["solid"], stands_for=False),
-        KeyEntry(_("in the mean"), INK, dash=DASHES["dashed"], stands_for=False),
+        KeyEntry(_("mean"), INK, dash=DASHES["dashed"], stands_for=False),
     ]
 
 
@@ -115,7 +115,7 @@ def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
     ticks = _months(plan)
     return Panel(
         _("Cumulative cash"),
-        _("less what was received, not discounted; dotted: hardware sold at the end"),
+        _("minus receipts, not discounted; dotted: hardware sold at the end"),
         _("month"),
         tuple(curves),
         x_format=lambda month: date(plan, int(month)),

@@ -94,7 +94,7 @@ class CaseProgress(_Live):
         if done == found and found and not self._quiet and not self._goes_on:
             self._bar.console.print(
                 _(
-                    "{found} of {total} {unit} are finished already; going on from there",
+                    "{found} of {total} {unit} are finished already; continuing from there",
                     found=found,
                     total=total,
                     unit=self._unit,

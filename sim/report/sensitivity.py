@@ -80,7 +80,7 @@ def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetri
 
 def less(between: tuple[str, str]) -> str:
     """Return the label of a difference between two fleets."""
-    return _("{between} less {between_2}", between=between[0], between_2=between[1])
+    return _("{between} minus {between_2}", between=between[0], between_2=between[1])
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
@@ -170,7 +170,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         spread=spread,
     )
     if _within(now):
-        yield _("{told}, which may be chance.", told=text)
+        yield _("{told}, which may be due to chance.", told=text)
         return
     turning, close, unknown = list[str](), list[str](), list[str]()
     for one in answer.found.swings:
@@ -184,7 +184,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
             unknown.append(translate_rendered(one.input.name))
     limits = [_("not at one end of the range of {listing}", listing=listing(turning))] if turning else []
     limits += (
-        [_("it is too close to tell at one end of the range of {listing}", listing=listing(close))] if close else []
+        [_("the difference is too small at one end of the range of {listing}", listing=listing(close))] if close else []
     )
     limits += (
         [_("nothing can be said at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
@@ -264,7 +264,7 @@ def _gap_text(gap: CostGap) -> str:
     ]
     if chance:
         which = listing(chance)
-        text += _(" {which} may be chance.", which=which[:1].upper() + which[1:])
+        text += _(" {which} may be due to chance.", which=which[:1].upper() + which[1:])
     return text
 
 
@@ -502,7 +502,7 @@ def _notes(answer: SensitivityAnswer) -> list[str]:
     if answer.explained.reason:
         notes.append(translate_rendered(answer.explained.reason))
     if answer.found.metric != USD:
-        notes.append(_("▲ overloaded: the queue grows through the whole run, and the result with it."))
+        notes.append(_("▲ overloaded: the queue and the result grow through the whole run."))
         notes.append(_("Prices and terms change no latency and are left out."))
     if answer.explained.gaps:
         notes += map(_, GAP_NOTES)

@@ -323,7 +323,7 @@ def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:
         terms = {"gpus": cost.commitment.gpus, "months": f"{cost.commitment.months:g}"}
         always += _(" ({gpus} GPUs committed for {months} months)", **terms)
     yield _(
-        "{always}, and the autoscaler ({policy}) adds up to {more} more at this pattern of arrivals.",
+        "{always}, and the autoscaler ({policy}) adds up to {more} at this pattern of arrivals.",
         always=always,
         policy=pool.autoscaling.policy,
         more=most - base,

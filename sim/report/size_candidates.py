@@ -140,7 +140,7 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     if one.status in ("impossible", "over budget"):
         return translate_rendered(one.reason)
     if one is found.best_within_budget:
-        return _("the most within the budget: {miss}", miss=miss(one, scenario))
+        return _("the best within the budget: {miss}", miss=miss(one, scenario))
     if one.status == "misses":
         return miss(one, scenario) + screened(one, scenario)
     if not best:
@@ -189,7 +189,7 @@ def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) 
                         "{part} {words} {seconds_beside}",
                         part=part,
                         words=words,
-                        seconds_beside=seconds_beside(value, limit) if isfinite(value) else _("without end"),
+                        seconds_beside=seconds_beside(value, limit) if isfinite(value) else _("unbounded"),
                     )
                 )
     attained = metrics.get("slo_attainment") if slo.per_request else None

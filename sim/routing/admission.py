@@ -48,7 +48,7 @@ class Admission(Spec):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("says nothing: give max_outstanding, max_predicted_ttft_s, shed or ejection")
+            raise ValueError("is empty: give max_outstanding, max_predicted_ttft_s, shed or ejection")
         return self
 
 

@@ -42,7 +42,7 @@ class KvTransfer(Spec):
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
         if (self.link is None) == (self.bytes_per_s is None):
-            raise ValueError("say either link or bytes_per_s: how fast does the KV move?")
+            raise ValueError("give either link or bytes_per_s, the speed of the KV transfer")
         return self
 
 

@@ -207,7 +207,7 @@ def _axis_issue(place: Place, values: Any) -> ValidationIssue | None:
     if not values:
         return ValidationIssue(place, "must not be empty")
     twice = repeated(values)
-    return ValidationIssue(place, f"the value {values[twice[0]]!r} stands twice") if twice else None
+    return ValidationIssue(place, f"the value {values[twice[0]]!r} is given twice") if twice else None
 
 
 def repeated(values: Sequence[Any]) -> list[int]:
@@ -234,7 +234,7 @@ def _hashable(value: Any) -> Any:
 def _point_issue(index: int, point: Any, stands_twice: bool) -> ValidationIssue | None:
     if not isinstance(point, dict) or not point:
         return ValidationIssue(("sweep", index), "a mapping of dotted paths to values is needed")
-    return ValidationIssue(("sweep", index), "the point stands twice") if stands_twice else None
+    return ValidationIssue(("sweep", index), "the point is given twice") if stands_twice else None
 
 
 def _path_issue(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> ValidationIssue | None:

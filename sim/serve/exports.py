@@ -180,7 +180,7 @@ class ExportRoutes:
         """
         folder, form, values = self._answer(request), required_parameter(request, "format"), values_of(request)
         if form not in KINDS:
-            raise RefusedRequest(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
+            raise RefusedRequest(400, f"{form[:40]!r} is no export format: choose {', '.join(KINDS)}")
         if reason := _why_not(folder, form):
             raise RefusedRequest(404, reason)
         kind, stored = KINDS[form], folder / _stored(folder, form)

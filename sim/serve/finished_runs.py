@@ -93,7 +93,7 @@ class LoadedRuns:
     def _finished(self, run: str) -> Path:
         folder = self.workspace.path(run)
         if not is_finished(folder):
-            text = "has not finished yet" if folder.is_dir() else "is gone; reload the page for what there is"
+            text = "has not finished yet" if folder.is_dir() else "no longer exists; reload the page"
             raise RefusedRequest(404, f"{run}: {text}")
         return folder
 

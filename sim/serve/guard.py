@@ -35,7 +35,7 @@ MOST_SENDING = 100
 """Largest number of requests whose bodies are still arriving."""
 MOST_FIELDS = 200
 """Largest number of fields in the query of an address."""
-BUSY = "too many requests at once, and this one was not looked at; send it again in a second"
+BUSY = "too many requests at once; this request was not read: send it again in a second"
 TOO_LARGE = f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent"
 NO_TOKEN = (
     "this address needs its token: open the whole address that gpufleet serve printed, with ?token=...; programs send "
@@ -205,7 +205,7 @@ class Guard:
         if len(hosts) != 1 or not self.access.knows_host(hosts[0]):
             return _refused(403, "this server does not answer under that name; open the address that it printed")
         if origin is not None and not self.access.knows_origin(origin):
-            return _refused(403, "only the pages of this server may ask it")
+            return _refused(403, "only pages of this server may send it requests")
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return _refused(414, f"the address is longer than {LONGEST_ADDRESS} characters")
         if _length(headers) > MOST_BODY_BYTES:

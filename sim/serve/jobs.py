@@ -207,7 +207,7 @@ class CommandQueue:
 
     def _refuse_crowd(self) -> None:
         if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
-            raise RefusedRequest(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
+            raise RefusedRequest(503, f"{MOST_WAITING} runs are waiting already; cancel one, or try again later")
 
     def _claim(self) -> None:
         """Take the lock of the queue and read its jobs. Raises RefusedRequest where another server holds it."""
@@ -495,7 +495,7 @@ class JobRoutes:
     async def events(self, request: Request) -> StreamingResponse:
         """Send all jobs, now and at each change, as server-sent events."""
         if self._watchers >= MOST_WATCHERS:
-            raise RefusedRequest(503, "too many pages watch the queue; close some")
+            raise RefusedRequest(503, "too many pages show the queue; close some")
         return StreamingResponse(self._news(request), media_type="text/event-stream")
 
     async def _news(self, request: Request) -> AsyncIterator[str]:

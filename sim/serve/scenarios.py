@@ -88,7 +88,9 @@ def template_text(name: str) -> str:
         return dump(own_numbers.start(name, load_catalog()))
     files = _files()
     if name not in files:
-        raise RefusedRequest(404, f"{name[:60]!r} is no template: {', '.join(one['name'] for one in templates())} are")
+        raise RefusedRequest(
+            404, f"{name[:60]!r} is no template: choose {', '.join(one['name'] for one in templates())}"
+        )
     return files[name].read_text(encoding="utf-8")
 
 
@@ -221,7 +223,7 @@ def sent_in(data: dict[str, Any]) -> SentScenario:
     try:
         "".join([*texts.values(), *sets]).encode()
     except UnicodeEncodeError:
-        raise RefusedRequest(400, "what was sent is no UTF-8 text") from None
+        raise RefusedRequest(400, "the data sent is not UTF-8 text") from None
     return SentScenario(texts["path"], texts["text"], sets, texts["digest"])
 
 
@@ -230,7 +232,7 @@ async def json_body(request: Request) -> dict[str, Any]:
     try:
         data = json.loads(await request.body())
     except (ValueError, RecursionError):
-        raise RefusedRequest(400, "what was sent is no JSON") from None
+        raise RefusedRequest(400, "the data sent is not JSON") from None
     if not isinstance(data, dict):
         raise RefusedRequest(400, "a JSON object is needed")
     return data

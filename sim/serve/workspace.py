@@ -71,7 +71,7 @@ class Workspace:
         """Return the folder *name*, which has no links inside. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_dir():
-            raise RefusedRequest(404, f"{name}: there is no such folder any more; reload the page for what there is")
+            raise RefusedRequest(404, f"{name}: the folder no longer exists; reload the page")
         for link in _links(found):
             raise RefusedRequest(403, f"{name}: holds a link ({link.name}), and links are not followed")
         return found
@@ -80,7 +80,7 @@ class Workspace:
         """Return the file *name*. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_file():
-            raise RefusedRequest(404, f"{name}: there is no such file any more; reload the page for what there is")
+            raise RefusedRequest(404, f"{name}: the file no longer exists; reload the page")
         return found
 
     def name_of(self, path: Path) -> str:

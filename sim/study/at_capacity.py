@@ -87,7 +87,7 @@ def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
     if over:
         return f"over its failures only {100 * mean(over):.4g} % of the requests are within the limits {even}"
     if lowest.overloaded:
-        return f"the queue grows without end {even}"
+        return f"unbounded: the queue grows {even}"
     if named := [f"{name} {value:.3g}" for name, value in lowest.percentiles.items() if value is not None]:
         return f"latencies are {', '.join(named)} {even}"
     if lowest.slo_attainment:

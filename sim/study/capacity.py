@@ -361,7 +361,7 @@ def why_no_capacity(scenario: Scenario) -> str:
         return f"workload.arrivals: {error}"
     for place, slo in levels:
         if place and slo.availability is not None:
-            return f"{place}slo.availability: is not looked at for several services: remove it"
+            return f"{place}slo.availability: is not supported for several services: remove it"
         if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets, scenario.operations):
             return refusal
     missing = next((place for place, slo in levels if not slo.goals), None)

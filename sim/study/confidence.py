@@ -313,7 +313,11 @@ def _load(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seque
     if all(any(_near_range(value, *span(entry)) for entry in here) for _, value, span in wanted):
         return 0, ""
     far = [what for what, value, span in wanted if not any(_near_range(value, *span(entry)) for entry in index)]
-    return (2, f"{far[0]} outside of all that was measured") if far else (1, "this load was not measured on this GPU")
+    return (
+        (2, (f"{far[0]} beyond the range of the measurements"))
+        if far
+        else (1, "this load was not measured on this GPU")
+    )
 
 
 DIRECTIONS: tuple[Callable[[PredictedSetting, Sequence[MeasuredSetup], Sequence[MeasuredSetup]], Finding], ...] = (
@@ -587,13 +591,13 @@ def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
     has = {
         "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None
         and bound.gpu.form_factor == ON_CHIP,
-        "replicas over several servers are in no measurement of the fit": network_of(bound, catalog),
-        "speculative decoding is in no measurement of the fit": getattr(bound.batching, "speculative", None),
-        "weights in host memory are in no measurement of the fit": bound.offload,
+        "no measurement of the fit has replicas over several servers": network_of(bound, catalog),
+        "no measurement of the fit has speculative decoding": getattr(bound.batching, "speculative", None),
+        "no measurement of the fit has weights in host memory": bound.offload,
         "no measurement of the fit has MIG slices": bound.slicing,
         "no measurement of the fit has KV tiers": bound.spec.kv_tiers,
         "no measurement of the fit has LoRA adapters": bound.spec.lora,
-        "prompts and answers on different replicas are in no measurement of the fit": bound.spec.role != "both",
+        "no measurement of the fit has prompts and answers on different replicas": bound.spec.role != "both",
     }
     return [why for why, there in has.items() if there]
 

@@ -10,7 +10,7 @@ from sim.workload import Profile, Workload
 from sim.workload.tenants import Tenant
 
 ONLY_RAISED = (
-    "tenant: only capacity and breakeven raise the load of one tenant while the others hold theirs: remove `tenant`"
+    "tenant: only capacity and breakeven raise the load of one tenant at constant load of the others: remove `tenant`"
 )
 
 
@@ -54,7 +54,9 @@ class LoadAxis:
             chosen = each[scenario.service]
             return replace(chosen, whose=chosen.whose or scenario.service)
         if clients := [name for name, axis in each.items() if axis.whole]:
-            raise ValueError(f"{clients[0]} has clients, which do not grow in proportion: choose it with `service`")
+            raise ValueError(
+                f"{clients[0]} has clients, and their number does not grow in proportion: choose it with `service`"
+            )
         if still := [one.name for one in scenario.services if not one.workload.mean_rate_rps()]:
             raise ValueError(f"all requests of {still[0]} come at once, so it has no rate to raise")
         return cls("", ALL_LOADS, 1.0, False, {axis.path: (0.0, axis.start) for axis in each.values()})
@@ -108,7 +110,9 @@ def why_not_its_mean(scenario: Scenario) -> str:
         arrivals = workload.arrivals
         if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
             hours = arrivals.length_s / SECONDS_PER_HOUR
-            return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
+            return (
+                f"horizon_s: ends before the profile of {hours:g} hours does, so the run does not cover its mean load"
+            )
     return ""
 
 

@@ -169,13 +169,13 @@ TOKENS_PER_PRICE = 1e6
 def why_no_plan(scenario: Scenario) -> str:
     """Return what the scenario lacks for a plan, with its key; empty if nothing."""
     if scenario.plan is None:
-        return "plan: is missing: years, starts and what else is known of the years to come"
+        return "plan: is missing: years, starts and the known data of the coming years"
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:
         return (
             f"service: {scenario.service} shares pools, and units of a plan share the loads of all services: remove "
-            "`service`, and the loads of all grow in proportion"
+            "`service`, and all loads grow in proportion"
         )
     return ""
 
@@ -434,11 +434,11 @@ def _reason(capacity: FleetCapacity) -> str:
         return capacity.reason
     if capacity.requests_run_out:
         return (
-            "one unit meets the service level at every load that was tried, and at higher ones all requests arrive "
-            "within the warm-up: a longer trace or a shorter warmup_s shows how much it takes"
+            "one unit meets the service level at every simulated load, and at higher loads all requests arrive "
+            "within the warm-up: a longer trace or a shorter warmup_s shows its capacity"
         )
     if capacity.mean:
-        return "one unit meets the service level at every load that was tried: there is no number of units to plan"
+        return "one unit meets the service level at every simulated load: there is no number of units to plan"
     return "one unit does not meet the service level at any load"
 
 

@@ -100,7 +100,7 @@ class Swings:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences on the fleets that are left out."""
-        return tuple(f"{name} is left out: {reason}." for name, reason in self.unable.items())
+        return tuple(f"{name} is not compared: {reason}." for name, reason in self.unable.items())
 
 
 def why_no_sensitivity(scenario: Scenario) -> list[str]:

@@ -60,7 +60,7 @@ def _network_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[
     if not network.is_transformer:
         for key in ("tp", "pp", "cp", "ep"):
             if layout.size(key) > 1:
-                text = f"{network.id} runs whole on every GPU: leave it out, dp alone shares the work"
+                text = f"{network.id} runs whole on every GPU: remove it; only dp divides the work"
                 yield layout.issue(key, text)
         return
     tp, pp, chunks = (layout.size(key) for key in ("tp", "pp", "virtual_stages"))
@@ -70,7 +70,7 @@ def _network_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[
     if chunks > 1 and pp == 1:
         yield layout.issue("virtual_stages", "needs pipeline stages: pp above 1")
     elif network.layers % (pp * chunks):
-        what = f"pp {pp} x virtual_stages {chunks} do" if chunks > 1 else f"{pp} does"
+        what = f"pp {pp} x virtual_stages {chunks} does" if chunks > 1 else f"{pp} does"
         text = f"{what} not divide the {network.layers} layers of {network.id}: {fitting(network.layers)}"
         yield layout.issue("pp", text)
 

@@ -247,7 +247,7 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
         return f"{needs}; {advice(one, catalog)}"
     if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
         years = time.training_s / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        return f"takes {years:.3g} years without any failure: give it more GPUs, or less to train on"
+        return f"takes {years:.3g} years without any failure: use more GPUs, or reduce the training work"
     if time.total_s == inf:
         hours = interruptions.mtbf_s / SECONDS_PER_HOUR
         often = "save at the interval optimal" if interruptions.save_s else "give checkpoint"

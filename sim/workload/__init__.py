@@ -74,7 +74,7 @@ class Workload(Spec):
             raise ValueError("sent_before: needs arrivals and lengths, without sessions, shared_prefix and adapters")
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"tenants: {twice[0]!r} stands twice")
+            raise ValueError(f"tenants: {twice[0]!r} is given twice")
         if UNATTRIBUTED in names:
             raise ValueError(f"tenants: {UNATTRIBUTED!r} is the row of what no request causes: choose another name")
         if self.tenants and not any(tenant.share for tenant in self.tenants):
@@ -87,7 +87,7 @@ class Workload(Spec):
         if self.lengths is None or self.arrivals is None:
             raise ValueError("sessions: needs arrivals and lengths")
         if self.shared_prefix is not None:
-            raise ValueError("shared_prefix: sessions have system_prompt_tokens in its place")
+            raise ValueError("shared_prefix: sessions use system_prompt_tokens in its place")
         if isinstance(self.arrivals, Burst):
             raise ValueError("sessions: begin at a rate or one after the other: a burst has neither")
         if self.arrivals.num_requests is not None:
@@ -154,7 +154,8 @@ class Workload(Spec):
             return self.trace.requests(horizon_s)
         if self.arrivals is None or isinstance(self.arrivals, ClosedLoop) or self.sessions is not None:
             raise ValueError(
-                "in sessions and in a closed loop answers decide when requests come: there is no table of arrivals"
+                "in sessions and in a closed loop the answers determine when requests arrive: there is no table of "
+                "arrivals"
             )
         arrived_s = self.arrivals.arrivals_s(streams, horizon_s)
         prompts, outputs = self.lengths_table(streams, 0, len(arrived_s))

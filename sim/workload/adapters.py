@@ -34,7 +34,7 @@ class Adapters(Spec):
         if (self.count is None) == (self.weights is None):
             raise ValueError("give count, or weights by name")
         if self.weights is not None and (not self.weights or self.zipf is not None):
-            raise ValueError("weights: need a name at least, and stand without zipf")
+            raise ValueError("weights: need at least one name, and cannot be combined with zipf")
         return self
 
     @property

@@ -39,7 +39,7 @@ class Quantiles(PublishedTable):
         if (probabilities[0], probabilities[-1]) != (0, 1):
             raise ValueError("quantiles must begin at probability 0 and end at 1")
         if list(probabilities) != sorted(probabilities) or list(tokens) != sorted(tokens):
-            raise ValueError("neither probabilities nor tokens may fall")
+            raise ValueError("neither probabilities nor tokens may decrease")
         return self
 
     def at(self, u: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -78,7 +78,7 @@ def test_arguments_of_another_type_are_named() -> None:
         sim.simulate(ASKED, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="set is a dict"):
         sim.check("4x4090-vs-2xa100", "horizon_s=30")  # type: ignore[arg-type]
-    with pytest.raises(sim.ScenarioErrors, match="name: bytes cannot stand in a scenario"):
+    with pytest.raises(sim.ScenarioErrors, match="name: bytes cannot be used in a scenario"):
         sim.check("4x4090-vs-2xa100", {"name": b"x"})
 
 
@@ -106,11 +106,11 @@ def test_an_answer_keeps_its_folder_and_does_not_take_another_one_s_files_for_it
     changed = {"sweep": None, "horizon_s": 5}
     second = sim.run(scenario, changed, 1, tmp_path / "here", workers=1, force=True, quiet=True)
     for use in (lambda: first.costs, lambda: first.requests, first.price):
-        with pytest.raises(FileNotFoundError, match="holds the answer to another question now"):
+        with pytest.raises(FileNotFoundError, match="now holds the answer to another question"):
             use()
     (tmp_path / "here").rename(tmp_path / "there")
     for use in (lambda: second.costs, lambda: second.requests, second.price):
-        with pytest.raises(FileNotFoundError, match="is gone"):
+        with pytest.raises(FileNotFoundError, match="no longer exists"):
             use()
 
 

@@ -134,7 +134,7 @@ def test_errors_of_a_dict_name_places_those_of_a_file_lines(scenario: dict[str, 
     scenario["fleets"][1]["name"] = object()
     with pytest.raises(sim.ScenarioErrors) as told:
         sim.run(scenario)
-    assert str(told.value) == "fleets.1.name: object cannot stand in a scenario"
+    assert str(told.value) == "fleets.1.name: object cannot be used in a scenario"
     scenario["fleets"][1]["name"] = "two"
     with pytest.raises(sim.ScenarioErrors) as told:
         sim.run(scenario, {"slo.attainment": 2})

@@ -111,12 +111,12 @@ def test_options_of_an_engine_need_no_policy_beside_them(tmp_path: Path, catalog
     own = OWN_OPTIONS[engine]
     resolved = plan_of(tmp_path, catalog, engine=engine, batching=own).pools[0].batching
     assert {key: getattr(resolved, key) for key in own} == own
-    with pytest.raises(ScenarioErrors, match=f"{next(iter(own))}: is nothing that vllm-0.14 knows"):
+    with pytest.raises(ScenarioErrors, match=f"{next(iter(own))}: is not an option of vllm-0.14"):
         plan_of(tmp_path, catalog, engine="vllm-0.14", batching=own)
 
 
 def test_a_limit_that_the_engine_does_not_know_is_refused(tmp_path: Path, catalog: Catalog) -> None:
-    with pytest.raises(ScenarioErrors, match=r"enable_prefix_caching: is nothing that ollama knows"):
+    with pytest.raises(ScenarioErrors, match=r"enable_prefix_caching: is not an option of ollama"):
         plan_of(tmp_path, catalog, engine="ollama", batching={"enable_prefix_caching": True})
 
 

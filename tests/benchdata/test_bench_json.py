@@ -123,7 +123,7 @@ def test_what_sglang_tells_of_its_server(tmp_path: Path, ranks: int, tp: int | N
     run["server_info"]["dp_size"] = ranks
     (tmp_path / "run.json").write_text(json.dumps(run))
     if ranks > 1:
-        with pytest.raises(BenchdataError, match="2 data-parallel ranks: say --about dp=2 and --about tp="):
+        with pytest.raises(BenchdataError, match="2 data-parallel ranks: add --about dp=2 and --about tp="):
             read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"})
     (row,) = read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"} | ({"dp": "2"} if ranks > 1 else {}))
     assert (row.engine, row.engine_version, row.model, row.tp) == ("SGLang", "0.5.23", "Qwen/Qwen3-32B", tp)

@@ -348,7 +348,7 @@ def guidellm_report(strategy: dict[str, Any]) -> dict[str, Any]:
     return {"benchmarks": [{"config": config, "metrics": metrics}]}
 
 
-TRACED = "its requests came at the times of a trace, which is not simulated"
+TRACED = "its requests arrived at the times of a trace, which is not simulated"
 STRATEGY = {"type_": "poisson", "rate": 2.0, "max_concurrency": 12}
 
 

@@ -74,11 +74,11 @@ def test_all_mistakes_come_at_once_with_their_lines(tmp_path: Path) -> None:
         ("", [(1, "is empty; its first line must name the columns, gpu, model at least")]),
         ("gpu,model\n", [(1, "holds no rows")]),
         ("gpu,isl\ng,1\n", [(1, "the column 'model' is missing")]),
-        ("gpu,model,gpu\n", [(1, "the column 'gpu' stands twice")]),
+        ("gpu,model,gpu\n", [(1, "the column 'gpu' is given twice")]),
         ("gpu,model,concurency\ng,m,1\n", [(1, "unknown column 'concurency'; did you mean concurrency?")]),
         (
             "id,gpu,model,concurrency\na,g,m,1\na,g,m,1\n",
-            [(3, "the id 'a' stands in line 2 too")],
+            [(3, "the id 'a' is in line 2 too")],
         ),
         ("gpu,model,concurrency\ng,m,inf\n", [(2, "concurrency must be a number, not 'inf'")]),
         (

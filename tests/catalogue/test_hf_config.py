@@ -308,7 +308,10 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ({}, "model_type: missing"),
-        ({"model_type": "qwen3moe"}, "model_type: no reader knows the architecture 'qwen3moe'; did you mean qwen3_moe"),
+        (
+            {"model_type": "qwen3moe"},
+            "model_type: the architecture 'qwen3moe' is not supported; did you mean qwen3_moe",
+        ),
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
         (LLAMA | {"num_key_value_heads": 7}, "num_key_value_heads: 7 does not divide"),
         (LLAMA | {"num_attention_heads": 33, "num_key_value_heads": 11}, "num_attention_heads: 33 does not divide"),

@@ -105,7 +105,7 @@ def test_fleets_without_a_serving_unit_are_reported(folder: Path) -> None:
         (("years: 1.5", "years: 1.55"), "s.yaml:24: plan: years is 1.55: whole months are needed"),
         (("2027-01", "2027-13"), "s.yaml:26: plan.starts: a month is needed, for example 2027-01, not '2027-13'"),
         (("{growth_per_year: 1.0}", "{quarterly: [1, 2]}"), "quarterly has 2 values; 1.5 years need 6"),
-        (("{growth_per_year: 1.0}", "{now: 1, quarterly: [1]}"), "now and quarterly both say what the demand is"),
+        (("{growth_per_year: 1.0}", "{now: 1, quarterly: [1]}"), "now and quarterly both give the demand"),
         (
             ("price_decline_per_year: 0.2", "price_decline_per_year: 1"),
             "price_decline_per_year: must be below 1, not 1",
@@ -194,10 +194,10 @@ ENTRY = "fleet: own, units: 2, bought: 2026-03, book_value_usd: 2500"
     ("entry", "line"),
     [
         (ENTRY.replace("own", "onw"), "s.yaml:29: plan.existing.0.fleet: unknown fleet 'onw'; did you mean own?"),
-        (ENTRY.replace("own", "rented"), "s.yaml:29: plan.existing.0.fleet: rented rents: what exists is owned"),
+        (ENTRY.replace("own", "rented"), "s.yaml:29: plan.existing.0.fleet: rented rents: existing units are owned"),
         (
             ENTRY.replace("2026-03", "2027-02"),
-            "s.yaml:29: plan.existing.0.bought: 2027-02 is after the plan starts, 2027",
+            "s.yaml:29: plan.existing.0.bought: 2027-02 is after the start of the plan, 2027",
         ),
         (
             ENTRY.replace("2026-03", "2025-01"),

@@ -267,7 +267,7 @@ def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: py
     for goes_on in (False, True):
         with progress.CaseProgress(quiet=False, goes_on=goes_on) as told:
             told(2, 18, 2)
-    assert capsys.readouterr().err == "2 of 18 cases are finished already; going on from there\n"
+    assert capsys.readouterr().err == "2 of 18 cases are finished already; continuing from there\n"
 
 
 @pytest.mark.parametrize("widgets", [True, False])

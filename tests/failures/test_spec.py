@@ -45,15 +45,15 @@ MISTAKES = [
     (", failures: {detection_s: 3}", "failures: names nothing that fails"),
     (
         ", failures: {replica: {mtbf_h: 9, repair_h: 1}, spares: {count: 1}}",
-        "spares: need a server to stand in: the pool names none",
+        "spares: need a server to run in: the pool names none",
     ),
     (
         f"{SERVER}, failures: {{replica: {{mtbf_h: 9, repair_h: 1}}, spares: {{count: 4}}}}",
-        "spares.count: 4 of 4 replicas cannot all stand by: at most 3",
+        "spares.count: 4 of 4 replicas cannot all be spares: at most 3",
     ),
     (
         ", spot: {interruptions_per_h: 60, recovery_h: 1, notice_s: 120}",
-        "spot.notice_s: 120 s are no notice: an interruption comes every 60 s in the mean",
+        "spot.notice_s: 120 s are too long a notice: an interruption comes every 60 s on average",
     ),
     (
         ", spot: {interruptions_per_h: 1, recovery_h: 1, notice_s: 9, fallback: secnd}",
@@ -61,7 +61,7 @@ MISTAKES = [
     ),
     (
         f"{SERVER}, failures: {{replica: {{mtbf_h: 9, repair_h: 1}}, spares: {{count: 1, kind: cold, takeover_s: 9}}}}",
-        "spares: takeover_s is of warm spares: a cold one has none",
+        "spares: takeover_s applies to warm spares: a cold spare has none",
     ),
     (
         ", failures: {maintenance: {every_h: 2, takes_h: 2}}",

@@ -49,7 +49,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert [(line, text) for _, line, text in caught.value.problems] == [
         (2, "global_batch must be a whole number, not 1.5"),
         (2, "micro_batch must be a number, not 'many'"),
-        (4, "the id 'b' stands in line 3 too"),
+        (4, "the id 'b' is in line 3 too"),
         (5, "model is missing"),
     ]
 

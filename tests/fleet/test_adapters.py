@@ -147,7 +147,7 @@ def test_a_session_and_a_tenant_keep_their_adapter() -> None:
 @pytest.mark.parametrize(
     ("workload", "pool", "told"),
     [
-        (TENANTS, "", "requests of the workload ask for adapters"),
+        (TENANTS, "", "requests of the workload use adapters"),
         ("tenants: [{name: one}, {name: two}]", ", lora: {}", "has slots that no request uses"),
         (TENANTS, ", lora: {target_modules: [q_porj]}", "did you mean q_proj?"),
         (TENANTS, ", lora: {}, pipeline_parallel_size: 2", "no pipeline stages"),

@@ -187,4 +187,4 @@ def test_one_line_for_each_mistake(tmp_path: Path) -> None:
     assert "cold_start.link: unknown link 'pci'" in told(start="{weights_from: peer_gpu, link: pci, weights_gb: 1}")
     assert "cold_start.weights_gb: without a model" in told(start="{engine_s: 1}")
     both = '{total_s: 1}\n        schedule: {replicas: {"07:00": 1}}'
-    assert "autoscaling: stands beside schedule" in told(start=both)
+    assert "autoscaling: conflicts with schedule" in told(start=both)

@@ -72,7 +72,7 @@ def test_replicas_share_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tiers", "more", "why"),
     [
-        (HOST % "" + ", " + HOST % "", "", "the tier 'host' stands twice"),
+        (HOST % "" + ", " + HOST % "", "", "the tier 'host' is given twice"),
         (HOST % "", ", async_scheduling: true", "without async_scheduling"),
         (HOST % ", write: back", "", "write"),
     ],

@@ -134,12 +134,12 @@ def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, conc
 
 WRONG = {
     "kv_transfer: is missing": (None, PAIR),
-    "moves nothing: no pool has role: prefill": ({"bytes_per_s": 1e9}, [{"name": "p"}]),
-    "decode needs a pool with role: prefill": ({"bytes_per_s": 1e9}, [PAIR[1]]),
-    "prefill needs a pool with role: decode or both": ({"bytes_per_s": 1e9}, [PAIR[0]]),
-    "say either link or bytes_per_s": ({}, PAIR),
+    "transfers nothing: no pool has role: prefill": ({"bytes_per_s": 1e9}, [{"name": "p"}]),
+    "decode needs another pool with role: prefill": ({"bytes_per_s": 1e9}, [PAIR[1]]),
+    "prefill needs another pool with role: decode or both": ({"bytes_per_s": 1e9}, [PAIR[0]]),
+    "give either link or bytes_per_s": ({}, PAIR),
     "unknown link": ({"link": "infiniband-ndx"}, PAIR),
-    "only vllm hands prompts over": (
+    "only vllm can send prompts": (
         {"bytes_per_s": 1e9}, [PAIR[0], PAIR[1] | {"batching": LIMITS | {"policy": "prefill_first"}}]
     ),
     "kv_bytes_per_token: is missing": ({"bytes_per_s": 1e9}, [PAIR[0] | {"kv_bytes_per_token": None}, PAIR[1]]),

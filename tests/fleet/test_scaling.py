@@ -217,7 +217,7 @@ def test_the_wanted_number_changes_only_at_switching_times(replicas, at) -> None
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"replicas": '{"06:30": 2}'}, "pools.0.replicas: must be 2, the most that the schedule wants, not 3"),
+        ({"replicas": '{"06:30": 2}'}, "pools.0.replicas: must be 2, the highest number in the schedule, not 3"),
         ({"replicas": '{"25:00": 3}'}, "a time of day is needed"),
         ({"replicas": "{}"}, "replicas"),
     ],

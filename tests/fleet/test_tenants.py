@@ -60,7 +60,7 @@ def test_a_session_has_one_tenant() -> None:
 
 
 def test_invalid_tenants_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="'a' stands twice"):
+    with pytest.raises(ValidationError, match="'a' is given twice"):
         Workload.model_validate(workload({"name": "a"}, {"name": "a"}))
     with pytest.raises(ValidationError, match="a share above 0"):
         Workload.model_validate(workload({"name": "a", "share": 0}))
@@ -195,7 +195,7 @@ def test_services_select_their_rows_of_a_trace(tmp_path: Path) -> None:
         )
 
     (told,) = (str(one) for one in scenario_issues(scenario()))
-    assert "say whose with service: <name>" in told
+    assert "name one with service: <name>" in told
     assert list(scenario_issues(scenario(service="chat"))) == []
 
 
@@ -230,4 +230,4 @@ def test_limits_of_unknown_tenants_are_refused() -> None:
     told = [str(one) for one in scenario_issues(Scenario.model_validate(data))]
     assert any("there is no tenant 'noise' in the workload; did you mean noisy?" in one for one in told), told
     assert any("has no limit" in one for one in told)
-    assert any("stands without limits for the others" in one for one in told)
+    assert any("leaves the other tenants without limits" in one for one in told)

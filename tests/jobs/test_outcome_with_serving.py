@@ -112,7 +112,7 @@ def test_the_page_shows_the_service(found: tuple[Path, list[QueueRow]]) -> None:
         ("{}, gpus_per_replica: 2", "fleets.0.serving.replicas"),
         ('{"07:30": 1}', "fleets.0.serving.gpus_per_replica"),
         ('{"07:30": 1}, gpus_per_replica: 2, starting_s: 5', "fleets.0.serving.starting_s: unknown key"),
-        ('{"07:30": 1}, gpus_per_replica: 2', "horizon_h: is missing: the service goes on for ever"),
+        ('{"07:30": 1}, gpus_per_replica: 2', "horizon_h: is missing: the service has no end"),
     ],
 )
 def test_a_mistake_is_one_line(catalog: Catalog, tmp_path: Path, replicas: str, complaint: str) -> None:

@@ -42,14 +42,14 @@ def short(jobs: tuple) -> list[tuple[str, float, int, float]]:
 def test_philly(tmp_path: Path) -> None:
     trace = PhillyJobs(format="philly", path=written(tmp_path, PHILLY))
     assert short(trace.jobs()) == [("j4", 0, 1, 10), ("j1", 30, 4, 3660)]
-    assert trace.reading().notes == ("2 of 4 jobs have no attempt on a GPU that ended; they are left out",)
+    assert trace.reading().notes == ("2 of 4 jobs have no attempt on a GPU that ended; they are ignored",)
 
 
 def test_helios(tmp_path: Path) -> None:
     trace = HeliosJobs(format="helios", path=written(tmp_path, HELIOS), rate_scale=2, checkpoint_h=1)
     assert short(trace.jobs()) == [("9", 0, 1, 36848), ("8", 13, 16, 249)]
     assert trace.jobs()[0].checkpoint_s == 3600
-    assert trace.reading().notes == ("1 of 3 jobs used no GPU or no time; they are left out",)
+    assert trace.reading().notes == ("1 of 3 jobs used no GPU or no time; they are ignored",)
 
 
 def test_alibaba(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_alibaba(tmp_path: Path) -> None:
     trace = AlibabaJobs(format="alibaba", path=written(tmp_path, TASKS), job_table=str(jobs))
     assert short(trace.jobs()) == [("b", 0, 1, 50), ("a", 60, 2, 590)]
     assert trace.reading().notes == (
-        "1 of 3 jobs used no GPU or have not ended; they are left out",
-        "1 jobs ask for parts of a GPU and get whole ones",
+        "1 of 3 jobs used no GPU or have not ended; they are ignored",
+        "1 jobs request parts of a GPU and get whole GPUs",
     )
 
 

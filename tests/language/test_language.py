@@ -167,7 +167,7 @@ def test_names_of_a_scenario_are_never_translated() -> None:
     kept = keep(["bought", "nothing"])
     try:
         with speaking("zh"):
-            told = translate_rendered("bought is left out: it meets the service level up to 3, and the load is 4.")
+            told = translate_rendered("bought is not compared: it meets the service level up to 3, and the load is 4.")
             assert told == "不比较 bought：它在 3 以内达到服务等级，而负载是 4。"
             assert translate_rendered(told) == told, "a sentence that is told twice"
             assert translate_rendered("must be above 0, not nothing") == "必须大于 0，而不是 nothing"

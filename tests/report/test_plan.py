@@ -72,7 +72,10 @@ def test_a_plan_that_is_ahead_in_its_last_month_needs_no_sale() -> None:
     )
     behind = [(95.0, 1.0), *[(0, 1)] * 5, (-10, 0)]
     answer = verdict([outlook("rented", RENTED), outlook("bought", behind)], PLAN)
-    assert answer.findings[-1] == "bought has paid more than rented until its hardware is sold at the end."
+    assert (
+        answer.findings[-1]
+        == "The cumulative payments of bought exceed those of rented until its hardware is sold at the end."
+    )
 
 
 def test_a_difference_of_less_than_a_thousandth_is_seen() -> None:

@@ -177,7 +177,7 @@ def test_pools_with_the_same_terms_share_servers(tmp_path: Path) -> None:
     [
         ("{large: 1}}", "{lage: 1}}", "s.yaml:20: fleets.0.routing.classes.2.pools.lage: there is no pool 'lage'"),
         ("        - {pools: {large: 1}}", "        - {pools: {rtx-4090: 1}}", None),
-        ("name: large,", "name: largest,", "no class goes to the pool largest"),
+        ("name: large,", "name: largest,", "no class is routed to the pool largest"),
         ("quotes: {l40s: 0.9}", "quotes: {l4000: 0.9}", "fleets.0.pools.1.cost.quotes.l4000: unknown gpu or server"),
         ("{acquisition: rent, quotes: {l40s: 0.9}}", "null", "s.yaml:14: fleets.0.pools.1.cost: is missing: other"),
         ("quotes: {l40s: 0.9}", "price: l40s/nobody", "s.yaml:14: fleets.0.pools.1.cost.price: "),

@@ -304,17 +304,21 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
     ("own", "more", "message"),
     [
         (CARD | {"services": ["chat", "chta", "code"]}, {}, "there is no service 'chta'; did you mean chat?"),
-        (CARD | {"services": ["chat", "code"], "service": "mail"}, {}, "stands beside services: remove one"),
+        (CARD | {"services": ["chat", "code"], "service": "mail"}, {}, "conflicts with services: remove one"),
         (CARD | {"services": ["chat", "mail", "code"]}, {}, "sharing: is missing: its services run several models"),
         (RESIDENT | {"services": ["chat", "mail"]}, {}, "all of its services run one model: remove it"),
-        (SWAPPED | {"cold_start": {}}, {}, "swapped models sleep: say sleep_level: 1 or 2"),
-        (RESIDENT | {"pipeline_parallel_size": 2}, {}, "stages do not take turns with another model: must be 1"),
+        (SWAPPED | {"cold_start": {}}, {}, "swapped models sleep: set sleep_level: 1 or 2"),
+        (
+            RESIDENT | {"pipeline_parallel_size": 2},
+            {},
+            "stages cannot share a GPU in turns with another model: must be 1",
+        ),
         (RESIDENT | {"sharing": MISNAMED}, {}, "there is no service 'coed' in this pool; did you mean code?"),
         (RESIDENT, {"service": "caht"}, "service: there is no service 'caht'; did you mean chat?"),
         (
             RESIDENT | {"batching": {"policy": "prefill_first", "overlap_schedule": True}},
             {},
-            "must be off beside another",
+            "must be off together with another",
         ),
         (RESIDENT | {"failures": BROKEN}, {}, "failures: cannot be combined with services that share the pool"),
         (RESIDENT | {"lora": {"max_loras": 2}}, {}, "lora: cannot be combined with services that share the pool"),
@@ -322,9 +326,13 @@ MISNAMED = {"models": "resident", "gpu_memory_utilization": {"chat": 0.7, "coed"
         (
             CARD | {"services": ["chat", "mail"], "role": "prefill"},
             {},
-            "chat: prefill needs a pool with role: decode or both",
+            "chat: prefill needs another pool with role: decode or both",
         ),
-        (CARD | {"service": "chat"}, {}, "weight: is that among services that share a pool, and it shares none"),
+        (
+            CARD | {"service": "chat"},
+            {},
+            "weight: applies among services that share a pool, and this service shares none",
+        ),
     ],
 )
 def test_issues_of_shared_pools(own: dict[str, Any], more: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_missing_run_is_reported(client: TestClient, folder: Path) -> None:
     assert asked(client).status_code == 200
     shutil.rmtree(folder / RUN)
     answer = asked(client)
-    assert (answer.status_code, "is gone" in answer.text) == (404, True)
+    assert (answer.status_code, "no longer exists" in answer.text) == (404, True)
     assert asked(client, run="../outside").status_code == 400
     assert client.get("/api/answer").status_code == 400
 

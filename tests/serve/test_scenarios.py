@@ -52,7 +52,7 @@ def test_no_file_elsewhere_is_read(client: TestClient, folder: Path, lines: str)
     (folder / "linked.yaml").symlink_to("/etc/hostname")
     (folder / ".hidden.yaml").write_text(SMALL)
     (error,) = checked(client, SMALL + lines)["errors"]
-    assert "outside of the workspace" in error["message"]
+    assert "outside the workspace" in error["message"]
     assert error["line"] == 11
 
 

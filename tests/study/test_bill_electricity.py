@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_clock_is_told_with_its_line(folder: Path) -> None:
     assert "did you mean Europe/Berlin" in told("site.timezone=Europe/Berln")
     assert "meter_interval_s: must be at most 900 (15 minutes)" in told("meter_interval_s=3600")
     assert "a date and a time are needed" in told("starts_at=12")
-    assert "must lie in the years 1900 to 2200" in told("starts_at=9999-12-31T23:00:00")
+    assert "must be in the years 1900 to 2200" in told("starts_at=9999-12-31T23:00:00")
     both = told("starts_at=2026-10-25T02:20:00", "meter_interval_s=3600")
     assert "comes twice" in both
     assert "must be at most 900" in both

@@ -211,7 +211,7 @@ def test_single_candidate_is_not_called_cheapest(tmp_path: Path) -> None:
     [
         ("also: {own:", "also: {won:", "s.yaml:18: breakeven.also.won: there is no fleet 'won'; did you mean own?"),
         ("{own: {rented:", "{own: {bought:", "breakeven.also.own: two candidates are called 'own bought': choose"),
-        ("- name: own", "- name: the API", "fleets.0.name: 'the API' is what tables call the API of the section api"),
+        ("- name: own", "- name: the API", "fleets.0.name: 'the API' is the name of the API in tables (section api)"),
         ("{rtx-4090: 0.5}", "{l4: 0.5}", "breakeven.also.own.rented.price: "),
         (
             "    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}\n",

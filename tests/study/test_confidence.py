@@ -161,7 +161,7 @@ def test_fleet_confidence_is_that_of_its_farthest_pool() -> None:
     scenario = Scenario.model_validate({**data, "name": "x", "fleets": [fleet]})
     found = fleet_confidence(scenario, scenario.fleets[0], load_catalog())
     assert found is not None
-    assert (found.mark, found.why) == (FAR, ("speculative decoding is in no measurement of the fit",))
+    assert (found.mark, found.why) == (FAR, ("no measurement of the fit has speculative decoding",))
     boxes = {"gpu": "rtx-4090", "server": "workstation-4x4090", "tensor_parallel_size": 4, "pipeline_parallel_size": 2}
     for pool, word in (
         (boxes | {"network": {"link": "infiniband-ndr"}}, "several servers"),

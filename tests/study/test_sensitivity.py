@@ -214,7 +214,7 @@ def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
         ("{between: [two, two]}", "sensitivity.between: two different fleets are needed"),
         (
             "{inputs: {site.pues: [1, 2]}}",
-            "sensitivity.inputs.site.pues: the scenario does not say it; did you mean pue?",
+            "sensitivity.inputs.site.pues: the scenario does not set it; did you mean pue?",
         ),
         ("{inputs: {name: [1, 2]}}", "sensitivity.inputs.name: name is no input"),
         ("{inputs: {site.pue: [2, 1]}}", "sensitivity.inputs.site.pue: low (2) must be below high (1)"),
@@ -245,5 +245,5 @@ def test_no_feasible_fleet_reports_the_reasons(tmp_path: Path) -> None:
     done = run(tmp_path, small.replace("model: llama3.1-8b", "model: llama3.1-70b"))
     assert (done.code, "fleets.one: needs" in done.err) == (2, True)
     assert "No fleet can run." in done.out
-    assert "one is left out: needs" in done.out
+    assert "one is not compared: needs" in done.out
     assert not (tmp_path / "out/tornado.png").exists()

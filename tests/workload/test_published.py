@@ -97,7 +97,7 @@ def test_an_unknown_shape_is_named() -> None:
     ("quantiles", "complaint"),
     [
         ([[0.1, 1], [1, 2]], "must begin at probability 0 and end at 1"),
-        ([[0, 1], [0.5, 3], [1, 2]], "neither probabilities nor tokens may fall"),
+        ([[0, 1], [0.5, 3], [1, 2]], "neither probabilities nor tokens may decrease"),
     ],
 )
 def test_a_table_that_falls_is_refused(quantiles: list[list[float]], complaint: str) -> None:

@@ -225,7 +225,7 @@ def test_burstgpt_failures_are_left_out_and_counted(trace: Open) -> None:
     assert reading.requests.arrived_s.tolist() == [0.0, 73.0]
     assert reading.requests.prompt_tokens.tolist() == [1087, 417]
     assert reading.requests.output_tokens.tolist() == [230, 276]
-    assert reading.notes == ("t: 1 of 3 requests have no response tokens (failures); left out",)
+    assert reading.notes == ("t: 1 of 3 requests have no response tokens (failures); they are ignored",)
 
 
 def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: Open) -> None:
@@ -268,7 +268,7 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
                                                 "{output_tokens: <header>}; the file has ts, isl"]),
         ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', ["2: is no JSON object", "3: is no JSON object"]),
         ("jsonl", "", [" holds no requests"]),
-        ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' stands twice"]),
+        ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' is given twice"]),
         ("csv", AZURE, [" holds no requests"]),
         ("csv", CSV[:-1] + ",priority\n0,1,1,0.5\n", ["2: priority must be a whole number, not 0.5"]),
         ("azure", AZURE + "9999-12-31 00:00:00,1,1\n", [f"2: {LIKE}, not '9999-12-31 00:00:00'"]),

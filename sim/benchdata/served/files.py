@@ -95,7 +95,7 @@ def read_rows(
         if len(paths) > 1:
             raise BenchdataError([(str(tables[0]), 0, "is a table, which is read alone; put all runs into it")])
         if about or seconds:
-            text = "states what ran; --about and --seconds are only for a server's metrics"
+            text = "describes what ran; --about and --seconds are only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return read_benchmarks(paths[0]), []
     rows: list[BenchRow] = []
@@ -306,7 +306,7 @@ def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) ->
     """Return the length of each recording, if given [s]."""
     if not seconds or not stretches:
         if seconds:
-            text = "states its duration; --seconds is only for a server's metrics"
+            text = "gives its duration; --seconds is only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return [None] * stretches
     if len(seconds) not in (1, stretches):

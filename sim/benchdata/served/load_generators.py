@@ -193,7 +193,7 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Served
         problems = problems or [(str(path), 0, "holds no benchmarks")]
     if problems:
         raise BenchdataError(problems)
-    remarks = tuple(f"{path}: benchmark {number} is left out: {why}" for number, why in left_out)
+    remarks = tuple(f"{path}: benchmark {number} is ignored: {why}" for number, why in left_out)
     return [replace(found[0], remarks=remarks), *found[1:]]
 
 

@@ -336,7 +336,10 @@ def _pace(between: CounterDifferences, at_s: Floats) -> TokenProgress:
     )
 
 
-ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=... and output_cv=... say how they vary"
+ALIKE = (
+    "no histogram of lengths: all requests are assumed to have the mean length; --about prompt_cv=... and "
+    "output_cv=... set their variation"
+)
 
 
 def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: str = "") -> list[ServedPeriod]:
@@ -365,7 +368,7 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
     busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
     if not busy:
         raise BenchdataError([(scrapes[-1].place, 0, "none of its servers answered a request between the scrapes")])
-    idle = [f"{called} answered no request and is left out" for called in servers if called and called not in busy]
+    idle = [f"{called} is ignored: it answered no request" for called in servers if called and called not in busy]
     found: list[ServedPeriod] = []
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name

@@ -138,7 +138,7 @@ class ServedPeriod:
         }
         problems: list[Problem] = []
         if not cells["model"]:
-            problems.append((0, "names no model: say which with --about model=..."))
+            problems.append((0, "names no model: add --about model=..."))
         if self.ranks > 1 and str(about.get("dp", "")) != str(self.ranks):
             problems.append((0, f"counts {self.ranks} data-parallel ranks apart: add --about dp={self.ranks}"))
         row = None if problems else row_of(cells, 0, path.parent, problems)

@@ -258,7 +258,7 @@ def model_from_config(path: Path) -> Model:
     if not isinstance(kind, str) or kind not in READERS:
         near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ConfigError(file, "model_type", f"no reader knows the architecture {shown(kind)}{hint}")
+        raise ConfigError(file, "model_type", f"the architecture {shown(kind)} is not supported{hint}")
     config = Config(file, as_published(keys))
     fields = READERS[kind](config)
     _check_layers(config, bool(fields.get("linear_attention_layers")))

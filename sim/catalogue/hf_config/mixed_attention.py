@@ -221,7 +221,7 @@ def _gemma4(config: Config) -> Fields:
         return fields
     shared = config.count("intermediate_size") // config.count("moe_intermediate_size")
     experts = moe(config, "num_experts", "moe_intermediate_size", "top_k_experts", shared_experts=shared)
-    return fields | experts | {"note": f"the dense block beside the experts stands as {shared} shared experts"}
+    return fields | experts | {"note": f"the dense block beside the experts is counted as {shared} shared experts"}
 
 
 def _deepseek_v4(config: Config) -> Fields:

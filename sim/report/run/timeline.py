@@ -68,7 +68,7 @@ def _latency(found: Mapping[str, CaseTimeline], colors: Mapping[str, str], slo: 
     limit_s = stated.get("p95") if isinstance(stated, dict) else stated
     limit = Limit(limit_s, _("limit"), forbids=False) if limit_s is not None else None
     title = _("Time to the answer") if noun() else _("Time to first token")
-    text = _("p95 over the requests that arrive in a stretch [s]")
+    text = _("p95 over the requests that arrive in a stretch of time [s]")
     return _panel(title, text, next(iter(found.values())), tuple(curves), y_limit=limit)
 
 

@@ -98,7 +98,7 @@ def _note(year: RunYear) -> str:
     if hours:
         parts.append(
             _(
-                "{hours} of its hours lie between simulated loads and are taken as the straight line.",
+                "{hours} of its hours are between simulated loads and are interpolated linearly.",
                 hours=plain(hours),
             )
         )

@@ -51,7 +51,7 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     if scenario.precision is None:
         return []
     if scenario.precision.metric is None:
-        return [_("precision names no metric, so no replications were added; capacity, breakeven and plan hold to it.")]
+        return [_("precision names no metric, so no replications were added; capacity, breakeven and plan use it.")]
     wanted = _(
         "{metric} within {relative:g} %", metric=scenario.precision.metric, relative=100 * scenario.precision.relative
     )

@@ -143,7 +143,7 @@ def slice_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Va
             yield ValidationIssue((*place, key), text)
     if pool.power.cap_w is not None:
         text = Message(
-            "{cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known", pool.power.cap_w
+            "{cap_w:g} W is the cap of the whole GPU; the speed of its slices under it is not known", pool.power.cap_w
         )
         yield ValidationIssue((*place, "mig"), Message("with power.cap_w: {text}", text))
 
@@ -168,7 +168,7 @@ def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
 def _larger(mig: Mig, profile: str) -> str:
     memory = mig.profiles[profile].memory_slices
     larger = [name for name, one in mig.profiles.items() if one.memory_slices > memory]
-    return Message("a larger slice is {larger}", ", ".join(larger)) if larger else "leave mig out for whole GPUs"
+    return Message("a larger slice is {larger}", ", ".join(larger)) if larger else "remove mig for whole GPUs"
 
 
 def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
@@ -288,7 +288,7 @@ def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue
     """Yield issues of layouts that are not modelled with offloading."""
     if pool.slicing is not None:
         yield ValidationIssue(
-            (*place, "mig"), Message("takes no weights in host memory ({key}): slices would share the link", key)
+            (*place, "mig"), Message("cannot have weights in host memory ({key}): slices would share the link", key)
         )
     sizes = ["pipeline_parallel_size", "data_parallel_size"]
     if pool.offload is not None and pool.offload.cpu_offload_gb is None:
@@ -303,13 +303,11 @@ def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterat
     if pool.gpu is not None and pool.gpu.is_host:
         yield ValidationIssue(
             (*place, key),
-            Message("{id} has one memory for processors and GPU: nothing can be left elsewhere", pool.gpu.id),
+            Message("{id} has one memory for processors and GPU: all weights are in it", pool.gpu.id),
         )
         return
     if pool.server is None:
-        yield ValidationIssue(
-            (*place, key), "needs a server: it says how much memory the host has and how fast that is"
-        )
+        yield ValidationIssue((*place, key), "needs a server: it gives the capacity and speed of the host memory")
         return
     needed = ["host_memory_bytes"]
     if use.streaming == "none" or use.stream_from_tokens is not None:
@@ -334,13 +332,13 @@ def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     at = (*place, "kv_tiers")
     names = [tier.name for tier in tiers]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield ValidationIssue(at, Message("the tier {name!r} stands twice", name))
+        yield ValidationIssue(at, Message("the tier {name!r} is given twice", name))
     if not isinstance(batching, Vllm):
         yield ValidationIssue(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
     elif not batching.enable_prefix_caching:
-        yield ValidationIssue(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
+        yield ValidationIssue(at, "keeps blocks by name, and the prefix cache is off: set enable_prefix_caching: true")
     elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups not in (None, "mean"):
-        text = "is modelled without async_scheduling, speculative and kv_groups: remove what is set of them"
+        text = "is modelled without async_scheduling, speculative and kv_groups: remove those that are set"
         yield ValidationIssue(at, text)
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
         yield ValidationIssue(
@@ -363,7 +361,7 @@ def adapter_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if not isinstance(batching, Vllm):
         yield ValidationIssue(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
     elif batching.kv_groups not in (None, "mean"):
-        yield ValidationIssue(at, "is modelled without kv_groups: say kv_groups: mean")
+        yield ValidationIssue(at, "is modelled without kv_groups: set kv_groups: mean")
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
         yield ValidationIssue(
             at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks"

@@ -38,7 +38,7 @@ def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterat
     yield from _failure_issues(pool, place, catalog)
     yield from _start(bound, (*place, "cold_start"), catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
-        yield ValidationIssue((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
+        yield ValidationIssue((*place, "autoscaling"), "conflicts with schedule: remove one of them")
     elif pool.schedule is not None:
         yield from _schedule(pool, place)
     elif pool.autoscaling is not None:
@@ -73,15 +73,15 @@ def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
         return
     if schedule.most != pool.replicas:
         text: str = Message(
-            "must be {most}, the most that the schedule wants, not {replicas}", schedule.most, pool.replicas
+            "must be {most}, the highest number in the schedule, not {replicas}", schedule.most, pool.replicas
         )
         yield ValidationIssue((*place, "replicas"), text)
     if schedule.starting_s is None and pool.cold_start is None:
         yield ValidationIssue(
-            (*place, "schedule", "starting_s"), "is missing: how long a start takes; or give cold_start"
+            (*place, "schedule", "starting_s"), "is missing: the duration of a start; or give cold_start"
         )
     if schedule.starting_s is not None and pool.cold_start is not None:
-        text = "stands beside cold_start, which says how long a start takes: remove one of them"
+        text = "conflicts with cold_start, which gives the duration of a start: remove one of them"
         yield ValidationIssue((*place, "schedule", "starting_s"), text)
 
 
@@ -92,7 +92,7 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     if not scaler.min_replicas <= pool.first_replicas <= scaler.max_replicas:
         bounds = f"{scaler.min_replicas} to {scaler.max_replicas}"
         text = Message(
-            "serve at first, {replicas}: must be within the autoscaler's bounds, {bounds}; or leave it out",
+            "serve at first, {replicas}: must be within the autoscaler's bounds, {bounds}; or remove it",
             pool.replicas,
             bounds,
         )
@@ -119,17 +119,17 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
     if spares is None:
         return
     if pool.server is None and pool.gpu is not None:
-        yield ValidationIssue((*place, "spares"), "need a server to stand in: the pool names none")
+        yield ValidationIssue((*place, "spares"), "need a server to run in: the pool names none")
     if spares.count >= pool.replicas:
         text = Message(
-            "{count} of {replicas} replicas cannot all stand by: at most {replicas_2}",
+            "{count} of {replicas} replicas cannot all be spares: at most {replicas_2}",
             spares.count,
             pool.replicas,
             pool.replicas - 1,
         )
         yield ValidationIssue((*place, "spares", "count"), text)
     if pool.schedule is not None or pool.autoscaling is not None:
-        text = "stand beside a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
+        text = "conflict with a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
         yield ValidationIssue((*place, "spares"), text)
 
 
@@ -145,7 +145,7 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
             continue
         if spot.notice_s >= spot.interval_s:
             text: str = Message(
-                "{notice_s:g} s are no notice: an interruption comes every {interval_s:g} s in the mean",
+                "{notice_s:g} s are too long a notice: an interruption comes every {interval_s:g} s on average",
                 spot.notice_s,
                 spot.interval_s,
             )
@@ -160,13 +160,13 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
             yield ValidationIssue((*here, "fallback"), text)
         if pool.schedule is not None or pool.autoscaling is not None:
             yield ValidationIssue(
-                here, "stands beside a schedule or an autoscaler: put spot replicas into a pool of their own"
+                here, "conflicts with a schedule or an autoscaler: put spot replicas into a pool of their own"
             )
         cost = fleet.costs[j]
         if cost is not None and cost.acquisition == "buy":
             yield ValidationIssue(here, "is rented, and this pool is bought: give it a cost of its own")
         elif cost is not None and cost.spot is not None and cost.spot.availability < 1:
-            text = "must be 1 beside spot: interruptions are simulated, and only what runs is paid for"
+            text = "must be 1 together with spot: interruptions are simulated, and only running replicas are paid for"
             yield ValidationIssue((*place, "pools", j, "cost", "spot", "availability"), text)
     fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
     for j, pool in enumerate(fleet.pools):
@@ -181,7 +181,7 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
             )
         if on_call and switched:
             text = Message(
-                "{name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot", pool.name
+                "{name} is a fallback, which runs on demand: it cannot have a schedule, autoscaling or spot", pool.name
             )
             yield ValidationIssue((*place, "pools", j), text)
 
@@ -209,7 +209,7 @@ def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[Vali
         yield from unknown_ids(value_at(pool, keys), (*place, *keys), {"rate": catalog.failure_rate})
 
 
-WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infiniband-ndr}"
+WHAT_JOINS = "name the server and the link between servers, e.g. network: {link: infiniband-ndr}"
 
 
 def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -297,7 +297,7 @@ def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             yield ValidationIssue((*place, "network"), "needs a server: how many GPUs share its adapters?")
         elif pool.link is not None and pool.spec.link is None and gpus > (most := max(pool.link.allreduce_latency_s)):
             text = Message(
-                "{gpus} GPUs of a replica are more than the {most} that {id} is known to join: {what_joins}",
+                "{gpus} GPUs of a replica exceed the {most} that {id} can connect: {what_joins}",
                 gpus,
                 most,
                 pool.link.id,
@@ -344,7 +344,9 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         if pool.kv_layout is None and limits.kv_groups == "model":
             yield ValidationIssue((*place, "kv_groups"), "model: needs a gpu and a model")
         elif pool.kv_layout is None and not isinstance(pool.steptime, Affine):
-            yield ValidationIssue((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
+            yield ValidationIssue(
+                (*place, "kv_groups"), "needs a step time that is given directly (steptime: {model: affine})"
+            )
         if 0 in limits.windows and limits.enable_prefix_caching and not limits.enable_chunked_prefill:
             yield ValidationIssue(
                 (*place, "enable_chunked_prefill"), "must be on where states are kept in the prefix cache"
@@ -406,7 +408,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     limits, given = pool.batching, pool.spec.batching
     for key in foreign(given, pool.engine.batching):
         message = Message(
-            "is nothing that {id} knows, which schedules by {batching}", pool.engine.id, pool.engine.batching
+            "is not an option of {id}, which schedules by {batching}", pool.engine.id, pool.engine.batching
         )
         yield ValidationIssue((*place, "batching", key), message)
     if limits.max_model_len is None and isinstance(limits, Slots):
@@ -423,7 +425,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         filled = None in (given.max_num_batched_tokens, given.max_model_len)
         if filled and tokens is not None and longest is not None and tokens < longest:
             message = Message(
-                "{tokens} tokens do not hold the longest request of {longest}, and prompts are not to be cut",
+                "{tokens} tokens are fewer than the longest request of {longest}, and prompts must not be split",
                 tokens,
                 longest,
             )
@@ -438,8 +440,8 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue(
             (*place, "batching", key),
             Message(
-                "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({max_num_seqs}); the one left out "
-                "is {id}'s default",
+                "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({max_num_seqs}); the option not "
+                "given is {id}'s default",
                 tokens,
                 max_num_seqs,
                 pool.engine.id,
@@ -448,7 +450,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None and limits.max_model_len is not None and limits.max_model_len > pool.model.max_context:
         holder = (*place, "batching") if given.max_model_len is not None else place
         message = Message(
-            "{max_model_len} tokens exceed the {max_context} that {id} was made for",
+            "{max_model_len} tokens exceed {max_context}, the context length of {id}",
             limits.max_model_len,
             pool.model.max_context,
             pool.model.id,
@@ -467,4 +469,4 @@ def unused_calibration(
     except ValueError:
         return  # id_issues names it
     if gpu not in tried:
-        yield ValidationIssue((*place, "calibration"), Message("is one of {gpu}, which no pool here has", gpu))
+        yield ValidationIssue((*place, "calibration"), Message("is an option of {gpu}, which no pool here has", gpu))

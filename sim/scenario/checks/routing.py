@@ -44,7 +44,7 @@ def routing_issues(
     for name in pools:
         if name not in reached:
             yield ValidationIssue(
-                (*place, "routing", "classes"), Message("no class goes to the pool {name}: it would stand idle", name)
+                (*place, "routing", "classes"), Message("no class is routed to the pool {name}: it would be idle", name)
             )
 
 
@@ -94,7 +94,9 @@ def queue_limit_issues(
         at = (*place, "pools", j, "batching")
         given = [key for key in QUEUE_LIMITS if getattr(limits, key, None) is not None]
         if pool.spec.sharing is not None:
-            yield ValidationIssue((*at, given[0]), "is the limit of one server: several models here have one each")
+            yield ValidationIssue(
+                (*at, given[0]), "is the limit of one server, and each of the several models here has its own server"
+            )
         if pool.spec.role != "both":
             yield ValidationIssue(
                 (*at, given[0]), "needs a pool without a role: prompts that are handed over have no limit"
@@ -115,7 +117,7 @@ def adapter_use_issues(
         served = [of_services[name] for name in fleet.pools[j].served if name in of_services]
         here = any(served) if served else uses_adapters
         if here and pool.spec.lora is None:
-            yield ValidationIssue((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
+            yield ValidationIssue((*place, "pools", j, "lora"), "is missing: requests of the workload use adapters")
         if not here and pool.spec.lora is not None:
             text = "has slots that no request uses: give the workload adapters, or a tenant its adapter"
             yield ValidationIssue((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
@@ -138,7 +140,7 @@ def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
             continue  # verify reports it
         if not slo.goals:
             yield ValidationIssue(
-                (*place, "tenants"), "stands without limits for the others: give ttft_s, tpot_s or e2e_s"
+                (*place, "tenants"), "leaves the other tenants without limits: give ttft_s, tpot_s or e2e_s"
             )
         for name, level in slo.tenants.items():
             if name not in known:
@@ -157,7 +159,7 @@ def role_issues(
     roles = [pool.role for pool in fleet.pools]
     if set(roles) == {"both"}:
         if fleet.kv_transfer is not None:
-            yield ValidationIssue((*place, "kv_transfer"), "moves nothing: no pool has role: prefill")
+            yield ValidationIssue((*place, "kv_transfer"), "transfers nothing: no pool has role: prefill")
         return
     if fleet.kv_transfer is None:
         yield ValidationIssue(
@@ -167,10 +169,10 @@ def role_issues(
         own = {fleet.pools[j].role for j in places}
         if "decode" in own and "prefill" not in own:
             first = next(j for j in places if fleet.pools[j].role == "decode")
-            text: str = Message("{whose}decode needs a pool with role: prefill beside it", whose)
+            text: str = Message("{whose}decode needs another pool with role: prefill", whose)
             yield ValidationIssue((*place, "pools", first, "role"), text)
         elif own == {"prefill"}:
-            text = Message("{whose}prefill needs a pool with role: decode or both beside it", whose)
+            text = Message("{whose}prefill needs another pool with role: decode or both", whose)
             yield ValidationIssue((*place, "pools", places[0], "role"), text)
     if fleet.admission is not None:
         text = "cannot be combined with admission: a gateway does not see requests between two replicas"
@@ -194,7 +196,7 @@ def role_issues(
         if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
             what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
             yield ValidationIssue(
-                (*place, *name.split(".")), Message("{what} and roles of pools do not go together", what)
+                (*place, *name.split(".")), Message("{what} and roles of pools cannot be combined", what)
             )
     found = [
         one
@@ -220,18 +222,20 @@ def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Valida
     """Yield issues of one pool in a fleet with roles."""
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):
-        yield ValidationIssue((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
+        yield ValidationIssue(
+            (*place, "batching", "policy"), "only vllm can send prompts to other replicas and receive them"
+        )
     elif batching.kv_groups not in (None, "mean"):
         yield ValidationIssue(
             (*place, "batching", "kv_groups"), "KV in groups is not transferred between pools: remove it"
         )
     if pool.layout.pipeline_parallel_size > 1:
         yield ValidationIssue(
-            (*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size"
+            (*place, "pipeline_parallel_size"), "stages cannot send prompts to other replicas: use tensor_parallel_size"
         )
     if spec.spot is not None and spec.spot.on_notice == "migrate":
         yield ValidationIssue(
-            (*place, "spot", "on_notice"), "migrate does not go with roles of pools: a prompt begins anew"
+            (*place, "spot", "on_notice"), "migrate cannot be combined with roles of pools: prompts start over"
         )
     if spec.role == "prefill" and pool.model is None and spec.kv_bytes_per_token is None:
         yield ValidationIssue(

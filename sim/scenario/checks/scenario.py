@@ -185,14 +185,12 @@ def scenario_issues(scenario: Scenario) -> Found:
         found.append(ValidationIssue(("name",), text))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.horizon_s is None:
-        found.append(ValidationIssue(("horizon_s",), "is missing: a schedule goes on for ever"))
+        found.append(ValidationIssue(("horizon_s",), "is missing: a schedule has no end"))
     failing = any(pool.failures or pool.spot for fleet in scenario.fleets for pool in fleet.pools)
     if failing and not scheduled and scenario.horizon_s is None:
-        found.append(ValidationIssue(("horizon_s",), "is missing: failures go on for ever"))
+        found.append(ValidationIssue(("horizon_s",), "is missing: failures have no end"))
     if scenario.cost_per_request and scenario.requests == "none":
-        found.append(
-            ValidationIssue(("cost_per_request",), "stands in the request table: requests must be csv or parquet")
-        )
+        found.append(ValidationIssue(("cost_per_request",), "uses the request table: requests must be csv or parquet"))
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(ValidationIssue(("horizon_s",), "is missing: nothing else ends these arrivals"))
     found += service_workload_issues(scenario)
@@ -233,7 +231,7 @@ def _names_twice(data: Any) -> Iterator[ValidationIssue]:
         for i, fleet in fleets:
             if fleet.get("name") == token_api.NAME:
                 text = Message(
-                    "{name!r} is what tables call the API of the section api; choose another name", token_api.NAME
+                    "{name!r} is the name of the API in tables (section api); choose another name", token_api.NAME
                 )
                 yield ValidationIssue(("fleets", i, "name"), text)
     for i, fleet in fleets:
@@ -247,7 +245,7 @@ def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
             read = normalize("NFKC", name)
             seen[read] += 1
             if seen[read] == 2:
-                yield ValidationIssue(place, Message("the name {name!r} stands twice", name))
+                yield ValidationIssue(place, Message("the name {name!r} is given twice", name))
 
 
 def _in_the_trace(path: str, line: int, message: str) -> ValidationIssue | InputError:

@@ -112,7 +112,7 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         return
     chosen = [one.workload for one in scenario.services if one.name == scenario.service]
     if scenario.services and not chosen:
-        yield ValidationIssue(("tenant",), "is one of a service's tenants: say which service with `service: <name>`")
+        yield ValidationIssue(("tenant",), "is a tenant of one service: name it with `service: <name>`")
         return
     workload = chosen[0] if chosen else scenario.workload
     names = [one.name for one in workload.tenants]
@@ -123,7 +123,7 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         yield ValidationIssue(("tenant",), "has no request rate to raise: requests are not drawn at a rate here")
     elif not next(one.share for one in workload.tenants if one.name == name):
         yield ValidationIssue(
-            ("tenant",), Message("{name} has no share of the requests to begin with: give it one", name)
+            ("tenant",), Message("{name} has no share of the requests at the start: give it one", name)
         )
 
 
@@ -181,7 +181,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         shared = not pools or any(pool.services for pool in pools)  # `size` finds pools for all
         if service.weight != 1 and not shared:
             yield ValidationIssue(
-                ("services", i, "weight"), "is that among services that share a pool, and it shares none"
+                ("services", i, "weight"), "applies among services that share a pool, and this service shares none"
             )
     yield from _of_one_service_only(scenario)
 
@@ -189,7 +189,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of services that a pool names twice or in two ways."""
     if pool.services and pool.service is not None:
-        yield ValidationIssue((*place, "service"), "stands beside services: remove one of them")
+        yield ValidationIssue((*place, "service"), "conflicts with services: remove one of them")
     if len(pool.services) == 1:
         yield ValidationIssue((*place, "services"), "has one name: use service")
     if twice := sorted({name for name in pool.services if pool.services.count(name) > 1}):
@@ -235,18 +235,18 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of engines that cannot alternate with others on a GPU."""
     if bound.layout.pipeline_parallel_size > 1:
         yield ValidationIssue(
-            (*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1"
+            (*place, "pipeline_parallel_size"), "stages cannot share a GPU in turns with another model: must be 1"
         )
     if bound.layout.data_parallel_size > 1:
         yield ValidationIssue(
-            (*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas"
+            (*place, "data_parallel_size"), "must be 1 together with another model: more ranks are more replicas"
         )
     for name in AHEAD_SWITCHES:
         if getattr(bound.batching, name, None):
-            yield ValidationIssue((*place, "batching", name), "must be off beside another model")
+            yield ValidationIssue((*place, "batching", name), "must be off together with another model")
     if bound.kv_layout is not None:
         text = Message(
-            "{services}: KV in groups does not share a GPU: say kv_groups: mean", " and ".join(bound.spec.services)
+            "{services}: KV in groups cannot share a GPU: set kv_groups: mean", " and ".join(bound.spec.services)
         )
         yield ValidationIssue((*place, "batching", "kv_groups"), text)
 
@@ -254,7 +254,7 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of memory shares that are unknown or too large, and of models that cannot sleep."""
     if isinstance(pool.sharing, Swapped) and (pool.cold_start is None or pool.cold_start.sleep_level is None):
-        yield ValidationIssue((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
+        yield ValidationIssue((*place[:-1], "cold_start"), "swapped models sleep: set sleep_level: 1 or 2")
     if not isinstance(pool.sharing, Resident):
         return
     given = pool.sharing.gpu_memory_utilization
@@ -276,7 +276,7 @@ def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Ite
 def _token_limit_issues(slo: Slo, place: Place) -> Iterator[ValidationIssue]:
     """Yield an issue for a limit on the time between tokens, which one-pass requests always meet."""
     if slo.tpot_s is not None:
-        text = "limits the time between tokens, and a request of a service has one unit of work: say e2e_s"
+        text = "limits the time between tokens, and a request of a service has one unit of work: use e2e_s"
         yield ValidationIssue((*place, "tpot_s"), text)
 
 
@@ -289,7 +289,7 @@ def _unit_issues(workload: Workload, pools: Sequence[Pool], place: Place) -> Ite
         yield ValidationIssue((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
     yield from _trace_issues(workload, dynamic, (*place, "trace"))
     if isinstance(workload.trace, CsvTrace) and workload.trace.service is None and _names_services(workload.trace):
-        text = "has rows of several services in its column 'service': say whose with service: <name>"
+        text = "has rows of several services in its column 'service': name one with service: <name>"
         yield ValidationIssue((*place, "trace"), text)
 
 
@@ -319,7 +319,7 @@ def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> 
 def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of settings and sections that apply to a single workload."""
     if scenario.slo != Slo():
-        yield ValidationIssue(("slo",), "stands in each of the services")
+        yield ValidationIssue(("slo",), "belongs into each of the services")
     if scenario.service is not None and not shares_a_pool(scenario):
         service = next((one for one in scenario.services if one.name == scenario.service), None)
         if service is not None and service.rate_limit is not None:
@@ -345,27 +345,27 @@ def service_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[
     dynamic, service = isinstance(pool.batching, Dynamic), pool.service
     if not dynamic:
         if service is not None:
-            text = Message("{id} answers in one pass: say batching: {{policy: dynamic, max_batch_size: 8}}", service.id)
+            text = Message("{id} answers in one pass: set batching: {{policy: dynamic, max_batch_size: 8}}", service.id)
             yield ValidationIssue((*place, "batching"), text)
         elif isinstance(pool.steptime, AffineBatch | OnePass):
             text = Message(
-                "{model} times whole batches: it needs batching: {{policy: dynamic, ...}}", pool.steptime.model
+                "{model} gives the time of whole batches: it needs batching: {{policy: dynamic, ...}}",
+                pool.steptime.model,
             )
             yield ValidationIssue((*place, "steptime", "model"), text)
         return
     if pool.model is not None:
-        text = Message("{id} makes tokens: policy dynamic is for services that answer in one pass", pool.model.id)
+        text = Message("{id} generates tokens: policy dynamic is for services that answer in one pass", pool.model.id)
         yield ValidationIssue((*place, "batching", "policy"), text)
     if not isinstance(pool.steptime, AffineBatch | OnePass):
         text = Message(
-            "{model} times steps of tokens: a dynamic batch takes affine_batch or one_pass", pool.steptime.model
+            "{model} gives the time of token steps: for a dynamic batch use affine_batch or one_pass",
+            pool.steptime.model,
         )
         yield ValidationIssue((*place, "steptime", "model"), text)
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         if getattr(pool.spec, name) != 1 and pool.slicing is None:
-            yield ValidationIssue(
-                (*place, name), "must be 1: a service runs on one GPU; more of them are more replicas"
-            )
+            yield ValidationIssue((*place, name), "must be 1: a service runs on one GPU; more GPUs are more replicas")
     for name in TOKEN_KEYS:
         if getattr(pool.spec, name):
             yield ValidationIssue(
@@ -392,7 +392,8 @@ def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[V
     sizes = isinstance(pool.steptime, OnePass) and (pool.steptime.steps or pool.steptime.resolution)
     if sizes and pool.service.generator is None:
         yield ValidationIssue(
-            (*place, "steptime"), Message("{id} makes no images: it has no steps and no resolution", pool.service.id)
+            (*place, "steptime"),
+            Message("{id} generates no images: it has no steps and no resolution", pool.service.id),
         )
     if isinstance(pool.steptime, OnePass) and pool.steptime.table_bytes is not None and not pool.service.table_elements:
         yield ValidationIssue(

@@ -232,7 +232,7 @@ def _read_bases(file: Document) -> list[Document]:
             raise ScenarioErrors([InputError(file.path, line, "base", reason)])
         if path.resolve() in chain:
             message = Message(
-                "{path} is this scenario itself, or one that rests on it: bases go round in a circle", path
+                "{path} is this scenario itself, or a scenario based on it: the bases form a circle", path
             )
             raise ScenarioErrors([InputError(file.path, line, "base", message)])
         file = _read_base(file, path, line)
@@ -426,7 +426,7 @@ def plain(value: Any, place: Place = ()) -> Any:
     if isinstance(value, Sequence | range) and not isinstance(value, bytes | bytearray):
         return [plain(item, (*place, index)) for index, item in enumerate(value)]
     raise ScenarioErrors(
-        [InputError("", 0, dotted(place), Message("{name} cannot stand in a scenario", type(value).__name__))]
+        [InputError("", 0, dotted(place), Message("{name} cannot be used in a scenario", type(value).__name__))]
     )
 
 

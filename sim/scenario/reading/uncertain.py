@@ -171,7 +171,7 @@ def monte_carlo_issues(data: dict[str, Any], parsed: ParsedDistributions, check:
             yield from _load_issues(data, one, axis)
         elif axis is not None:
             yield ValidationIssue(
-                place, Message("is swept (sweep: {axis}): its points have its values, so none is drawn", axis)
+                place, Message("is swept (sweep: {axis}): its points use the swept values, so no value is drawn", axis)
             )
         yield from _draw_issues(data, place, one, standing, check)
     fleets = data.get("fleets")

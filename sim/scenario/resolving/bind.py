@@ -314,7 +314,11 @@ def _with_groups(
             return batching, None, ""
         if conflict := _groups_conflict(pool, batching, beside_others):
             without = f"for kv_groups are not simulated with {conflict}"
-            return batching, None, f"{model.id}: windows take their mean share of a KV block, states nothing, {without}"
+            return (
+                batching,
+                None,
+                (f"{model.id}: windows use their mean share of a KV block, states use none, {without}"),
+            )
     elif batching.kv_groups != "model":
         return batching, None, ""
     layout = KvLayout.of(model, batching.block_size, dtype, pool.tensor_parallel_size)

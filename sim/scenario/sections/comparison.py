@@ -94,7 +94,7 @@ def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) 
     for fleet in scenario.fleets:
         for candidate in candidate_names(fleet, breakeven.also.get(fleet.name, {})):
             if candidate in taken:
-                text = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
+                text = f"two candidates are called {candidate!r}: choose another label, or rename the fleet"
                 yield ValidationIssue(("breakeven", "also", fleet.name), text)
             taken.add(candidate)
 
@@ -146,7 +146,7 @@ def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterato
             yield ValidationIssue(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
         elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
             yield ValidationIssue(
-                ("plan", "bridge", name), "rents already: nothing is on the way that could be bridged"
+                ("plan", "bridge", name), "rents already: no order is on the way that could be bridged"
             )
     for index, entry in enumerate(plan.existing):
         for key, text in _existing_problems(scenario, plan, entry):
@@ -160,10 +160,10 @@ def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUni
         names = [one.name for one in scenario.fleets]
         yield "fleet", f"unknown fleet {entry.fleet!r}{did_you_mean(entry.fleet, names)}"
     elif isinstance(fleet.cost, Rent):
-        yield "fleet", f"{entry.fleet} rents: what exists is owned; name a fleet that buys"
+        yield "fleet", f"{entry.fleet} rents: existing units are owned; name a fleet that buys"
     age = plan.age_months(entry.bought)
     if age < 0:
-        yield "bought", f"{entry.bought} is after the plan starts, {plan.starts}: what comes later is an order"
+        yield "bought", f"{entry.bought} is after the start of the plan, {plan.starts}: later purchases are orders"
     finance = (fleet.finance or scenario.finance) if fleet is not None else None
     if finance is not None and age >= finance.whole_life_months:
         life = f"a life of {finance.life_years:g} years is over"

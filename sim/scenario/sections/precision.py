@@ -94,7 +94,7 @@ def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterato
     # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
     fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
     if all(fixed):
-        yield ValidationIssue(("precision",), "nothing here is random: every replication would be the same")
+        yield ValidationIssue(("precision",), "nothing here is random: all replications would be equal")
     if precision.max_replications < scenario.replications:
         text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
         yield ValidationIssue(("precision", "max_replications"), text)

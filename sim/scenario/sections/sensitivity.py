@@ -79,7 +79,7 @@ def _input_issues(
             yield ValidationIssue(place, f"{path} is no input")
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []
-            yield ValidationIssue(place, f"the scenario does not say it{did_you_mean(where[depth], known)}")
+            yield ValidationIssue(place, f"the scenario does not set it{did_you_mean(where[depth], known)}")
         elif (number := number_at(path, now)) is None:
             yield ValidationIssue(place, "is no number in the scenario")
         elif isinstance(ends, tuple):

@@ -212,10 +212,10 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             if count > 1:
                 named = isinstance(value, str | int)
                 shown = value if named else dump_line(value.model_dump(mode="json", exclude_none=True))
-                yield ValidationIssue(("size", name), f"{shown} stands twice")
+                yield ValidationIssue(("size", name), f"{shown} is given twice")
     for label in size.rents:
         if label in size.costs:
-            yield ValidationIssue(("size", "rents", label), f"the label {label!r} stands in costs, too")
+            yield ValidationIssue(("size", "rents", label), f"the label {label!r} is used in costs, too")
     workload = scenario.workload
     steady = workload.stationary and workload.sessions is None and workload.mean_rate_rps()
     if size.mixed is not None and workload.trace is None and not steady:
@@ -223,7 +223,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield ValidationIssue(("size", "mixed"), text)
     asks = [one.workload for one in scenario.services] or [workload]
     if bool(size.lora) != (needs := any(one.uses_adapters for one in asks)):
-        text = "is missing: requests ask for adapters" if needs else "has slots that no request asks for: remove it"
+        text = "is missing: requests use adapters" if needs else "has slots that no request uses: remove it"
         yield ValidationIssue(("size", "lora"), text)
     if size.mixed is not None and size.lora:
         yield ValidationIssue(("size", "mixed"), "cannot be combined with lora: its bounds do not cover adapter slots")
@@ -233,7 +233,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         )
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
         yield ValidationIssue(
-            ("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are"
+            ("size", "mixed"), "needs whole GPUs: the cost of another slice depends on the number of slices"
         )
     yield from _of_split(size, scenario)
     yield from _of_autoscaling(size, scenario)
@@ -259,7 +259,7 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     if size.split is None:
         return
     if size.mixed is not None:
-        yield ValidationIssue(("size", "split"), "stands beside mixed: look for one of them at a time")
+        yield ValidationIssue(("size", "split"), "conflicts with mixed: search one of them at a time")
     if scenario.slo.availability is not None:
         text = "cannot be searched for with slo.availability: replicas of one role do not replace those of another"
         yield ValidationIssue(("size", "split"), text)
@@ -277,7 +277,7 @@ def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssu
     """Yield issues of options that a search of autoscaled fleets excludes."""
     if size.autoscaling is None:
         if size.committed_base is not None:
-            yield ValidationIssue(("size", "committed_base"), "is of autoscaled candidates: give size.autoscaling")
+            yield ValidationIssue(("size", "committed_base"), "applies to autoscaled candidates: give size.autoscaling")
         return
     place: Place = ("size", "autoscaling")
     others = {
@@ -291,7 +291,7 @@ def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssu
         yield ValidationIssue(place, Message("cannot be searched together with {name}: remove one of them", name))
     if not size.rents and not any(cost.acquisition == "rent" for cost in size.costs.values()):
         yield ValidationIssue(
-            place, "saves rent, and nothing is rented: what is bought is paid for all day; add rents, or remove it"
+            place, "saves rent, but nothing is rented: bought machines are paid for all day; add rents, or remove it"
         )
     if size.autoscaling.min_replicas >= size.max_replicas:
         text = Message("must be below size.max_replicas, which is {most}", size.max_replicas)
@@ -303,7 +303,7 @@ def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssu
     for label, cost in size.costs.items():
         if isinstance(cost, Rent) and cost.commitment is not None:
             yield ValidationIssue(
-                ("size", "costs", label, "commitment"), "stands beside committed_base: remove one of them"
+                ("size", "costs", label, "commitment"), "conflicts with committed_base: remove one of them"
             )
 
 
@@ -352,7 +352,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
         yield from _of_spares(size, size.spares)
     if has_target and size.spare_replicas:
         yield ValidationIssue(
-            ("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it"
+            ("size", "spare_replicas"), "conflicts with slo.availability, which finds the number of spares: remove it"
         )
     if has_target and size.mixed is not None:
         yield ValidationIssue(("size", "mixed"), "cannot be searched for with slo.availability: remove one of them")
@@ -361,14 +361,14 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
 def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
     """Yield issues of spare kinds without failures or a start, and of settings for kinds that are not listed."""
     if size.failures is None:
-        yield ValidationIssue(("size", "spares"), "stand by for failures: give size.failures and slo.availability")
+        yield ValidationIssue(("size", "spares"), "are kept for failures: give size.failures and slo.availability")
     for kind, count in Counter(spares.kinds).items():
         if count > 1:
-            yield ValidationIssue(("size", "spares", "kinds"), f"{kind} stands twice")
+            yield ValidationIssue(("size", "spares", "kinds"), f"{kind} is given twice")
     if "cold" in spares.kinds and size.failures is not None and size.cold_start is None:
         yield ValidationIssue(("size", "spares", "kinds"), "a cold spare starts first: give size.cold_start")
     if spares.takeover_s and "warm" not in spares.kinds:
-        yield ValidationIssue(("size", "spares", "takeover_s"), "is of warm spares, which are not among kinds")
+        yield ValidationIssue(("size", "spares", "takeover_s"), "applies to warm spares, which are not among kinds")
 
 
 def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:

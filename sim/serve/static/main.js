@@ -23,7 +23,7 @@ function runRow(run) {
   const page = element("a", { href: `/export?${query}&format=html`, download: "" }, _("Page, HTML"));
   const name = opens(run) ? element("a", { href: `/?${query}` }, run.path) : element("span", {}, run.path, ...(run.finished && run.page ? [" · ", page] : []));
   const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !opens(run) });
-  const state = run.finished ? run.command : _("unfinished; the same run goes on from what is there");
+  const state = run.finished ? run.command : _("unfinished; the same run continues from the finished points");
   const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
   return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
 }

@@ -142,8 +142,8 @@ class WorkerLost(Exception):
         case = task.case if isinstance(task, CaseJob) else None
         what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
         super().__init__(
-            f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
-            "out; what was finished is kept: try fewer workers"
+            f"{what}: {deaths} processes were killed while they simulated it, probably for lack of memory; finished "
+            "points are kept: use fewer workers"
         )
 
 

@@ -236,7 +236,7 @@ class Cluster:
             return work.what, result
 
     def _gone(self) -> ClusterError:
-        return ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
+        return ClusterError(f"the scheduler at {self._address} no longer answers; finished cases are kept")
 
     def _next_done(self, group: SubmittedCalls) -> Future[Any]:
         """Wait until a call is done, and return its future.
@@ -272,7 +272,7 @@ class Cluster:
             found = "; ".join(f"{address} has {other}" for address, other in self._mismatched.items())
             return ClusterError(f"no worker at {self._address} has this program: {found}: install the same on both")
         if self._any_joined:
-            return ClusterError(f"no worker is left at {self._address}; what was finished is kept")
+            return ClusterError(f"no worker is left at {self._address}; finished cases are kept")
         return ClusterError(f"no worker has joined the scheduler at {self._address} in {self._wait_s:g} s (--wait)")
 
     def _refresh_workers(self) -> set[str]:
@@ -359,7 +359,7 @@ def _difference(program: Any) -> str:
         return f"no gpufleet that could be asked ({type(program).__name__})"
     mine = _program()
     other = [name for name in dict(mine) | dict(program) if mine.get(name) != program.get(name)]
-    return ", ".join(f"{name} {program.get(name, 'missing')} in place of {mine.get(name, 'none')}" for name in other)
+    return ", ".join(f"{name} {program.get(name, 'missing')} instead of {mine.get(name, 'none')}" for name in other)
 
 
 def _connected(address: str) -> Client:

@@ -471,7 +471,10 @@ def why_no_size(scenario: Scenario) -> str:
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:
-        return f"service: {scenario.service} shares pools, and a fleet is sized for all who share it: remove `service`"
+        return (
+            f"service: {scenario.service} shares pools, and a fleet is sized for all services that share it: remove "
+            "`service`"
+        )
     levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
     told = (_why_no_level(*one) for one in levels or [("", scenario.slo)])
     first = next((one for one in told if one), "")
@@ -490,7 +493,7 @@ def _why_no_level(place: str, slo: Slo) -> str:
             "capacity"
         )
     if place and slo.availability is not None:
-        return f"{place}slo.availability: is not looked at for several services: remove it"
+        return f"{place}slo.availability: is not supported for several services: remove it"
     return ""
 
 

@@ -162,7 +162,7 @@ def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
     if server.max_power_w is None or server.base_power_w is None:
         return slots
     if gpu.tdp_w is None:
-        raise NoHost(f"may not feed them: the power limit of {gpu.id} is not known")
+        raise NoHost(f"may not have enough power for them: the power limit of {gpu.id} is not known")
     left_w = server.max_power_w.value * server.psu_efficiency.value - server.base_power_w.value
     return min(slots, int(left_w // min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)))
 

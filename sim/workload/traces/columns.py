@@ -129,7 +129,7 @@ def _places(path: str, header: list[str], required: Sequence[str] | None, option
     """Return the position of each column in a row. Without *required* names, any header is accepted."""
     if not header:
         raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(required or ())}")])
-    complaints = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
+    complaints = [f"the column {name!r} is given twice" for name in sorted(set(header)) if header.count(name) > 1]
     if required is None:
         pass
     elif set(required).isdisjoint(header):

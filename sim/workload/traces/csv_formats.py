@@ -275,7 +275,8 @@ class BurstgptTrace(TraceFile):
         times_s = times_s[answered]
         failed = len(answered) - len(times_s)
         note = (
-            f"{Path(self.path).name}: {failed} of {len(answered)} requests have no response tokens (failures); left out"
+            f"{Path(self.path).name}: {failed} of {len(answered)} requests have no response tokens (failures); they "
+            "are ignored"
         )
         requests = RequestTable(times_s - times_s[0], prompts[answered], outputs[answered])
         return TraceReading(requests, (note,) if failed else ())

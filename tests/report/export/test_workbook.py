@@ -308,7 +308,7 @@ def test_effective_cost_is_the_bill_and_billed_cost_is_cash(answers: Path, charg
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (("plan", "--format", "focus"), "FOCUS rows are those of a bill, and gpufleet plan leaves none: export a run"),
+        (("plan", "--format", "focus"), "FOCUS rows come from a bill, and gpufleet plan writes none: export a run"),
         ((".",), "is no finished run"),
         (("run", "--out", "no/where.xlsx"), "does not exist"),
         (("run", "--format", "ods"), "'ods' is not one of 'xlsx', 'focus'"),

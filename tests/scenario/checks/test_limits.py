@@ -148,7 +148,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
             "a text of 1000000 characters ('xxxxxxxxxxxxxxxxxxxx...'); at most 10000",
         ),
         ("x" * 500_000 + ": 1", 1, "is no valid YAML"),
-        ("a: " + "9" * 4000, 1, f"'{'9' * 40}' is no number to compute with"),
+        ("a: " + "9" * 4000, 1, f"'{'9' * 40}' is not a usable number"),
         ('a: "\\e[31mred"', 1, "the text '\\x1b[31mred' holds the control character '\\x1b'"),
         (
             'a: !!python/object/apply:os.system ["x"]',

@@ -33,7 +33,7 @@ def messages(folder: Path, pool: dict[str, Any], more: dict[str, Any], **own: An
     ("tenants", "told"),
     [
         ([{"name": "a", "weight": 0}], "workload.tenants.0.weight: must be above 0, not 0"),
-        ([{"name": "a"}, {"name": "a"}], "workload: tenants: 'a' stands twice"),
+        ([{"name": "a"}, {"name": "a"}], "workload: tenants: 'a' is given twice"),
         ([{"name": "(nobody)"}],
          "workload: tenants: '(nobody)' is the row of what no request causes: choose another name"),
     ],

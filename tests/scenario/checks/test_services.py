@@ -44,9 +44,9 @@ def complaints(folder: Path, catalog: Catalog, data: dict[str, Any]) -> list[str
     [
         (
             {"gpu": "l4", "model": "resnet-50"},
-            "batching: resnet-50 answers in one pass: say batching: {policy: dynamic",
+            "batching: resnet-50 answers in one pass: set batching: {policy: dynamic",
         ),
-        ({"gpu": "l4", "model": "llama3-8b", "batching": DYNAMIC}, "batching.policy: llama3-8b makes tokens"),
+        ({"gpu": "l4", "model": "llama3-8b", "batching": DYNAMIC}, "batching.policy: llama3-8b generates tokens"),
         ({"gpu": "l4", "batching": DYNAMIC}, "model: is missing: the batch time follows from it"),
         ({"model": "resnet-50", "batching": DYNAMIC}, "gpu: is missing: the batch time follows from it"),
         (
@@ -59,14 +59,14 @@ def complaints(folder: Path, catalog: Catalog, data: dict[str, Any]) -> list[str
         ),
         (
             {"gpu": "l4", "model": "resnet-50", "steptime": {"model": "one_pass", "steps": 3}, "batching": DYNAMIC},
-            "steptime: resnet-50 makes no images",
+            "steptime: resnet-50 generates no images",
         ),
         (
             {
                 "steptime": {"model": "affine", "base_s": 1, "per_token_s": 0, "per_context_token_s": 0},
                 "batching": DYNAMIC,
             },
-            "steptime.model: affine times steps of tokens",
+            "steptime.model: affine gives the time of token steps",
         ),
     ],
 )

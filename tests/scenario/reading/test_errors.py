@@ -99,7 +99,7 @@ def full(lines: list[str]) -> list[str]:
             "10: fleets.0.routing.policy: unknown policy 'round'; did you mean round_robin?"]),
         ("fleets:", "fleets: []\nfleet:", [
             "8: fleets: must not be empty", "9: fleet: unknown key; did you mean fleets?"]),
-        ("horizon_s: 100", "horizon_s: 100\nhorizon_s: 200", ["8: the key 'horizon_s' stands twice"]),
+        ("horizon_s: 100", "horizon_s: 100\nhorizon_s: 200", ["8: the key 'horizon_s' is given twice"]),
         ("rate_rps: 1.0", "rate_rps: 1e9", [
             "3: workload.arrivals: about 1e+11 requests in one case; at most 20,000,000 (limits.requests raises it)"]),
         ("{distribution: fixed, value: 100}", "{distribution: empirical, table: azure-2023-covn}", [
@@ -135,7 +135,7 @@ def test_one_mistake(tmp_path: Path, catalog: Catalog, old: str, new: str, lines
         ("server: workstation-4x4090", "server: workstation-4xa6000", [
             "15: @.server: workstation-4xa6000 is built for rtx-a6000, not for rtx-4090"]),
         ("server: workstation-4x4090", "max_model_len: 999999", [
-            "15: @.max_model_len: 999999 tokens exceed the 32768 that qwen2-72b-instruct was made for"]),
+            "15: @.max_model_len: 999999 tokens exceed 32768, the context length of qwen2-72b-instruct"]),
         ("server: workstation-4x4090", "batching: {max_num_seqs: 9999}", [
             "15: @.batching.max_num_seqs: max_num_batched_tokens (2048) must not be below max_num_seqs"]),
         ("horizon_s: 100", "horizon_s: 100\ncarbon: {grid: germny}", [
@@ -170,7 +170,7 @@ def test_all_mistakes_at_once(tmp_path: Path, catalog: Catalog) -> None:
         "s.yaml:10: seed: must be 0 or more, not -1",
         "s.yaml:14: fleets.0.pools.0.gpu: unknown gpu 'rtx4900'; did you mean rtx-4090?",
         "s.yaml:17: fleets.1.pools.0.tp: unknown key",
-        "s.yaml:17: fleets.1.name: the name 'a' stands twice",
+        "s.yaml:17: fleets.1.name: the name 'a' is given twice",
     ]
 
 
@@ -215,7 +215,7 @@ def test_traces(tmp_path: Path, catalog: Catalog, trace: str | None, lines: list
         ("workload.arrivals.rate_rps: 3", ["s.yaml:14: sweep.workload.arrivals.rate_rps: a list of values is needed"]),
         ("workload.arrivals.rate_rps: []", ["s.yaml:14: sweep.workload.arrivals.rate_rps: must not be empty"]),
         ("workload.arrivals.rate_rps: [1, 1]", [
-            "s.yaml:14: sweep.workload.arrivals.rate_rps: the value 1 stands twice"]),
+            "s.yaml:14: sweep.workload.arrivals.rate_rps: the value 1 is given twice"]),
         ("fleets.b.pools.0.replicas: [1]", [
             "s.yaml:14: sweep.fleets.b.pools.0.replicas: fleets has no item named 'b'; known here: a"]),
         ("fleets.a.pools.3.replicas: [1]", [
@@ -372,8 +372,8 @@ def test_no_mistake_hides_another(base: Path) -> None:
         "the text 'a\\x07' holds the control character '\\x07'",
         "modle: unknown key; did you mean model?",
         "horizon_s: must be above 0, not -1",
-        "the key 'horizon_s' stands twice",
-        "fleets.1.name: the name 'ada' stands twice",
+        "the key 'horizon_s' is given twice",
+        "fleets.1.name: the name 'ada' is given twice",
         "sweep.fleets.adda.name: fleets has no item named 'adda'; did you mean ada?",
         "sweep.workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?",
         "fleets has no item named 'zz'; known here: ada",
@@ -387,7 +387,7 @@ def test_no_mistake_hides_another(base: Path) -> None:
         ("ada ", "fleets.1.name: a name begins and ends without blanks: 'ada '"),
         ("ad\u202ea", "fleets.1.name: a name holds no invisible characters: U+202E in 'ad\\u202ea'"),
         ("ad\u200ba", "fleets.1.name: a name holds no invisible characters: U+200B in 'ad\\u200ba'"),
-        ("ａda", "fleets.1.name: the name 'ａda' stands twice"),  # a full-width letter
+        ("ａda", "fleets.1.name: the name 'ａda' is given twice"),  # a full-width letter
     ],
 )
 def test_names_that_look_alike_are_no_names(base: Path, name: str, error: str) -> None:

@@ -126,6 +126,6 @@ def test_bases_in_a_circle(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "s.yaml").write_text("base: other.yaml\n")
     (tmp_path / "other.yaml").write_text("\nbase: ./s.yaml\n")
     (line,) = told(tmp_path, catalog)
-    assert line.startswith("other.yaml:2: base: s.yaml is this scenario itself, or one that rests on it")
+    assert line.startswith("other.yaml:2: base: s.yaml is this scenario itself, or a scenario based on it")
     (tmp_path / "s.yaml").write_text("base: s.yaml\n")
     assert told(tmp_path, catalog)[0].startswith("s.yaml:1: base: s.yaml is this scenario itself")

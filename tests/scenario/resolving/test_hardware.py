@@ -43,7 +43,7 @@ def scenario(**pool: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("pool", "complaint"),
     [
-        (WIDE, "tensor_parallel_size: 16 GPUs of a replica are more than the 8 that nvlink4-nvswitch is known to join"),
+        (WIDE, "tensor_parallel_size: 16 GPUs of a replica exceed the 8 that nvlink4-nvswitch can connect"),
         (WIDE | {"server": "dgx-h100"}, "tensor_parallel_size: 16 ranks do not fit the 8 slots of dgx-h100: name the"),
         (WIDE | {"network": NETWORK}, "network: needs a server: how many GPUs share its adapters?"),
         (WIDE | {"server": "dgx-h100", "network": {"link": "infiniband-nrd"}}, "network.link: unknown link"),

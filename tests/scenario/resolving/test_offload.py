@@ -47,7 +47,7 @@ def scenario(*pools: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             {"engine": "llama.cpp", "quantization": "gguf-q4_k_m", "gpu": "rtx-4090", "n_gpu_layers": 40},
-            "n_gpu_layers: needs a server: it says how much memory the host has",
+            "n_gpu_layers: needs a server: it gives the capacity and speed of the host memory",
         ),
         (
             LLAMA_CPP | {"n_gpu_layers": 40, "pipeline_parallel_size": 2, "server": "workstation-2x4090"},

@@ -262,7 +262,7 @@ def test_lost_scheduler_keeps_finished_cases(scenario: Scenario, machines: Machi
                 seen.append(job.folder)
                 machines.stop()
 
-    with pytest.raises(ClusterError, match="is gone; what was finished is kept"):
+    with pytest.raises(ClusterError, match="no longer answers; finished cases are kept"):
         run()
     assert 0 < len(seen) < len(work)
     assert set(seen) == set((tmp_path / POINTS).iterdir())
@@ -279,7 +279,7 @@ def test_scheduler_lost_during_a_query_is_reported(asked: str) -> None:
     place._client = SimpleNamespace(
         status="running", scheduler=scheduler, sync=lambda *_, **__: ["tcp://there"], **found
     )
-    with pytest.raises(ClusterError, match=r"the scheduler at tcp://gone is gone; what was finished is kept"):
+    with pytest.raises(ClusterError, match=r"the scheduler at tcp://gone no longer answers; finished cases are kept"):
         place._next_done(cluster.SubmittedCalls())
 
 
@@ -296,7 +296,7 @@ def test_when_no_worker_is_left_the_run_ends(
                 place._wait_s = 0.5
                 worker.kill()
 
-    with pytest.raises(ClusterError, match=r"no worker is left at .*; what was finished is kept"):
+    with pytest.raises(ClusterError, match=r"no worker is left at .*; finished cases are kept"):
         run()
     assert 0 < len(seen) < len(work)
     assert set(seen) == set((tmp_path / POINTS).iterdir())

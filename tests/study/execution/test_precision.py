@@ -134,7 +134,7 @@ def test_paired_differences_have_narrower_intervals(tmp_path: Path) -> None:
                     "lengths": {s: {"distribution": "fixed", "value": 9} for s in ("prompt", "output")},
                 }
             },
-            "precision: nothing here is random: every replication would be the same",
+            "precision: nothing here is random: all replications would be equal",
         ),
         ({"warmup_s": "automatic"}, "warmup_s: a number of seconds or auto is needed, not 'automatic'"),
         ({"warmup_s": -1}, "warmup_s: must be 0 or more, not -1"),

@@ -113,7 +113,7 @@ def test_the_answer_says_what_always_runs(tmp_path: Path) -> None:
         ),
         (
             ("0.4}}", "0.4}, commitment: {gpus: 2, months: 12, discount: 0.2}}"),
-            "stands beside committed_base",
+            "conflicts with committed_base",
         ),
     ],
 )

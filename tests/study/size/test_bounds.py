@@ -100,7 +100,7 @@ def test_the_bill_of_a_simulated_fleet_decides_over_a_budget_that_its_bound_is_w
     budget = operating - 0.25 * (usd - least)
     rows, _ = sized(tmp_path, scenario.replace("site:", f"  budget: {{usd_per_month: {budget}}}\nsite:"))
     assert (rows[0]["replicas"], rows[0]["status"]) == ("1", "misses"), "the nearest stands first"
-    assert rows[0]["why"].startswith("the most within the budget")
+    assert rows[0]["why"].startswith("the best within the budget")
     (row,) = [row for row in rows if row["replicas"] == "2"]
     assert row["status"] == "over budget"
     assert float(row["usd_per_month"]) == pytest.approx(usd)

@@ -334,7 +334,7 @@ def test_nothing_meets(tmp_path: Path) -> None:
         ("max_replicas: 3", "servers: {l40s: server-8x4090}", "size.servers.l40s: server-8x4090 holds rtx-4090"),
         ("max_replicas: 3", "rents: {r: {a10: a10/oracle-on-demand-2025-10}}", "size.rents.r.a10: a10 is not among"),
         ("max_replicas: 3", "rents: {r: {l4: l4/nobody}}", "size.rents.r.l4: "),
-        ("[1, 2]", "[1, 1]", "size.tensor_parallel_sizes: 1 stands twice"),
+        ("[1, 2]", "[1, 1]", "size.tensor_parallel_sizes: 1 is given twice"),
         ("spot: {acquisition: rent, quotes", "spot: {acquisition: buy, quotes", "finance: buying needs finance"),
         ("slo: {ttft_s: 1, tpot_s: 0.04}\n", "", "slo: a fleet is sized to at least one limit"),
         ("max_replicas: 3", "max_replicas: 0", "size.max_replicas: "),
@@ -393,7 +393,7 @@ def test_the_cheapest_of_all_ratios_and_kinds() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"mixed": {}}, "size.split: stands beside mixed"),
+        ({"mixed": {}}, "size.split: conflicts with mixed"),
         ({"max_replicas": 1}, "size.max_replicas: must be at least 2 for split"),
         ({"split": {"kv_transfer": {"link": "infiniband-ndx"}}}, "size.split.kv_transfer.link: unknown link"),
     ],

@@ -89,15 +89,15 @@ def test_rented_cards_without_a_server_have_hot_spares_only(tmp_path: Path, monk
     scenario = load_for_size(tmp_path / "s.yaml", (), catalog=CATALOG)
     rows = spares_table(search(scenario, CATALOG, tmp_path / "out", ProcessPool(1)), scenario).rows
     assert rows[0][0] == "hot"
-    assert [row[1] for row in rows[1:]] == 2 * ["spares: need a server to stand in: the pool names none"]
+    assert [row[1] for row in rows[1:]] == 2 * ["spares: need a server to run in: the pool names none"]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("  cold_start: {total_s: 600}\n", "", "size.spares.kinds: a cold spare starts first: give size.cold_start"),
-        ("{takeover_s: 10}", "{kinds: [hot], takeover_s: 10}", "size.spares.takeover_s: is of warm spares"),
-        ("{takeover_s: 10}", "{kinds: [warm, warm]}", "size.spares.kinds: warm stands twice"),
+        ("{takeover_s: 10}", "{kinds: [hot], takeover_s: 10}", "size.spares.takeover_s: applies to warm spares"),
+        ("{takeover_s: 10}", "{kinds: [warm, warm]}", "size.spares.kinds: warm is given twice"),
         ("{takeover_s: 10}", "{kinds: [warn]}", "size.spares.kinds.0: "),
         ("server: {mtbf_h: 1000,", "server: {rate: rsc1-servr,", "size.failures.server.rate: unknown failure rate"),
     ],
@@ -112,4 +112,4 @@ def test_a_mistake_is_one_line(tmp_path: Path, old: str, new: str, message: str)
 def test_spares_without_failures_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioErrors) as raised:
         scenario_of(tmp_path, "  failures: {server: {mtbf_h: 1000, repair_h: 24}, detection_s: 5}\n", "")
-    assert "size.spares: stand by for failures: give size.failures" in str(raised.value)
+    assert "size.spares: are kept for failures: give size.failures" in str(raised.value)

@@ -85,7 +85,7 @@ const largestPart = (part, names) =>
 /** @param {Cost} first @param {Cost} second @returns {string[]} */
 function moreTokens(first, second) {
   const times = first.tokensPerHour && second.tokensPerHour ? first.tokensPerHour / second.tokensPerHour : 1;
-  return Math.abs(times - 1) > 0.02 ? [_("{fleet} makes {times} times as many tokens per hour.", { fleet: nameOf(first), times: plain(times) })] : [];
+  return Math.abs(times - 1) > 0.02 ? [_("{fleet} generates {times} times the tokens per hour.", { fleet: nameOf(first), times: plain(times) })] : [];
 }
 
 /** @param {string} name @param {number} first @param {number} second @param {number} widest  0: no bar @returns {HTMLElement} */
