@@ -131,13 +131,13 @@ class CheckAnswer:
     """Common fields, for a form."""
     cases: int = 0
     """Number of cases to simulate; 0 for kinds of scenarios without cases."""
+    name: str = ""
+    data: Any = None
+    """Whole scenario, with its bases and overrides; None where it has errors."""
     text: str = ""
     """Text of the scenario with the values of the form."""
     numbers: dict[str, Any] | None = None
     """Values of the form; None for a scenario of another kind."""
-    name: str = ""
-    data: Any = None
-    """Whole scenario, with its bases and overrides; None where it has errors."""
 
     @property
     def frozen(self) -> str:

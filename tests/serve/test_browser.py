@@ -242,7 +242,7 @@ def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None
     text.press("Control+End")
     text.type("horizon: 3\n")
     page.get_by_role("button", name="line 11").click()
-    assert "did you mean horizon_s" in page.locator(".mistakes").inner_text()
+    assert "did you mean horizon_s" in page.locator("ol.mistakes").inner_text()
     assert text.evaluate("one => one.value.slice(one.selectionStart, one.selectionEnd)") == "horizon: 3"
     page.keyboard.type("sl")
     page.get_by_role("button", name="slo", exact=True).click()
