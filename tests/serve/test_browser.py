@@ -316,7 +316,7 @@ def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: 
         "/?template=my-numbers": ".fleet",
         "/?run=demo&set=site.pue=1.2": CHART,
         "/?a=demo&b=demo": "table",
-        "/?scenario=whole.yaml&set=replications=0": ".mistakes li",
+        "/?scenario=whole.yaml&set=replications=0": "ol.mistakes li",
     }
     with speaking("zh"), served(workspace) as address:
         for page in quiet_page(browser, address):
