@@ -51,7 +51,7 @@ def test_commands_about_requests_refuse_a_job_in_one_line(gpufleet, command: str
     done = gpufleet(command, "training-gpt3-175b")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "job: a job is no service" in done.stderr
+    assert "job: a job does not answer requests" in done.stderr
 
 
 def test_python_has_the_same_answer(tmp_path: Path) -> None:

@@ -182,5 +182,5 @@ def test_a_lower_cap_never_draws_more_nor_works_faster(cap_w, further_w, load):
 
 
 def test_a_cap_goes_with_the_load():
-    with pytest.raises(ValidationError, match="cap_w goes with mode: load"):
+    with pytest.raises(ValidationError, match="cap_w needs mode: load"):
         Power(mode="nameplate", cap_w=300)

@@ -309,4 +309,4 @@ def test_existing_units_take_the_part_of_the_traffic_that_they_can_carry_in_its_
 
 def test_closed_loop_has_no_api_plan() -> None:
     loop = {"arrivals": {"process": "closed_loop", "concurrency": 8}, "lengths": BASIS["workload"]["lengths"]}
-    assert "those of an API are not simulated" in api_plan(scenario({}, api=API, workload=loop)).reason
+    assert "the answers of an API are not simulated" in api_plan(scenario({}, api=API, workload=loop)).reason

@@ -77,7 +77,7 @@ def test_what_is_about_requests_has_no_place_beside_a_job(tmp_path: Path, catalo
 
 
 def test_a_job_is_no_service(tmp_path: Path, catalog: Catalog) -> None:
-    with pytest.raises(ScenarioErrors, match=r"s.yaml:1: job: .*run, check and price take it"):
+    with pytest.raises(ScenarioErrors, match=r"s.yaml:1: job: .*use run, check or price"):
         load(written(tmp_path, scenario(A100, {})), catalog=catalog)
 
 
