@@ -80,7 +80,7 @@ def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetri
 
 def less(between: tuple[str, str]) -> str:
     """Return the label of a difference between two fleets."""
-    return _("{between} minus {between_2}", between=between[0], between_2=between[1])
+    return _("{between} less {between_2}", between=between[0], between_2=between[1])
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:

@@ -181,7 +181,7 @@ def test_one_line_for_each_mistake(tmp_path: Path) -> None:
     assert "autoscaling.target: must be" in told(scaler=HPA.replace("target: 4", "target: 0"))
     assert "must be one of outstanding_per_replica" in told(scaler=HPA.replace("outstanding_", "outstandin_"))
     assert "unknown policy 'hpaa'; did you mean hpa?" in told(scaler=HPA.replace("hpa", "hpaa"))
-    assert "cold_start: without a model it is not known" in told(start="null")
+    assert "cold_start: without a model the loaded bytes" in told(start="null")
     assert "within the autoscaler's bounds, 1 to 6" in told(start="{total_s: 1}\n        replicas: 7")
     assert "unknown source of weights 'local_nvm'; did you mean local_nvme?" in told(start="{weights_from: local_nvm}")
     assert "cold_start.link: unknown link 'pci'" in told(start="{weights_from: peer_gpu, link: pci, weights_gb: 1}")
