@@ -7,7 +7,7 @@ other profits does.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import expm1, fsum, log1p
 from typing import Annotated, Literal, Self
 
@@ -204,7 +204,8 @@ def net_present_usd(costs_usd: Sequence[float], discount_rate: float) -> float:
 def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """Return the internal rate of return per year of *flows_usd* at the ends of months 0, 1, 2, ...
 
-    None where the flows do not change their sign exactly once: no rate or several would fit (Descartes' rule).
+    None where neither the flows nor their running sum change their sign exactly once: no rate or several may fit
+    (Descartes' rule; Norstrom's criterion, which holds where single months change the sign, as tax payments do).
 
     Examples
     --------
@@ -214,8 +215,7 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """
     from scipy.optimize import brentq  # slow to import, and most answers have no tax
 
-    signs = [flow > 0 for flow in flows_usd if flow]
-    if sum(a != b for a, b in pairwise(signs)) != 1:
+    if _sign_changes(flows_usd) != 1 and (flows_usd[0] >= 0 or _sign_changes(list(accumulate(flows_usd))) != 1):
         return None
 
     def value(rate_per_year: float) -> float:
@@ -225,3 +225,8 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     while value(high) * value(-0.99) > 0 and high < 1e6:
         high *= 10
     return float(brentq(value, -0.99, high, xtol=1e-12)) if value(high) * value(-0.99) <= 0 else None
+
+
+def _sign_changes(values: Sequence[float]) -> int:
+    signs = [value > 0 for value in values if value]
+    return sum(a != b for a, b in pairwise(signs))

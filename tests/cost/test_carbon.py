@@ -55,7 +55,7 @@ def test_the_hour_of_the_day_decides(make_interval):
 def test_omissions_are_reported():
     assert "electricity only" in carbon().plan({"card": 1}, 1, 1.0, MIDNIGHT).notes[0]
     named = carbon(gpu_kg=1, server_kg=2, life_years=3)
-    assert "names none" in named.plan({"card": 1}, 0, 1.0, MIDNIGHT).notes[0]
+    assert "names no server" in named.plan({"card": 1}, 0, 1.0, MIDNIGHT).notes[0]
     assert named.plan({"card": 1}, 1, 1.0, MIDNIGHT).notes == ()
 
 

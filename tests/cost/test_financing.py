@@ -112,8 +112,12 @@ def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:
     rate = internal_rate(flows)
     assert rate is not None
     assert net_present_usd(flows, rate) == pytest.approx(0, abs=1e-6)
+    taxed = [-1000.0, *([60.0] * 11 + [-40.0]) * 3]
+    found = internal_rate(taxed)
+    assert found is not None
+    assert net_present_usd(taxed, found) == pytest.approx(0, abs=1e-6)
     assert internal_rate([1.0, 2.0]) is None
-    assert internal_rate([-1.0, 3.0, -1.0]) is None
+    assert internal_rate([-1.0, 2.0, -1.5]) is None
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ def _read_object(
     if kind in SCALERS:
         source.not_simulated.append(f"{kind} {named or ''} (see autoscaling of a pool)".replace("  ", " "))
         return
+    for where, key, count in _counts(manifest, place):
+        if not re.fullmatch(r"\d+", str(count)) or isinstance(count, bool):
+            told = f"{key} must be a whole number, not {count!r}"
+            problems.append((document.path, document.line(where), told))
     for pod_place, pod, replicas in _pods(manifest, place, 1):
         containers = [((*pod_place, "containers", i), one) for i, one in enumerate(pod.get("containers") or ())]
         if isinstance(pod.get("model"), dict):  # KServe's predictor
@@ -84,6 +88,18 @@ def _read_object(
         for where, container in containers:
             if isinstance(container, dict):
                 _read_container(container, where, pod, pod_place, replicas, document, source, problems, catalog, named)
+
+
+def _counts(holder: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
+    """Yield (place, key, value) of each number of replicas and of GPUs below *holder*."""
+    if isinstance(holder, list):
+        for index, one in enumerate(holder):
+            yield from _counts(one, (*place, index))
+    for key, value in holder.items() if isinstance(holder, dict) else ():
+        if key in ("replicas", "minReplicas", *GPUS) and not isinstance(value, dict | list) and value is not None:
+            yield (*place, key), str(key), value
+        else:
+            yield from _counts(value, (*place, key))
 
 
 def _pods(holder: Any, place: Place, replicas: int) -> Iterator[tuple[Place, dict[Any, Any], int]]:

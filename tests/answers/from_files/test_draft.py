@@ -231,3 +231,13 @@ def test_names_of_options_are_whole() -> None:
     for name in (*VLLM, *SGLANG):
         assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name), name
     assert {"structured-outputs-config", "enable-prompt-tokens-details"} <= VLLM.keys()
+
+
+@pytest.mark.parametrize("count", ["many", "-3", "2.5"])
+@pytest.mark.parametrize("key", ["replicas", "nvidia.com/gpu"])
+def test_counts_of_a_manifest_are_whole_numbers(tmp_path: Path, key: str, count: str) -> None:
+    text = re.sub(rf"{key}: \d+", f"{key}: {count}", MANIFEST)
+    paths = written(tmp_path, deployment__yaml=text)
+    assert [one.partition(": ")[2].partition(",")[0] for one in refused(paths, tmp_path / "mine.yaml")] == [
+        f"{key} must be a whole number"
+    ]
