@@ -1,6 +1,6 @@
 """Scenario drafts from files that a user has: logs, metrics, server commands, manifests, model configs.
 
-source          what one file says: `Source`, and the errors of files
+source          what one file says: `SourceFile`, and the errors of files
 kinds           the kind of a file by its content, and its reader
 traffic         request logs and /metrics pages
 server_options  options of vLLM and SGLang by name: the key of a scenario that each becomes, or why it becomes none

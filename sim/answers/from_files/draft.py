@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.answers.from_files.gpu_labels import gpu_of
 from sim.answers.from_files.kinds import sources_of
-from sim.answers.from_files.source import FileErrors, Server, Source
+from sim.answers.from_files.source import FileErrors, ServerDraft, SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.checkpoint_names import model_of, stored_in, weight_format
 from sim.catalogue.data_folder import UnknownId
@@ -47,7 +47,7 @@ class Draft:
 
     name: str
     question: str
-    sources: list[Source]
+    sources: list[SourceFile]
     data: dict[str, Any] = field(default_factory=dict)
     """Keys of the scenario in the order of the file."""
     assumed: dict[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def draft_of(
 class _Drafting:
     def __init__(
         self,
-        sources: list[Source],
+        sources: list[SourceFile],
         problems: list[tuple[str, int, str]],
         target: Path,
         catalog: Catalog,
@@ -113,7 +113,7 @@ class _Drafting:
         if not servers and not self.problems:
             engine = traffic.engine if traffic is not None else ""
             servers = [
-                Server("", engine or "vllm", model=traffic.model if traffic is not None and config is None else "")
+                ServerDraft("", engine or "vllm", model=traffic.model if traffic is not None and config is None else "")
             ]
             if not engine:
                 self.result.assumed["engine"] = "no file names an engine"
@@ -128,7 +128,7 @@ class _Drafting:
         self._fill(servers, models, traffic)
         return self.result
 
-    def _single(self, found: list[Source], noun: str, plural: str) -> Source | None:
+    def _single(self, found: list[SourceFile], noun: str, plural: str) -> SourceFile | None:
         if len(found) > 1:
             names = " and ".join(one.name for one in found)
             self.problems.append(
@@ -136,7 +136,7 @@ class _Drafting:
             )
         return found[0] if found else None
 
-    def _model(self, server: Server, config: Source | None, traffic: Source | None) -> tuple[str, str]:
+    def _model(self, server: ServerDraft, config: SourceFile | None, traffic: SourceFile | None) -> tuple[str, str]:
         """Return the scenario's `model` and `quantization` of *server*; empty texts after a mistake."""
         name, catalog = server.model, self.catalog
         place, _, line = server.place.rpartition(":")
@@ -177,21 +177,21 @@ class _Drafting:
             self._source_at(server).read.insert(0, f"model {server.model}: {key}")
         return key, self._format(server, model)
 
-    def _source_at(self, server: Server) -> Source:
+    def _source_at(self, server: ServerDraft) -> SourceFile:
         return next(one for one in self.sources if any(server is own for own in one.servers))
 
-    def _own_config(self, server: Server) -> Path | None:
+    def _own_config(self, server: ServerDraft) -> Path | None:
         """Return the local folder of the model that *server* names; None if there is none."""
         path = server.folder / server.model
         return path.resolve() if server.model and is_config(path) else None
 
-    def _format(self, server: Server, model: Model) -> str:
+    def _format(self, server: ServerDraft, model: Model) -> str:
         """Return the scenario's `quantization` of *server*."""
         # the name of a checkpoint is more exact than the option: GPTQ-Int8 runs with --quantization gptq
         named = stored_in(server.model, self.catalog) or server.precision
         return weight_format(named, "", model, self.catalog)
 
-    def _fill(self, servers: list[Server], models: list[tuple[str, str]], traffic: Source | None) -> None:
+    def _fill(self, servers: list[ServerDraft], models: list[tuple[str, str]], traffic: SourceFile | None) -> None:
         data, assumed = self.result.data, self.result.assumed
         data["model"] = models[0][0]
         data["quantization"] = models[0][1]
@@ -214,7 +214,7 @@ class _Drafting:
         self.result.question = self._question(traffic)
         self._compare(servers, traffic)
 
-    def _engine(self, server: Server) -> str:
+    def _engine(self, server: ServerDraft) -> str:
         if server.version:
             named = f"{server.engine}-{server.version}"
             with suppress(UnknownId):
@@ -225,7 +225,7 @@ class _Drafting:
             )
         return server.engine
 
-    def _workload(self, traffic: Source | None) -> dict[str, Any]:
+    def _workload(self, traffic: SourceFile | None) -> dict[str, Any]:
         if traffic is None or traffic.workload is None:
             return dict(ASSUMED_TRAFFIC)
         if "trace" not in traffic.workload:
@@ -234,7 +234,7 @@ class _Drafting:
         trace["path"] = _relative(Path(trace["path"]), self.folder)
         return {"trace": trace}
 
-    def _fleet(self, servers: list[Server], models: list[tuple[str, str]]) -> None:
+    def _fleet(self, servers: list[ServerDraft], models: list[tuple[str, str]]) -> None:
         """Set the fleet, on GPUs that hold the model. Raises FileErrors if none do."""
         reasons: dict[str, str] = {}
         for gpu, size in self._candidates(servers):
@@ -256,7 +256,7 @@ class _Drafting:
         place = servers[0].place or self.sources[0].name
         raise FileErrors([(place, 0, f"the model does not fit on {shown[0]}: {shown[1]}; name other GPUs with --gpu")])
 
-    def _candidates(self, servers: list[Server]) -> Iterable[tuple[str, int]]:
+    def _candidates(self, servers: list[ServerDraft]) -> Iterable[tuple[str, int]]:
         """Yield (GPU, tensor-parallel size) for servers that lack them, in the order in which they are tried."""
         stated = self.gpu or next((one.gpu for one in servers if one.gpu), "")
         if not stated:
@@ -266,7 +266,7 @@ class _Drafting:
             for size in (0,) if sized else SIZES:
                 yield gpu, size
 
-    def _pool(self, server: Server, gpu: str, size: int, quantization: str) -> dict[str, Any]:
+    def _pool(self, server: ServerDraft, gpu: str, size: int, quantization: str) -> dict[str, Any]:
         pool: dict[str, Any] = {"gpu": self.gpu or server.gpu or gpu, "replicas": server.replicas}
         if server.name:
             pool["name"] = server.name
@@ -304,12 +304,12 @@ class _Drafting:
         plans = [resolve(scenario, case, self.catalog) for case in cases(scenario) if case.replication == 0]
         return next((str(plan.infeasible) for plan in plans if plan.infeasible), "")
 
-    def _question(self, traffic: Source | None) -> str:
+    def _question(self, traffic: SourceFile | None) -> str:
         fleet = self.result.data["fleets"][0]["name"]
         load_text = f"with the requests of {traffic.name}" if traffic is not None else "at these rates"
         return f"Which latency and which cost does {self.model_name} have on {fleet} {load_text}?"
 
-    def _compare(self, servers: list[Server], traffic: Source | None) -> None:
+    def _compare(self, servers: list[ServerDraft], traffic: SourceFile | None) -> None:
         """Note where files contradict each other."""
         notes = self.result.notes
         for server in servers:

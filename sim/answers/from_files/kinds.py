@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sim.answers.from_files.kubernetes import is_manifest, servers_in_manifest
 from sim.answers.from_files.server_command import STARTS, servers_in
-from sim.answers.from_files.source import FileErrors, Source
+from sim.answers.from_files.source import FileErrors, SourceFile
 from sim.answers.from_files.traffic import lines_format, objects_at_start, recording, request_log, table_format
 from sim.benchdata.served import is_recording
 from sim.catalogue.catalog import Catalog
@@ -25,9 +25,9 @@ TABLES = (".csv", ".tsv")
 
 def sources_of(
     paths: Sequence[Path], seconds: float | None, catalog: Catalog
-) -> tuple[list[Source], list[tuple[str, int, str]]]:
+) -> tuple[list[SourceFile], list[tuple[str, int, str]]]:
     """Return what the files *paths* say, and all mistakes in them; all pages of /metrics are one recording."""
-    sources: list[Source] = []
+    sources: list[SourceFile] = []
     pages: list[Path] = []
     problems: list[tuple[str, int, str]] = []
     taken: set[Path] = set()
@@ -55,7 +55,7 @@ def sources_of(
     return sources, problems
 
 
-def _source(path: Path, catalog: Catalog) -> Source | None:
+def _source(path: Path, catalog: Catalog) -> SourceFile | None:
     """Return the content of one file; None for a recording of metrics. Raises FileErrors."""
     if is_config(path):
         return _config(path)
@@ -113,9 +113,9 @@ def _looks_like_table(text: str) -> bool:
     return len(lines) > 1 and len({len(re.split(r"[,;\t]", line)) for line in lines}) == 1
 
 
-def _config(path: Path) -> Source:
+def _config(path: Path) -> SourceFile:
     """Return the model of a config.json or of its folder. Raises FileErrors."""
-    source = Source(path.name, "config.json of a model")
+    source = SourceFile(path.name, "config.json of a model")
     try:
         model = model_from_config(path)
     except ConfigError as error:

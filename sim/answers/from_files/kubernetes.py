@@ -8,7 +8,7 @@ from typing import Any
 from sim.answers.from_files.gpu_labels import KEYS, PLAIN, gpu_of
 from sim.answers.from_files.server_command import Problem, server_of
 from sim.answers.from_files.shell import Command, Word, expanded
-from sim.answers.from_files.source import Source
+from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.yamlio import Document, YamlError, read_text
@@ -25,9 +25,9 @@ def is_manifest(text: str) -> bool:
     return all(re.search(rf"^\s*(- )?{key}\s*:", text, re.MULTILINE) for key in ("apiVersion", "kind"))
 
 
-def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> Source:
+def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
     """Return the servers that the manifest *text* in the file *path* starts."""
-    source = Source(path.name, "Kubernetes manifest")
+    source = SourceFile(path.name, "Kubernetes manifest")
     problems: list[Problem] = []
     for first_line, part in _documents(text):
         try:
@@ -68,7 +68,7 @@ def _read_object(
     manifest: dict[Any, Any],
     place: Place,
     document: Document,
-    source: Source,
+    source: SourceFile,
     problems: list[Problem],
     catalog: Catalog,
 ) -> None:
@@ -128,7 +128,7 @@ def _read_container(
     pod_place: Place,
     replicas: int,
     document: Document,
-    source: Source,
+    source: SourceFile,
     problems: list[Problem],
     catalog: Catalog,
     name: Any,
@@ -149,7 +149,7 @@ def _read_container(
     image = str(container.get("image") or "")
     if not image and words and words[0].text.startswith("-"):
         image = "vllm-openai"  # KServe's runtime brings the image
-    own = Source(source.name, source.kind)
+    own = SourceFile(source.name, source.kind)
     server = server_of(Command(words, variables), document.path, own, problems, image)
     if server is None:
         return

@@ -20,7 +20,7 @@ from sim.answers.from_files.server_options import (
     Option,
 )
 from sim.answers.from_files.shell import Command, Word, commands_in
-from sim.answers.from_files.source import Server, Source
+from sim.answers.from_files.source import ServerDraft, SourceFile
 from sim.catalogue.checkpoint_names import KV_DTYPES
 
 Problem = tuple[str, int, str]
@@ -36,9 +36,9 @@ MULTIPLES = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2*
 """Suffixes of counts, as vLLM reads them."""
 
 
-def servers_in(path: Path, text: str) -> Source:
+def servers_in(path: Path, text: str) -> SourceFile:
     """Return the servers that the script *text* in the file *path* starts. Mistakes are in `problems` of the result."""
-    source = Source(path.name, "server command")
+    source = SourceFile(path.name, "server command")
     problems: list[Problem] = []
     for command in commands_in(text):
         server = server_of(command, str(path), source, problems)
@@ -51,7 +51,9 @@ def servers_in(path: Path, text: str) -> Source:
     return source
 
 
-def server_of(command: Command, path: str, source: Source, problems: list[Problem], image: str = "") -> Server | None:
+def server_of(
+    command: Command, path: str, source: SourceFile, problems: list[Problem], image: str = ""
+) -> ServerDraft | None:
     """Return the server that *command* starts; None if it starts none.
 
     Parameters
@@ -80,7 +82,7 @@ def server_of(command: Command, path: str, source: Source, problems: list[Proble
         return None
     engine, first, release = found
     line = words[first].line if first < len(words) else words[-1].line if words else 0
-    server = Server(f"{path}:{line}" if line else path, engine, release)
+    server = ServerDraft(f"{path}:{line}" if line else path, engine, release)
     _read_docker(words[:first], command.variables, server)
     _read_variables(command.variables, server, source)
     _Options(server, path, source, problems).read(words[first:])
@@ -121,7 +123,7 @@ def _release(image: str) -> str:
     return found[1] if found else ""
 
 
-def _read_docker(words: Sequence[Word], variables: dict[str, str], server: Server) -> None:
+def _read_docker(words: Sequence[Word], variables: dict[str, str], server: ServerDraft) -> None:
     """Read the GPUs and variables of `docker run` options."""
     for word, following in zip(words, [*words[1:], Word("", 0)], strict=False):
         name, _, value = word.text.partition("=")
@@ -137,7 +139,7 @@ def _read_docker(words: Sequence[Word], variables: dict[str, str], server: Serve
             variables.setdefault(key, content)
 
 
-def _read_variables(variables: Mapping[str, str], server: Server, source: Source) -> None:
+def _read_variables(variables: Mapping[str, str], server: ServerDraft, source: SourceFile) -> None:
     """Read the number of GPUs from *variables*; list the others without their values."""
     for name, value in variables.items():
         if any(part in name.lower().split("_") for part in SECRET_VARIABLE):
@@ -153,7 +155,7 @@ def _read_variables(variables: Mapping[str, str], server: Server, source: Source
 class _Options:
     """Reader of the options of one command."""
 
-    def __init__(self, server: Server, path: str, source: Source, problems: list[Problem]) -> None:
+    def __init__(self, server: ServerDraft, path: str, source: SourceFile, problems: list[Problem]) -> None:
         self.server, self.path, self.source, self.problems = server, path, source, problems
         self.table = VLLM if server.engine == "vllm" else SGLANG
 

@@ -19,7 +19,7 @@ class FileErrors(ValueError):
 
 
 @dataclass(slots=True)
-class Server:
+class ServerDraft:
     """Servers of one model that start with the same command."""
 
     place: str
@@ -57,7 +57,7 @@ class Server:
 
 
 @dataclass(slots=True)
-class Source:
+class SourceFile:
     """One file, or several pages of one recording, in terms of a scenario."""
 
     name: str
@@ -80,7 +80,7 @@ class Source:
     """Time over which the rate was observed [s]."""
     longest: int = 0
     """Largest number of tokens of a request, prompt and output; 0 if unknown."""
-    servers: list[Server] = field(default_factory=list)
+    servers: list[ServerDraft] = field(default_factory=list)
     model: str = ""
     """Model that the file names for the servers of others: a served name, or the path of a config.json."""
     engine: str = ""

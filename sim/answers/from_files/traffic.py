@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.answers.from_files.source import FileErrors, Source
+from sim.answers.from_files.source import FileErrors, SourceFile
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served import fragment, traffic_of
 from sim.benchdata.served.traffic import combined_traffic
@@ -34,9 +34,9 @@ def lines_format(first: object) -> str:
     return "mooncake" if isinstance(first, dict) and first.keys() >= MOONCAKE else "jsonl"
 
 
-def request_log(path: Path, format: str) -> Source:
+def request_log(path: Path, format: str) -> SourceFile:
     """Return the requests of the log *path*. Raises FileErrors."""
-    source = Source(path.name, "request log")
+    source = SourceFile(path.name, "request log")
     trace: dict[str, str | int] = {"path": str(path.resolve()), "format": format}
     try:
         reading = trace_of(str(path), format).read()
@@ -65,9 +65,9 @@ def request_log(path: Path, format: str) -> Source:
     return source
 
 
-def recording(paths: Sequence[Path], seconds: float | None) -> Source:
+def recording(paths: Sequence[Path], seconds: float | None) -> SourceFile:
     """Return the traffic of pages of /metrics, answers of Prometheus or OTLP metrics. Raises FileErrors."""
-    source = Source(" and ".join(path.name for path in paths), "metrics of a server")
+    source = SourceFile(" and ".join(path.name for path in paths), "metrics of a server")
     try:
         periods, notes = traffic_of(paths, seconds)
     except BenchdataError as error:

@@ -175,7 +175,7 @@ ProgressCallback = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Entry:
+class _QueuedCandidate:
     """Fleet that waits to be simulated."""
 
     floor_usd_per_h: float
@@ -207,13 +207,13 @@ class Search:
         self._needs: dict[tuple[int, int], FleetNeeds] = {}
         """(unit, replicas) -> money and power of the fleet."""
         self._levels = {one.name: one.slo for one in scenario.services}
-        self._heap: list[_Entry] = []
+        self._heap: list[_QueuedCandidate] = []
         self._candidates: list[CandidateFleet] = []
         self._best_usd_per_h = inf
-        self._cheapest: _Entry | None = None
+        self._cheapest: _QueuedCandidate | None = None
         self._missed: dict[tuple[str, int], Trial] = {}
         """(machine, replicas) -> trial that missed; another purchase option of the same machines serves no better."""
-        self._met: dict[tuple[str, int], _Entry] = {}
+        self._met: dict[tuple[str, int], _QueuedCandidate] = {}
         """(machine, replicas) -> fleet that met, with the purchase option that was simulated first."""
 
     def run(self) -> Sizing:
@@ -281,7 +281,7 @@ class Search:
         """Return the row of a fleet of the search for the best attainment."""
         self._needs[one.order, one.replicas] = one.needs
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
-        row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
+        row = self._row(_QueuedCandidate(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
         return replace(row, reason=one.reason).with_results(one.outcome)
 
     def _extend_front(self) -> None:
@@ -294,12 +294,12 @@ class Search:
             for key in self._met.keys() - before:
                 self._push_faster(self._met[key])
 
-    def _push_faster(self, entry: _Entry) -> None:
+    def _push_faster(self, entry: _QueuedCandidate) -> None:
         """Queue the fleet with one more replica, except where an autoscaler would start it on demand only."""
         if self._units[entry.order].elastic is None:
             self._push_more(entry)
 
-    def _push_next(self, entry: _Entry, outcome: Trial) -> None:
+    def _push_next(self, entry: _QueuedCandidate, outcome: Trial) -> None:
         """Queue the fleet with one more serving replica, or with one more spare where it suffices without failures."""
         unit, spares = self._units[entry.order], self.size.spares
         if unit.standby is not None:
@@ -310,7 +310,7 @@ class Search:
             for kind in spares.kinds:
                 self._push_more(entry) if kind == "hot" else self._push_standby(entry, kind, 1)
 
-    def _push_standby(self, entry: _Entry, kind: str, count: int) -> None:
+    def _push_standby(self, entry: _QueuedCandidate, kind: str, count: int) -> None:
         """Queue the replicas of *entry* with *count* warm or cold spares of *kind*."""
         unit = with_spares(self._units[entry.order], self.size, kind, count)
         if entry.replicas > self._bounds.most_replicas(unit, self.size):
@@ -337,10 +337,10 @@ class Search:
                 if not self._known_to_miss(entry):
                     self._try([entry])
 
-    def _among(self, entries: Iterable[_Entry], best: Unit, kind: str) -> list[_Entry]:
+    def _among(self, entries: Iterable[_QueuedCandidate], best: Unit, kind: str) -> list[_QueuedCandidate]:
         return [one for one in entries if spares_differ(self._units[one.order], best, kind)]
 
-    def _push_more(self, entry: _Entry) -> None:
+    def _push_more(self, entry: _QueuedCandidate) -> None:
         unit = self._units[entry.order]
         if unit.standby is None and entry.replicas < self._bounds.most_replicas(unit, self.size):
             self._push(entry.order, entry.replicas + 1)
@@ -407,17 +407,17 @@ class Search:
         floor, needs = self._bounds.floor(self._units[order], replicas, self.size.spare_replicas)
         floor = max(floor, least_usd_per_h)
         self._needs[order, replicas] = needs
-        entry = _Entry(floor, order, replicas)
+        entry = _QueuedCandidate(floor, order, replicas)
         if reason := over(self.size.budget, needs):
             self._candidates.append(replace(self._row(entry, "over budget"), reason=reason))
         else:
             heapq.heappush(self._heap, entry)
 
-    def _next_batch(self, factor: float = 1.0, most: int = BATCH) -> list[_Entry]:
+    def _next_batch(self, factor: float = 1.0, most: int = BATCH) -> list[_QueuedCandidate]:
         """Return the next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
-        batch: list[_Entry] = []
+        batch: list[_QueuedCandidate] = []
         machines: set[str] = set()
-        later: list[_Entry] = []
+        later: list[_QueuedCandidate] = []
         while self._heap and len(batch) < most and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
@@ -435,14 +435,14 @@ class Search:
             heapq.heappush(self._heap, entry)
         return batch
 
-    def _known_to_miss(self, entry: _Entry) -> bool:
+    def _known_to_miss(self, entry: _QueuedCandidate) -> bool:
         """Return whether the same machines have missed under another purchase option."""
         missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
         if missed is not None:
             self._miss(entry, missed)
         return missed is not None
 
-    def _try(self, batch: Sequence[_Entry]) -> None:
+    def _try(self, batch: Sequence[_QueuedCandidate]) -> None:
         """Simulate the fleets, and those that meet once more with their spares, which are on the bill."""
         met = []
         fleets = [self._units[entry.order].fleet(entry.replicas) for entry in batch]
@@ -467,12 +467,12 @@ class Search:
             self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
             self._candidates.append(self._row(entry, "meets", usd_per_h).with_results(outcome, self._levels))
 
-    def _miss(self, entry: _Entry, outcome: Trial) -> None:
+    def _miss(self, entry: _QueuedCandidate, outcome: Trial) -> None:
         self._candidates.append(self._row(entry, "misses").with_results(outcome, self._levels))
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry, outcome)
 
-    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> CandidateFleet:
+    def _row(self, entry: _QueuedCandidate, status: Status, usd_per_h: float | None = None) -> CandidateFleet:
         unit = self._units[entry.order]
         fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
         return CandidateFleet(

@@ -4,7 +4,7 @@ import pytest
 
 from sim.answers.from_files.server_command import server_of
 from sim.answers.from_files.shell import commands_in
-from sim.answers.from_files.source import Server, Source
+from sim.answers.from_files.source import ServerDraft, SourceFile
 
 
 def words(text: str) -> list[list[str]]:
@@ -28,8 +28,8 @@ def test_a_script_is_commands_of_words(text: str, expected: list[list[str]]) -> 
     assert words(text) == expected
 
 
-def server(text: str) -> tuple[Server | None, Source, list[tuple[str, int, str]]]:
-    source, problems = Source("a", "server command"), []  # type: ignore[var-annotated]
+def server(text: str) -> tuple[ServerDraft | None, SourceFile, list[tuple[str, int, str]]]:
+    source, problems = SourceFile("a", "server command"), []  # type: ignore[var-annotated]
     [command] = commands_in(text)
     return server_of(command, "a", source, problems), source, problems
 
