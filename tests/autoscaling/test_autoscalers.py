@@ -241,7 +241,7 @@ def test_a_forecast_sees_the_second_day_coming(method: str) -> None:
         ({"policy": "hpa", "metric": "cpu", "target": 1}, "metric"),
         ({"policy": "hpa", "metric": "gpu_busy", "target": 70}, "never reached"),
         ({"policy": "aibrix", "metric": "kv_used", "target": 1.5}, "never reached"),
-        ({"policy": "hpa", "metric": "gpu_busy", "target": 1, "min_replicas": 0}, "1 at least"),
+        ({"policy": "hpa", "metric": "gpu_busy", "target": 1, "min_replicas": 0}, "must be at least 1"),
         ({"policy": "kpa", "target": 1, "min_replicas": 101}, "must not exceed"),
         ({"policy": "slo"}, "needs a limit"),
         ({"policy": "dynamo", "kv_scale_down_threshold": 0.95}, "below"),

@@ -129,7 +129,7 @@ def test_a_wrong_sources_file_is_named(root: Path) -> None:
 
 def test_a_duplicate_key_is_refused(root: Path) -> None:
     (root / "kernels" / "plain.yaml").write_text(KERNEL + "name: again\n")
-    with pytest.raises(yamlio.YamlError, match="stands twice"):
+    with pytest.raises(yamlio.YamlError, match="is given twice"):
         Catalog(root).kernel("plain")
 
 

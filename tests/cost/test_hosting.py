@@ -149,7 +149,10 @@ def test_all_servers_that_fit_no_rack_are_reported():
         "the height of server-odd is not known: add rack_units to data/servers/server-odd.yaml, "
         "or state servers_per_rack",
     ]
-    for wrong, says in (({"reserved_units": 42}, "below units"), ({"servers_per_rack": 2, "units": 40}, "in place of")):
+    for wrong, says in (
+        ({"reserved_units": 42}, "below units"),
+        ({"servers_per_rack": 2, "units": 40}, "servers_per_rack replaces units"),
+    ):
         with pytest.raises(ValidationError, match=says):
             racks(pools, **wrong)
 

@@ -76,7 +76,7 @@ def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 10.0)
     monkeypatch.setattr(breakeven, "HALVINGS", 2)
     (tmp_path / "s.yaml").write_text(SCENARIO + SECTIONS[command])
-    out = [] if command == "check" else ["--out", "out", "--no-report"]
+    out = ["--details"] if command == "check" else ["--out", "out", "--no-report"]
     for width in (80, 100):
         text = printed(width, command, "s.yaml", *out, *MOST.get(command, []))
     assert "workstation-4x4090" in text

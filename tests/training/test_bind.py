@@ -38,7 +38,7 @@ def written(folder: Path, data: Data) -> Path:
     [
         (A100, {"parallel": {"tp": 3}}, "job.parallel.tp: 3 does not divide the 32 heads of llama3.1-8b: 1, 2, 4"),
         (A100, {"parallel": {"pp": 5}}, "job.parallel.pp: 5 does not divide the 32 layers"),
-        (A100, {"parallel": {"pp": 4, "virtual_stages": 3}}, "pp 4 x virtual_stages 3 do not divide the 32 layers"),
+        (A100, {"parallel": {"pp": 4, "virtual_stages": 3}}, "pp 4 x virtual_stages 3 does not divide the 32 layers"),
         (A100, {"parallel": {"tp": 16}}, "fleets.0.pools.0.gpus: 8 GPUs are not tp 16 = 16 or a multiple: gpus: 16"),
         (A100, {"parallel": {"tp": 2, "dp": 8}}, "8 GPUs are not dp 8 x tp 2 = 16: gpus: 16"),
         (A100, {"parallel": {"ep": 4}}, "job.parallel.ep: llama3.1-8b has no experts"),

@@ -80,7 +80,7 @@ def test_a_load_in_between_is_the_straight_line():
     # between a good and a bad point nobody knows
     assert (row.meets_slo_at_peak, row.good_hours) == (False, 0)
     assert row.slo_attainment_at_peak == pytest.approx(0.75 * 1 + 0.25 * 0.5)
-    assert "straight line" in year_table(RunYear(plan, (row,)), ["rate_rps"], Slo())["note"]
+    assert "interpolated linearly" in year_table(RunYear(plan, (row,)), ["rate_rps"], Slo())["note"]
 
 
 def test_energy_takes_the_price_of_its_hour():

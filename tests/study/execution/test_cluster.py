@@ -146,8 +146,8 @@ def test_a_worker_with_another_program_is_named_and_left_out(
     assert sorted(done) == sorted(job.folder for job in work)
     (line,) = told
     assert line.startswith("worker tcp://127.0.0.1:")
-    assert "has gpufleet 1.0 (of yesterday) in place of " in line
-    assert "numpy 0.9 in place of " in line
+    assert "has gpufleet 1.0 (of yesterday) instead of " in line
+    assert "numpy 0.9 instead of " in line
     assert line.endswith("it gets no cases; install the same on both")
     for job in jobs(scenario, tmp_path / "here"):
         job.run()
