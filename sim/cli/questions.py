@@ -292,7 +292,7 @@ def run(context: CommandContext) -> None:
     given = context.given
     alone = not given["quiet"] and given["cluster"] is None
     workers = given["workers"] or os.cpu_count() or 1
-    if alone and (note := long_run_note(scenario, context.catalog, workers)):
+    if alone and (note := long_run_note(scenario, workers)):
         typer.echo(note, err=True)
     cases = context.delivered(run_scenario)
     shown = (cases, axes(scenario), limits(scenario))

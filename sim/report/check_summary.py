@@ -14,7 +14,7 @@ from sim.report.terminal_table import FittedTable
 from sim.report.words.text import commas
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
-from sim.scenario.sweep import Case, cases
+from sim.scenario.sweep import Case, at_point, cases
 
 REQUESTS_PER_S = 1_500
 """Simulated requests per second of one core, about those of scenarios/4x4090-vs-2xa100.yaml on a shared machine."""
@@ -36,7 +36,7 @@ def check_summary(scenario: Scenario, catalog: Catalog, plans: Plans, workers: i
         text = _("it fits with {changes}", changes=_(", or ").join(fitting))
         yield Text(f"  {text if fitting else _('no single change of layout, weights, context or GPU fits')}")
     yield fit_table(found)
-    yield Text(run_estimate(scenario, workers, catalog))
+    yield Text(run_estimate(scenario, workers))
     weak = list(dict.fromkeys(one["path"] for one in weak_values(found)))
     if weak:
         named = commas(weak[:MOST_NAMED]) + (" ..." if len(weak) > MOST_NAMED else "")
@@ -61,11 +61,11 @@ def fit_table(plans: Sequence[dict[str, Any]]) -> FittedTable:
 
 def _room(plan: dict[str, Any], pool: dict[str, Any]) -> list[str]:
     """Return the free KV tokens, longest context and numbers of concurrent sequences of a replica, as text."""
-    context, seats = (pool["batching"].get(name) for name in ("max_model_len", "max_num_seqs"))
+    context, max_num_seqs = (pool["batching"].get(name) for name in ("max_model_len", "max_num_seqs"))
     tokens = pool.get("kv_tokens") or 0
-    if plan["infeasible"] or not context or not seats or not tokens:
+    if plan["infeasible"] or not context or not max_num_seqs or not tokens:
         return [""] * 4
-    return [f"{tokens:,}", f"{context:,}", f"{seats:,}", f"{min(seats, tokens // context):,}"]
+    return [f"{tokens:,}", f"{context:,}", f"{max_num_seqs:,}", f"{min(max_num_seqs, tokens // context):,}"]
 
 
 def what_fits(scenario: Scenario, catalog: Catalog, fleet: str) -> list[str]:
@@ -96,49 +96,62 @@ def _fits(scenario: Scenario, catalog: Catalog, case: Case, changes: dict[str, A
     """Return whether the fleet of *case* can run with *changes*; a change that is refused does not fit."""
     try:
         return not resolve(scenario, replace(case, overrides=case.overrides | changes), catalog).infeasible
-    except Exception:  # whatever refuses the change
+    except (ValueError, LookupError):  # the schema, the catalogue or the fleet's own rules refuse the change
         return False
 
 
-def run_requests(scenario: Scenario, catalog: Catalog, wanted: Sequence[Case]) -> float | None:
+def run_requests(scenario: Scenario, wanted: Sequence[Case]) -> float | None:
     """Return the number of requests that *wanted* cases offer; None where it depends on latency."""
     whole, known = 0.0, {}
     for case in wanted:
-        key = (case.fleet, repr(case.axes))
+        key = repr(case.axes)
         if key not in known:
-            plan = resolve(scenario, case, catalog)
-            rate = plan.workload.mean_rate_rps()
-            trace = None if plan.workload.trace is None else len(plan.workload.trace.requests(plan.horizon_s).arrived_s)
-            known[key] = trace if trace is not None else rate and plan.horizon_s and rate * plan.horizon_s
-        if known[key] is None:
+            known[key] = _offered_requests(at_point(scenario, case.overrides))
+        offered = known[key]
+        if offered is None:
             return None
-        whole += float(known[key] or 0.0)
+        whole += offered
     return whole
 
 
-def run_estimate(scenario: Scenario, workers: int, catalog: Catalog) -> str:
+def _offered_requests(at: Scenario) -> float | None:
+    """Return the number of requests of one case of *at*; None where it depends on latency."""
+    if at.workload.trace is not None:
+        return float(len(at.workload.trace.requests(at.horizon_s).arrived_s))
+    rate_rps = at.workload.mean_rate_rps()
+    return None if rate_rps is None or at.horizon_s is None else rate_rps * at.horizon_s
+
+
+def run_estimate(scenario: Scenario, workers: int) -> str:
     """Describe what a run takes: cases, requests and minutes on *workers* processes."""
+    return _estimate(*_size(scenario), workers)
+
+
+def long_run_note(scenario: Scenario, workers: int) -> str:
+    """Return the estimate before a run of more than a minute; else empty."""
+    several, count = _size(scenario)
+    return _estimate(several, count, workers) if count and _minutes(count, workers, several) >= 1 else ""
+
+
+def _size(scenario: Scenario) -> tuple[int, float | None]:
+    """Return the number of cases of a run, and of their requests."""
     wanted = cases(scenario)
-    count = run_requests(scenario, catalog, wanted)
+    return len(wanted), run_requests(scenario, wanted)
+
+
+def _estimate(several: int, count: float | None, workers: int) -> str:
     if not count:
-        return _("A run: {cases} cases; requests and minutes depend on the latency", cases=len(wanted))
-    minutes = _minutes(count, workers, len(wanted))
+        return _("A run: {cases} cases; requests and minutes depend on the latency", cases=several)
+    minutes = _minutes(count, workers, several)
     return _(
         "A run: {cases} cases, about {count} requests, {minutes} min on {workers} cores (taken: {rate} requests/s "
         "each)",
-        cases=len(wanted),
+        cases=several,
         count=f"{count:,.0f}",
         minutes="<1" if minutes < 1 else f"{minutes:,.0f}",
         workers=workers,
         rate=f"{REQUESTS_PER_S:,}",
     )
-
-
-def long_run_note(scenario: Scenario, catalog: Catalog, workers: int) -> str:
-    """Return the estimate before a run of more than a minute; else empty."""
-    wanted = cases(scenario)
-    count = run_requests(scenario, catalog, wanted)
-    return run_estimate(scenario, workers, catalog) if count and _minutes(count, workers, len(wanted)) >= 1 else ""
 
 
 def _minutes(requests: float, workers: int, several: int) -> float:

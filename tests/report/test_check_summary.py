@@ -19,10 +19,10 @@ def test_requests_are_rate_times_horizon_over_all_cases() -> None:
     catalog = load_catalog()
     scenario = load(SCENARIO, ["horizon_s=1000", "replications=2"], catalog=catalog)
     wanted = cases(scenario)
-    assert run_requests(scenario, catalog, wanted) == pytest.approx(2 * 2 * 1000 * (0.25 + 0.5 + 1 + 2 + 4))
-    assert long_run_note(scenario, catalog, 2) == ""
+    assert run_requests(scenario, wanted) == pytest.approx(2 * 2 * 1000 * (0.25 + 0.5 + 1 + 2 + 4))
+    assert long_run_note(scenario, 2) == ""
     longer = load(SCENARIO, [f"horizon_s={600 * REQUESTS_PER_S}", "sweep=null"], catalog=catalog)
-    assert "min on 2 cores" in long_run_note(longer, catalog, 2)
+    assert "min on 2 cores" in long_run_note(longer, 2)
 
 
 def test_a_misfit_comes_first_with_changes_that_fit() -> None:
