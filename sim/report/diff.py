@@ -142,9 +142,8 @@ def outcome_table(outcomes: Sequence[Outcome]) -> list[RenderableType | str]:
     """Return the result of the conditions for the terminal; nothing without conditions."""
     if not outcomes:
         return []
-    heads = [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
     rows = [_outcome_cells(one) for one in outcomes if one.fails or one.reason]
-    table = [FittedTable(heads, rows, frozenset({0, 1, 5}), 0)] if rows else []
+    table = [FittedTable(_outcome_heads(), rows, frozenset({0, 1, 5}), 0)] if rows else []
     return [*table, _outcome_verdict(outcomes)]
 
 
@@ -154,9 +153,8 @@ def diff_markdown(first: StoredRun, second: StoredRun, found: RunDifferences, ou
         f"**{_cell(one['folder'])}**: {_cell(one['verdict'])}" for one in (_verdict_data(first), _verdict_data(second))
     ]
     if outcomes:
-        heads = [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
         parts.append(f"**{_outcome_verdict(outcomes)}**")
-        parts.append(_markdown(heads, [_outcome_cells(one) for one in outcomes]))
+        parts.append(_markdown(_outcome_heads(), [_outcome_cells(one) for one in outcomes]))
     else:
         heads = [_("fleet and point"), "", _("first"), _("second"), _("difference"), ""]
         rows = [[_where(one.first), in_code(_(WORDS[one.metric])), *_figures(one)] for one in found.differences]
@@ -188,6 +186,11 @@ def _outcome_verdict(outcomes: Sequence[Outcome]) -> str:
         count=count,
         names=listing([*failed]),
     )
+
+
+def _outcome_heads() -> list[str]:
+    """Return the headings above the cells of outcomes."""
+    return [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
 
 
 def _outcome_cells(one: Outcome) -> list[str]:

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from sim.scenario.reading.errors import nearest
 from sim.study.diff import StoredRun, matched
 from sim.study.metrics.columns import BY_NAME, column, is_column
 from sim.study.points import Point
@@ -36,8 +36,8 @@ class Condition:
             raise ValueError(f"{text!r} is no condition; examples: {EXAMPLES}")
         name, operator, sign, number, percent = found.groups()
         if not is_column(name):
-            near = get_close_matches(name, BY_NAME, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, BY_NAME)
+            meant = f"; did you mean {near!r}?" if near else ""
             raise ValueError(f"{text!r}: summary.csv has no column {name!r}{meant}")
         share = name in BY_NAME and column(name).unit == "share"
         if percent and not sign and not share:
@@ -45,12 +45,10 @@ class Condition:
         limit = float(f"{sign}{number}") / (100.0 if percent else 1.0)
         return cls(text, name, operator == ">", limit, ("relative" if percent else "absolute") if sign else "")
 
-    def value(self, first: Point | None, second: Point) -> float | None:
-        """Return what is compared with the limit at a point of both runs; None where a run has no such value."""
-        after = second.number(self.column) if second.ok else None
+    def value(self, before: float | None, after: float | None) -> float | None:
+        """Return what is compared with the limit, from the column in both runs; None where a run has no such value."""
         if not self.change or after is None:
             return after
-        before = first.number(self.column) if first is not None and first.ok else None
         if before is None:
             return None
         if self.change == "absolute":
@@ -103,7 +101,7 @@ def judged(first: StoredRun, second: StoredRun, conditions: Sequence[Condition])
 
 def _outcome(condition: Condition, first: Point | None, second: Point) -> Outcome:
     before, after = (None if one is None or not one.ok else one.number(condition.column) for one in (first, second))
-    value = condition.value(first, second)
+    value = condition.value(before, after)
     if value is not None:
         return Outcome(condition, second, before, after, value, condition.holds(value))
     if not second.ok:

@@ -78,9 +78,8 @@ def _read_object(
         source.not_simulated.append(f"{kind} {named or ''} (see autoscaling of a pool)".replace("  ", " "))
         return
     for where, key, count in _counts(manifest, place):
-        if not re.fullmatch(r"\d+", str(count)) or isinstance(count, bool):
-            told = f"{key} must be a whole number, not {count!r}"
-            problems.append((document.path, document.line(where), told))
+        if not re.fullmatch(r"\d+", str(count)):
+            problems.append((document.path, document.line(where), f"{key} must be a whole number, not {count!r}"))
     for pod_place, pod, replicas in _pods(manifest, place, 1):
         containers = [((*pod_place, "containers", i), one) for i, one in enumerate(pod.get("containers") or ())]
         if isinstance(pod.get("model"), dict):  # KServe's predictor
