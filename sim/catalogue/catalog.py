@@ -370,7 +370,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _entry(read: Callable[[Any], Entry], document: yamlio.Document) -> Entry:
-    """Return the entry in *document*, validated by *read*; its file bears its id. Raises CatalogError."""
+    """Return the entry in *document*, validated by *read*; its id must be the name of the file. Raises CatalogError."""
     entry = _validated(document, read, document.data, ())
     key = Path(document.path).stem
     if document.data.get("id") != key:

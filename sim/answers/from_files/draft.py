@@ -1,4 +1,4 @@
-"""One scenario from several files, with defaults for what none of them says."""
+"""Draft of one scenario from several files, with defaults for values that no file states."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 OptionKind = Literal["count", "number", "text", "flag", "off", "tokens"]
-"""Kind of value. flag: true where it stands; off: the same for its opposite; tokens: a count such as 32k."""
+"""Kind of value. flag: the option alone means true; off: it means false; tokens: a count such as 32k."""
 
 
 @dataclass(frozen=True, slots=True)

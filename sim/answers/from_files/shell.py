@@ -12,7 +12,7 @@ VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\}|\((\w+)\))")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a command."""
+    """Word of a command."""
 
     text: str
     line: int
@@ -21,7 +21,7 @@ class Word:
 
 @dataclass(slots=True)
 class Command:
-    """One command of a script, with the variables that are set for it."""
+    """Command of a script, with the variables that are set for it."""
 
     words: list[Word]
     variables: dict[str, str] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class ServerDraft:
 
 @dataclass(slots=True)
 class SourceFile:
-    """One file, or several pages of one recording, in terms of a scenario."""
+    """File, or several pages of one recording, in terms of a scenario."""
 
     name: str
     """Name of the file."""
