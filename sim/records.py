@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from operator import attrgetter
-from typing import Any, Protocol, SupportsIndex, TypeVar, cast
+from typing import Any, Protocol, SupportsIndex
 
 ONLY_SERVICE = "default"  # name of the only service of a scenario
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +86,6 @@ class RequestOptions:
 DEFAULT_OPTIONS = RequestOptions()
 
 
-def _option(name: str, default: T) -> T:
-    """Return a property for a field of `RequestOptions`; setting it gives the request its own options."""
-
-    def put(request: "Request", value: T) -> None:
-        if request.options is DEFAULT_OPTIONS:
-            request.options = RequestOptions()
-        setattr(request.options, name, value)
-
-    return cast(T, property(attrgetter(f"options.{name}"), put))
-
-
 class Request:
     """Request with its timestamps, each set once; nan before [s].
 
@@ -136,22 +123,157 @@ class Request:
         for name, value in further.items():
             setattr(self, name, value)
 
-    block_hashes = _option("block_hashes", DEFAULT_OPTIONS.block_hashes)
-    hash_block_tokens = _option("hash_block_tokens", DEFAULT_OPTIONS.hash_block_tokens)
-    service = _option("service", DEFAULT_OPTIONS.service)
-    session = _option("session", DEFAULT_OPTIONS.session)
-    turn = _option("turn", DEFAULT_OPTIONS.turn)
-    tenant = _option("tenant", DEFAULT_OPTIONS.tenant)
-    weight = _option("weight", DEFAULT_OPTIONS.weight)
-    adapter = _option("adapter", DEFAULT_OPTIONS.adapter)
-    prefill_replica = _option("prefill_replica", DEFAULT_OPTIONS.prefill_replica)
-    kv_transfer_s = _option("kv_transfer_s", DEFAULT_OPTIONS.kv_transfer_s)
-    left = _option("left", DEFAULT_OPTIONS.left)
-    rejected = _option("rejected", DEFAULT_OPTIONS.rejected)
-    attempts = _option("attempts", DEFAULT_OPTIONS.attempts)
-    kept_tokens = _option("kept_tokens", DEFAULT_OPTIONS.kept_tokens)
-    gave_up = _option("gave_up", DEFAULT_OPTIONS.gave_up)
-    busy = _option("busy", DEFAULT_OPTIONS.busy)
+    def _own(self) -> RequestOptions:
+        """Return the request's own options, which it gets at the first change of one."""
+        if self.options is DEFAULT_OPTIONS:
+            self.options = RequestOptions()
+        return self.options
+
+    # a property for each field of `RequestOptions`, written out because compiled classes have no generated ones
+
+    @property
+    def block_hashes(self) -> Sequence[int]:
+        """See `RequestOptions.block_hashes`."""
+        return self.options.block_hashes
+
+    @block_hashes.setter
+    def block_hashes(self, value: Sequence[int]) -> None:
+        self._own().block_hashes = value
+
+    @property
+    def hash_block_tokens(self) -> int:
+        """See `RequestOptions.hash_block_tokens`."""
+        return self.options.hash_block_tokens
+
+    @hash_block_tokens.setter
+    def hash_block_tokens(self, value: int) -> None:
+        self._own().hash_block_tokens = value
+
+    @property
+    def service(self) -> str:
+        """See `RequestOptions.service`."""
+        return self.options.service
+
+    @service.setter
+    def service(self, value: str) -> None:
+        self._own().service = value
+
+    @property
+    def session(self) -> str:
+        """See `RequestOptions.session`."""
+        return self.options.session
+
+    @session.setter
+    def session(self, value: str) -> None:
+        self._own().session = value
+
+    @property
+    def turn(self) -> int:
+        """See `RequestOptions.turn`."""
+        return self.options.turn
+
+    @turn.setter
+    def turn(self, value: int) -> None:
+        self._own().turn = value
+
+    @property
+    def tenant(self) -> str:
+        """See `RequestOptions.tenant`."""
+        return self.options.tenant
+
+    @tenant.setter
+    def tenant(self, value: str) -> None:
+        self._own().tenant = value
+
+    @property
+    def weight(self) -> float:
+        """See `RequestOptions.weight`."""
+        return self.options.weight
+
+    @weight.setter
+    def weight(self, value: float) -> None:
+        self._own().weight = value
+
+    @property
+    def adapter(self) -> str:
+        """See `RequestOptions.adapter`."""
+        return self.options.adapter
+
+    @adapter.setter
+    def adapter(self, value: str) -> None:
+        self._own().adapter = value
+
+    @property
+    def prefill_replica(self) -> int:
+        """See `RequestOptions.prefill_replica`."""
+        return self.options.prefill_replica
+
+    @prefill_replica.setter
+    def prefill_replica(self, value: int) -> None:
+        self._own().prefill_replica = value
+
+    @property
+    def kv_transfer_s(self) -> float:
+        """See `RequestOptions.kv_transfer_s`."""
+        return self.options.kv_transfer_s
+
+    @kv_transfer_s.setter
+    def kv_transfer_s(self, value: float) -> None:
+        self._own().kv_transfer_s = value
+
+    @property
+    def left(self) -> tuple[ReplicaVisit, ...]:
+        """See `RequestOptions.left`."""
+        return self.options.left
+
+    @left.setter
+    def left(self, value: tuple[ReplicaVisit, ...]) -> None:
+        self._own().left = value
+
+    @property
+    def rejected(self) -> bool:
+        """See `RequestOptions.rejected`."""
+        return self.options.rejected
+
+    @rejected.setter
+    def rejected(self, value: bool) -> None:
+        self._own().rejected = value
+
+    @property
+    def attempts(self) -> int:
+        """See `RequestOptions.attempts`."""
+        return self.options.attempts
+
+    @attempts.setter
+    def attempts(self, value: int) -> None:
+        self._own().attempts = value
+
+    @property
+    def kept_tokens(self) -> int:
+        """See `RequestOptions.kept_tokens`."""
+        return self.options.kept_tokens
+
+    @kept_tokens.setter
+    def kept_tokens(self, value: int) -> None:
+        self._own().kept_tokens = value
+
+    @property
+    def gave_up(self) -> str:
+        """See `RequestOptions.gave_up`."""
+        return self.options.gave_up
+
+    @gave_up.setter
+    def gave_up(self, value: str) -> None:
+        self._own().gave_up = value
+
+    @property
+    def busy(self) -> BusyTime:
+        """See `RequestOptions.busy`."""
+        return self.options.busy
+
+    @busy.setter
+    def busy(self, value: BusyTime) -> None:
+        self._own().busy = value
 
     @property
     def given_up(self) -> bool:

@@ -31,6 +31,7 @@ from sim.engine.schedulers.kv_groups import GroupPipelineScheduler, StatePipelin
 from sim.engine.schedulers.pipeline import InFlightBatch, InFlightSequence, PipelineScheduler, PipelineTiming
 from sim.engine.schedulers.scheduler import Scheduler, switch_shares
 from sim.engine.schedulers.vllm import VllmScheduler
+from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
@@ -48,11 +49,13 @@ class PipelineLane(PipelineTiming):
 class StagedEngine(NoKvTransfer):
     """Base of the engines whose layers are spread over several groups of GPUs, the stages."""
 
-    def __init__(self, steptime: StepTime, limits: SchedulerLimits, pool: BlockPool, stages: int) -> None:
+    def __init__(
+        self, steptime: StepTime, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, stages: int
+    ) -> None:
         self._steptime = steptime
         self._limits = limits
         self._pool = pool
-        self._waiting = limits.new_queue()
+        self._waiting = waiting
         self._stage_free_s = [0.0] * stages
         self._meters = Meters()
         self._sharing = False
@@ -103,7 +106,7 @@ class PipelineEngine(StagedEngine):
         other). *piece_tokens*: prompt tokens per piece, if prompts are computed in pieces.
         *one_scheduler*: whether the time to form a batch depends on the running requests of all lanes.
         """
-        super().__init__(steptime, limits, limits.new_pool(), stages)
+        super().__init__(steptime, limits, limits.new_pool(), limits.new_queue(), stages)
         self._lanes = [PipelineLane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
 
@@ -197,25 +200,25 @@ class PipelineEngine(StagedEngine):
         ]
 
 
-def _group_pool(limits: SchedulerLimits) -> GroupPool:
+def _scheduler_of(limits: SchedulerLimits, waiting: WaitingQueue, ahead: int) -> PipelineScheduler:
+    """Return the scheduler of pipelined batches for the KV caches of *limits*, with an empty pool of its own."""
+    blocks, size, groups = limits.num_gpu_blocks, limits.block_size, limits.kv_groups
     if limits.caches_states:
-        return StatePool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups)
-    return GroupPool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups, limits.enable_prefix_caching)
+        return StatePipelineScheduler(limits, StatePool(blocks, size, groups), waiting, ahead)
+    if groups == (None,):
+        return PipelineScheduler(limits, limits.new_pool(), waiting, ahead)
+    pool = GroupPool(blocks, size, groups, limits.enable_prefix_caching)
+    return GroupPipelineScheduler(limits, pool, waiting, ahead)
 
 
 class StagesEngine(StagedEngine):
     """Replica with pipeline stages under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, stages: int, asynchronous: bool = False) -> None:
-        grouped = limits.kv_groups != (None,)
         self._depth = stages + asynchronous
-        pool = _group_pool(limits) if grouped else limits.new_pool()
         limits = replace(limits, batches_in_flight=self._depth)
-        super().__init__(steptime, limits, pool, stages)
-        schedule = (
-            StatePipelineScheduler if limits.caches_states else GroupPipelineScheduler if grouped else PipelineScheduler
-        )
-        self._schedule = schedule(limits, pool, self._waiting, stages if asynchronous else 0)
+        self._schedule = _scheduler_of(limits, limits.new_queue(), stages if asynchronous else 0)
+        super().__init__(steptime, limits, self._schedule.pool, self._schedule.waiting, stages)
         self._flying: deque[InFlightBatch] = deque()
         self._waits = False
         """True if no batch is formed before the oldest one in flight has ended."""

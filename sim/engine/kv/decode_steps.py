@@ -4,7 +4,7 @@
 several tokens take, and `WindowedContexts` is the sum of contexts capped at a sliding window.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import ceil
 from operator import attrgetter
@@ -328,16 +328,17 @@ class WindowedContexts:
     Contexts below the window grow, those beyond it do not.
     """
 
-    __slots__ = ("_beyond", "_crossings", "_growing", "_growing_base", "_growing_pace", "_paces", "window")
+    __slots__ = ("_bases", "_beyond", "_crossings", "_growing", "_growing_base", "_growing_pace", "_paces", "window")
 
-    def __init__(self, window: int, paces: Mapping[Sequence, float] | None = None) -> None:
+    def __init__(
+        self, window: int, bases: dict[Sequence, float] | None = None, paces: dict[Sequence, float] | None = None
+    ) -> None:
         self.window = window
-        self._paces = paces
-        """Sequence -> tokens per step; None: one for all of them."""
+        self._bases, self._paces = bases, paces
+        """Sequence -> its context at step counter 0, and its tokens per step; None: `Sequence.base`, and one token."""
         self._growing: dict[Sequence, int] = {}
         """Sequence below the window -> step counter at which its context reaches the window."""
-        self._growing_base: float = 0
-        self._growing_pace: float = 0
+        self._growing_base, self._growing_pace = 0.0, 0.0
         self._beyond = 0
         self._crossings: list[tuple[int, int, Sequence]] = []
         """Heap of (step counter at which the context reaches the window, admission, sequence); may hold stale
@@ -345,9 +346,10 @@ class WindowedContexts:
 
     def add(self, sequence: Sequence) -> None:
         """Add *sequence*, which starts to decode with the context base + tokens per step x step counter."""
+        base = self._bases[sequence] if self._bases is not None else sequence.base
         pace = self._paces[sequence] if self._paces is not None else 1
-        self._growing[sequence] = crossing = ceil((self.window - sequence.base) / pace)
-        self._growing_base += sequence.base
+        self._growing[sequence] = crossing = ceil((self.window - base) / pace)
+        self._growing_base += base
         self._growing_pace += pace
         heappush(self._crossings, (crossing, sequence.admission, sequence))
 
@@ -360,7 +362,7 @@ class WindowedContexts:
 
     def _stop_growing(self, sequence: Sequence) -> None:
         del self._growing[sequence]
-        self._growing_base -= sequence.base
+        self._growing_base -= self._bases[sequence] if self._bases is not None else sequence.base
         self._growing_pace -= self._paces[sequence] if self._paces is not None else 1
 
     def at(self, step: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
+from typing import ClassVar
 
 from sim.engine.kv.blocks import NamedBlocks, remove_name
 from sim.engine.kv.group_pool import Windows, by_window, common_prefix, neighbours, reported_group
@@ -69,7 +70,7 @@ class WindowFreedBlocks(FreeQueueEntry):
 
     __slots__ = ("groups", "owners")
 
-    MOST = 1000
+    MOST: ClassVar = 1000
     """Most owners of one entry: reallocated owners at its front are kept until the entry is used up."""
 
     def __init__(self, groups: range, owners: list[Sequence]) -> None:

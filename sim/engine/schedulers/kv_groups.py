@@ -22,37 +22,43 @@ class GroupPipelineScheduler(PipelineScheduler):
     """Scheduler of pipelined batches whose requests hold blocks in several groups."""
 
     USES_COHORTS = False
-    pool: GroupPool
+
+    def __init__(self, limits: SchedulerLimits, pool: GroupPool, waiting: WaitingQueue, ahead: int) -> None:
+        super().__init__(limits, pool, waiting, ahead)
+        self._groups = pool
 
     def _fits_held_blocks(self, one: InFlightSequence) -> bool:
         return False  # a sequence may free blocks in any step
 
     def _need(self, one: InFlightSequence, new: int) -> int:
-        self.pool.give_back(one, max(0, one.computed - one.flying))
-        return self.pool.needs(one, one.computed + new)
+        self._groups.give_back(one, max(0, one.computed - one.flying))
+        return self._groups.needs(one, one.computed + new)
 
     def _missing(self, one: InFlightSequence, hits: int, new: int) -> int:
-        size, windows = self.pool.block_size, self.pool.windows
-        first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
-        joins = self.pool.joins(one, hits, first)
+        groups = self._groups
+        size, windows = groups.block_size, groups.windows
+        first = [groups.wanted(group, hits * size + new) for group in range(len(windows))]
+        joins = groups.joins(one, hits, first)
         if not self.limits.options.reserves_all_tokens:
             return joins
         whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
-        return max(joins, self.pool.joins(one, hits, whole))
+        return max(joins, groups.joins(one, hits, whole))
 
     def _allocate(self, one: InFlightSequence, blocks: int, new: int) -> None:
-        self.pool.grow(one, one.computed + new)
+        self._groups.grow(one, one.computed + new)
         self._name(one, min(one.computed + new, one.tokens))
 
 
 class StatePipelineScheduler(GroupPipelineScheduler):
     """Scheduler of pipelined batches with states in the prefix cache (vLLM's `_mamba_block_aligned_split`)."""
 
-    pool: StatePool
+    def __init__(self, limits: SchedulerLimits, pool: StatePool, waiting: WaitingQueue, ahead: int) -> None:
+        super().__init__(limits, pool, waiting, ahead)
+        self._states = pool
 
     def form(self, now: float) -> InFlightBatch | None:
         """See `PipelineScheduler.form`."""
-        self.pool.begin_step()
+        self._states.begin_step()
         return super().form(now)
 
     def _cut(self, one: InFlightSequence, start: int, new: int) -> int:
@@ -62,7 +68,7 @@ class StatePipelineScheduler(GroupPipelineScheduler):
         crosses the last whole block, or the end of what others have computed without leaving a state.
         """
         if one not in self.running:
-            one.junction = self.pool.junction(one)
+            one.junction = self._states.junction(one)
         size, limits, end = self.pool.block_size, self.limits, start + new
         prefill_end = max(one.request.prompt_tokens, one.tokens - 1)
         if start >= prefill_end:
@@ -86,7 +92,7 @@ class GroupScheduler(VllmScheduler):
     `Sequence.held` counts places, one for all groups.
     """
 
-    __slots__ = ("_blocks_to_admit", "_grouped", "_limits", "_tokens_in_flight")
+    __slots__ = ("_blocks_to_admit", "_group_phases", "_grouped", "_limits", "_tokens_in_flight")
 
     def __init__(self, limits: SchedulerLimits, pool: GroupCache, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
@@ -96,7 +102,7 @@ class GroupScheduler(VllmScheduler):
         step reads."""
         self._grouped = pool
         self._windowed = bool(pool.sliding)
-        self._phases: GroupPhases = GroupPhases(pool, self._tokens_in_flight)
+        self._phases = self._group_phases = GroupPhases(pool, self._tokens_in_flight)
         self._blocks_to_admit = 0
         """Number of free blocks below which the head of the queue cannot join."""
 
@@ -127,7 +133,7 @@ class GroupScheduler(VllmScheduler):
         return (sequence.decoding and sequence not in flight.excluded) if chunk is None else chunk
 
     def _slide_all(self) -> None:
-        fresh = self._phases.fresh
+        fresh = self._group_phases.fresh
         self._name_before_sliding(due := self._due(self._step), self._step)
         for one in due:
             self._slide_one(one, fresh)
@@ -142,7 +148,7 @@ class GroupScheduler(VllmScheduler):
         """Return the sequences that may free blocks when the step at counter *step* is formed, in admission order."""
         if self._tokens_in_flight and step == self._step and self.flight is None:
             return [one for one in self.running if one.decoding]
-        phases, windows = self._phases, self._grouped.sliding
+        phases, windows = self._group_phases, self._grouped.sliding
         if not phases.fresh and len(windows) == 1:
             ones = phases.sliding(step, windows[0])
             if len(ones) > 1:
@@ -163,7 +169,7 @@ class GroupScheduler(VllmScheduler):
             self._shared_answers.name(step - behind)
 
     def _take_leap(self, steps: int) -> None:
-        pool, phases, behind = self._grouped, self._phases, self._tokens_in_flight
+        pool, phases, behind = self._grouped, self._group_phases, self._tokens_in_flight
         if not self._windowed:
             super()._take_leap(steps)
             return
@@ -185,7 +191,7 @@ class GroupScheduler(VllmScheduler):
         if steps > 1 and self.blocked_by == "kv":
             short = self._blocks_to_admit - self.pool.free
             if self._windowed or short <= 0:  # without freed blocks the head joins only if hits are lost
-                steps = max(1, self._phases.steps_until_free(self._step, steps, short))
+                steps = max(1, self._group_phases.steps_until_free(self._step, steps, short))
         return steps
 
     def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
@@ -198,7 +204,7 @@ class GroupScheduler(VllmScheduler):
         return self._blocks_for(sequence, chunk)
 
     def _need(self, sequence: Sequence, tokens: int) -> int:
-        self._slide_one(sequence, self._phases.fresh)
+        self._slide_one(sequence, self._group_phases.fresh)
         return super()._need(sequence, tokens) * self._grouped.growing
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:

@@ -46,9 +46,11 @@ class DraftScheduler(VllmScheduler):
         self._phases = NextBlockSteps(pool.block_size, self._reach, self._first_step)
         self._pace: dict[Sequence, float] = {}
         """Decoding sequence -> tokens per step."""
+        self._base: dict[Sequence, float] = {}
+        """Decoding sequence -> its context at step counter 0, in place of the whole `Sequence.base` [tokens]."""
         if limits.window:
-            self._windows = WindowedContexts(limits.window, self._pace)
-        self._pace_sum: float = 0
+            self._windows = WindowedContexts(limits.window, self._base, self._pace)
+        self._pace_sum, self._drafted_base_sum = 0.0, 0.0
         self._padded: list[Sequence] = []
         """Sequences whose only token in the step formed last is padded with drafts, none of which is accepted."""
         self._shortened: tuple[Sequence, float] | None = None
@@ -67,17 +69,17 @@ class DraftScheduler(VllmScheduler):
     def _first_step(self, sequence: Sequence, tokens: int) -> int:
         if tokens >= sequence.request.prompt_tokens + sequence.output_tokens + self._drafts:
             return NEVER
-        return ceil((tokens - self._drafts - sequence.base) / self._pace[sequence])
+        return ceil((tokens - self._drafts - self._base[sequence]) / self._pace[sequence])
 
     def _context(self, sequence: Sequence, step: int) -> int:
         most = sequence.request.prompt_tokens + sequence.output_tokens - 1
-        return min(int(sequence.base + self._pace[sequence] * step), most)
+        return min(int(self._base[sequence] + self._pace[sequence] * step), most)
 
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
         self._pace[sequence] = pace = (
             1 + ceil(self._accepts(sequence.request, left) * PACE_DENOMINATOR) / PACE_DENOMINATOR
         )
-        sequence.base = sequence.computed - pace * self._step  # type: ignore[assignment]  # no whole number
+        self._base[sequence] = sequence.computed - pace * self._step
         sequence.finish_step = self._step + ceil(left / pace)
 
     def _serve_running(self) -> list[Sequence]:
@@ -138,7 +140,7 @@ class DraftScheduler(VllmScheduler):
         if self._shortened is not None:
             sequence, lost = self._shortened
             self._leave_decoding(sequence)
-            sequence.base -= lost  # type: ignore[assignment]
+            self._base[sequence] -= lost
             self._enter_decoding(sequence)
         return super().commit(steps, end_s)
 
@@ -157,11 +159,12 @@ class DraftScheduler(VllmScheduler):
     def forget(self, sequence: Sequence) -> None:
         """See `VllmScheduler.forget`."""
         self._pace.pop(sequence, None)
+        self._base.pop(sequence, None)
 
     def _end_answer(self, sequence: Sequence) -> None:
         """Count the fractions of tokens of *sequence*, which stops decoding, beyond its last whole one as overshoot."""
         if sequence.decoding:
-            reached = sequence.base + self._pace[sequence] * self._step
+            reached = self._base[sequence] + self._pace[sequence] * self._step
             self.overshoot += reached - self._context(sequence, self._step)
 
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
@@ -171,13 +174,13 @@ class DraftScheduler(VllmScheduler):
         return sequence.held
 
     def _delay(self, sequence: Sequence) -> None:
-        sequence.base -= self._pace[sequence]  # type: ignore[assignment]
+        self._base[sequence] -= self._pace[sequence]
         sequence.finish_step += 1
 
     def _fill_decodes(self) -> None:
         super()._fill_decodes()
         batch = self.batch
-        batch.kv_tokens = round(self._base_sum + self._pace_sum * self._step)
+        batch.kv_tokens = round(self._drafted_base_sum + self._pace_sum * self._step)
         batch.draft_tokens = self._decoding * self._drafts - self._tokens_short
         batch.accepted_tokens = self._pace_sum - self._decoding - (self._shortened[1] if self._shortened else 0)
 
@@ -189,11 +192,13 @@ class DraftScheduler(VllmScheduler):
     def _enter_decoding(self, sequence: Sequence) -> None:
         Scheduler._enter_decoding(self, sequence)
         self._pace_sum += self._pace[sequence]
+        self._drafted_base_sum += self._base[sequence]
         self._phases.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         Scheduler._leave_decoding(self, sequence)
         self._pace_sum -= self._pace[sequence]
+        self._drafted_base_sum -= self._base[sequence]
         self._phases.remove(sequence)
 
 
@@ -222,7 +227,7 @@ class AsyncDraftScheduler(DraftScheduler):
     def _first_step(self, sequence: Sequence, tokens: int) -> int:
         if tokens >= sequence.request.prompt_tokens + sequence.output_tokens - 1 + 2 * self._drafts:
             return NEVER
-        step = ceil((tokens - 1 - 2 * self._drafts - sequence.base) / self._pace[sequence]) + 1
+        step = ceil((tokens - 1 - 2 * self._drafts - self._base[sequence]) / self._pace[sequence]) + 1
         odd = self._partial_drafts.get(sequence)
         if odd is None:
             return step
@@ -283,7 +288,7 @@ class AsyncDraftScheduler(DraftScheduler):
             sequence, lost = self._shortened
             context = self._context(sequence, self._step)
             self._leave_decoding(sequence)
-            sequence.base -= lost  # type: ignore[assignment]
+            self._base[sequence] -= lost
             self._partial_drafts[sequence] = self._step + 1, context, context + self._per_decode - self._tokens_short
             self._enter_decoding(sequence)
             self._shortened = None
@@ -299,7 +304,12 @@ class AsyncDraftScheduler(DraftScheduler):
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         flight = self.flight
-        if flight and self._token_in_flight(sequence) and sequence not in (*flight.leaving, *flight.chunks):
+        if (
+            flight
+            and self._token_in_flight(sequence)
+            and sequence not in flight.leaving
+            and sequence not in flight.chunks
+        ):
             flight.contexts_before[sequence] = self._start(sequence, self._step)[0]
         if sequence in self._recomputed:
             self._recomputed.remove(sequence)

@@ -19,11 +19,6 @@ def _tenant_key(request: Request) -> TenantKey:
     return request.service, request.tenant
 
 
-def _newest(running: list[Any]) -> Any:
-    """Return the sequence of *running*, in admission order, that is preempted next where the queue is fcfs."""
-    return running[-1]
-
-
 def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence | None:
     """Remove the sequence of *request* from *heap* and return it; None if it is not there."""
     found = next((entry for entry in heap if entry[1].request is request), None)
@@ -146,7 +141,9 @@ class FairQueue:
         """Return whether request number *request_index* waits here."""
         return any(queue.has(request_index) for queue in self._queues.values())
 
-    victim = staticmethod(_newest)
+    def victim(self, running: list[Any]) -> Any:
+        """Return the sequence to be preempted next, of *running* in admission order."""
+        return running[-1]
 
 
 class AdapterQueue:
@@ -232,7 +229,7 @@ class AdapterQueue:
 
     def victim(self, running: list[Any]) -> Any:
         """Return the sequence to be preempted next, of *running* in admission order."""
-        return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else _newest(running)
+        return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else running[-1]
 
 
 class FcfsQueue:
@@ -279,7 +276,9 @@ class FcfsQueue:
         """Return whether request number *request_index* waits here."""
         return any(one.request.index == request_index for one in self._queue)
 
-    victim = staticmethod(_newest)
+    def victim(self, running: list[Any]) -> Any:
+        """Return the sequence to be preempted next, of *running* in admission order."""
+        return running[-1]
 
 
 class PrefixQueue(FcfsQueue):
