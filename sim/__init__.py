@@ -10,7 +10,7 @@ the sourced numbers, `simulate` is the engine alone, `register` adds a policy.
 
 Reading guide. Start with these three files, in this order:
 
-1. `case.py`: one case: a plan is resolved, a fleet is run, a ledger is computed.
+1. `case/run.py`: one case: a plan is resolved, a fleet is run, a ledger is computed.
 2. `scenario/schema.py`: contents of a scenario file; `scenario/resolving/resolved.py`: the plan in which ids are
    replaced by sourced values.
 3. `records.py`: the records that pass between the rooms.

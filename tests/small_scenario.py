@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from sim.case import CaseResult, run_case
+from sim.case.result import CaseResult
+from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve

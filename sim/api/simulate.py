@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import PrivateAttr
 
 from sim.api.errors import Infeasible
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.fleet import RunningFleet
 from sim.scenario.reading.errors import InputError, ScenarioErrors

@@ -12,14 +12,12 @@ of five, and that a cut beyond the middle means that the run is too short.
 
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
-from sim.scenario.resolving.resolved import CasePlan
 
 BATCH = 5
 IGNORED_BATCHES = 5
@@ -67,13 +65,6 @@ def mser5(series: Floats) -> WarmupTruncation:
     if cut > batches // 2:
         return WarmupTruncation(batches // 2 * BATCH, False)
     return WarmupTruncation(cut * BATCH, True)
-
-
-def with_warmup(plan: CasePlan) -> CasePlan:
-    """Return *plan* with the warm-up [s] that a simulation without warm-up shows by MSER-5."""
-    log = RunningFleet(replace(plan, warmup_s=0.0, cost_per_request=False)).run()
-    warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
-    return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
 
 
 def warmup_of(log: FleetLog, closed_loop: bool) -> tuple[float, bool]:

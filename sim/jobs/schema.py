@@ -7,7 +7,8 @@ from pydantic import Field
 from sim.cost.clock import SiteClock
 from sim.jobs.policies import Fifo, QueuePolicy
 from sim.jobs.traces import JobTrace
-from sim.scenario.experiment import Name, ReplicasByDay
+from sim.scenario.experiment import Name
+from sim.scenario.replica_schedule import ReplicasByDay
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.training.schema import JobFleet, TrainingJob, WorkScenario
 from sim.units import HOURS_PER_YEAR

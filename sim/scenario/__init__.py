@@ -3,6 +3,8 @@
 Modules in reading order:
 
     experiment      keys of every scenario: workload, services, fleets, pools, terms
+    replica_schedule
+                    numbers of replicas by the time of day
     slo             the service level objective
     sections/       optional sections that ask about an experiment, with their checks
     claim           the section `claim`

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sim.case.run import without_load
 from sim.cost.operations import Operations
 from sim.failures import FailureSpec
 from sim.fleet.fleet import RunningFleet
@@ -25,7 +26,7 @@ from sim.records import FleetLog
 from sim.scenario.experiment import Fleet, Pool
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.slo import Slo
-from sim.study.metrics.case_metrics import CaseMetrics, without_load
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import cases_overloaded, values_of
 from sim.study.metrics.statistics import half_width
 from sim.units import SECONDS_PER_HOUR

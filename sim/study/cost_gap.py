@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from sim.batching import Slots
+from sim.case.run import with_warmup
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.warmup import with_warmup
 from sim.power import LoadLaw, PoolPower
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from sim.case import price_case
+from sim.case.result import price_case
 from sim.catalogue.catalog import Catalog
 from sim.records import FleetLog
 from sim.scenario.reading.errors import InputError, ScenarioErrors

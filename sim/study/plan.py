@@ -17,6 +17,7 @@ from itertools import accumulate
 from math import ceil, fsum, inf
 from pathlib import Path
 
+from sim.case.run import idle_window
 from sim.catalogue.catalog import Catalog
 from sim.cost import token_api
 from sim.cost.cost_plan import CostPlan
@@ -39,7 +40,6 @@ from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import ONLY_RAISED, LoadAxis
-from sim.study.metrics.case_metrics import idle_window
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan_cash import (
     SECONDS_PER_MONTH,

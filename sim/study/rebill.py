@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from sim.case.run import idle_window
 from sim.catalogue.catalog import Catalog
 from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
 from sim.cost.clock import SiteClock
@@ -22,7 +23,6 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import YEAR, Calendar, Hours, around, parts_of_year, peak_to_mean
 from sim.study.execution.store import StoredCase
-from sim.study.metrics.case_metrics import idle_window
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))

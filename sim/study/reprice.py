@@ -6,7 +6,7 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sim.case import CaseResult, price_case
+from sim.case.result import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
 from sim.records import BusyTime, FleetLog, Interval, Meters, ReplicaVisit, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from math import fsum, inf
 from typing import Any
 
+from sim.case.run import idle_result
 from sim.catalogue.catalog import Catalog
 from sim.cost.cost_plan import CostPlan
 from sim.scenario.resolving.case import resolve
@@ -12,7 +13,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.scenario.year import YearPlan, around, parts_of_year, year_plan
 from sim.study.metrics.averages import TOKENS
-from sim.study.metrics.case_metrics import CaseMetrics, idle_metrics
+from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.metrics.statistics import half_width, mean, ratio
 from sim.study.points import Point
@@ -155,7 +156,7 @@ def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBas
             case.fleet,
             others,
             tariff_of(resolved.costs, plan),
-            idle_metrics(resolved) if plan.idle_hours and not resolved.infeasible else None,
+            measure(idle_result(resolved)) if plan.idle_hours and not resolved.infeasible else None,
             None if rate_rps is None else SECONDS_PER_HOUR * rate_rps,
             None if rate_rps is None else mean_tokens(at),
         )

@@ -9,7 +9,7 @@ from sim.cost.clock import MIDNIGHT, ClockError, SiteClock
 from sim.cost.electricity import Band, Tariff
 from sim.cost.site import Site
 from sim.records import Interval
-from sim.scenario.experiment import ReplicaSchedule
+from sim.scenario.replica_schedule import ReplicaSchedule
 
 HOUR = 3600.0
 WEEK = {

@@ -28,7 +28,7 @@ from sim.failures import (
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.records import FleetLog
-from sim.scenario.experiment import ReplicaSchedule
+from sim.scenario.replica_schedule import ReplicaSchedule
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.workload.client import Client
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.fleet.arrivals import FleetClock
 from sim.fleet.kv_transfer import PortNetwork
 from sim.routing import LeastOutstanding

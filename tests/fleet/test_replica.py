@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_scenario import ran
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import UnitPrice
 from sim.cost.metering import ONE_HOUR, ByPhase, stops

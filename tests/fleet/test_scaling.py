@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from small_scenario import loaded, ran
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import StartTransfer
 from sim.cost.clock import MIDNIGHT
@@ -23,8 +23,8 @@ from sim.cost.rental import Billing
 from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.fleet.scaling import Links
 from sim.records import Interval
-from sim.scenario.experiment import ReplicaSchedule
 from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.replica_schedule import ReplicaSchedule
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool

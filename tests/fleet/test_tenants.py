@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.case import CaseResult, run_case
+from sim.case.result import CaseResult
+from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
 from sim.engine.schedulers.waiting_queue import FairQueue, FcfsQueue
 from sim.engine.sequence import Sequence

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sim.case import CaseResult, run_case
+from sim.case.result import CaseResult
+from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from small_scenario import ran
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.records import Request
 from sim.routing import ByLength

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, price_case, results_by_service, run_case
+from sim.case.result import CaseResult, price_case, results_by_service
+from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load

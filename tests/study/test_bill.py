@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, price_case, run_case
+from sim.case.result import CaseResult, price_case
+from sim.case.run import idle_window, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import PaymentTime
 from sim.cost.finance import OperatingCostLine
@@ -23,7 +24,6 @@ from sim.study.discounting import levelised
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import StoredCase
-from sim.study.metrics.case_metrics import idle_window
 from sim.study.plan import outlook
 from sim.study.plan_units import Quantities
 from sim.study.rebill import Rebilling, metered

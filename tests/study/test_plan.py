@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.case import CaseResult, run_case
+from sim.case.result import CaseResult
+from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost.metering import MeteredWindow
 from sim.records import Interval

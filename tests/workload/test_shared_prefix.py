@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from small_scenario import ran
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.rng import stream
 from sim.workload import HASH_BLOCK_TOKENS, Workload
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
 from sim.report.charts.panels import DASHES, GLYPHS, Panel, print_dash
-from sim.report.charts.vega_bars import TEXT_SHARE
 from sim.report.charts.vega_lite import (
     CROSS,
     MARK_COLOR,
@@ -22,6 +21,7 @@ from sim.report.charts.vega_lite import (
     SHAPES,
     SIZES,
     SMALL,
+    TEXT_SHARE,
     USUAL,
     PageFigure,
     Spec,

@@ -5,14 +5,13 @@ from typing import Any
 
 from sim.language import _
 from sim.report.charts.tornado import SideBar
-from sim.report.charts.vega_lite import MARK_COLOR, PageFigure, config, params
+from sim.report.charts.vega_lite import MARK_COLOR, TEXT_SHARE, PageFigure, config, params
 from sim.report.words.text import plain
 
 ROW = 26
 """Height of a row [px]."""
 GLYPH = 6.0
 """Mean width of a character of the texts [px]."""
-TEXT_SHARE = "width * 0.35"
 GLYPHS = f"max(8, floor({TEXT_SHARE} / {GLYPH}))"
 """Vega expression for the largest number of characters of a text beside a bar: a third of the plot."""
 

@@ -28,6 +28,8 @@ from sim.report.words.money import money_mark, money_thousands, symbol
 from sim.report.words.text import percent, plain, ranged
 from sim.study.execution.durable import write_atomically
 
+TEXT_SHARE = "width * 0.35"
+"""Vega expression for the part of a plot's width that texts beside bars may take."""
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 DARK = {"#0072B2": "#4BA3E3", "#CE6BA3": "#D87CAF", "#6F5A00": "#E6B000", "#1A94FE": "#A6DAFF", "#000000": "#F2F2F2"}
 """Palette on black: the same hues, brighter where they would be too dim or too similar."""

@@ -27,7 +27,7 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.routing.admission import Admission
 from sim.routing.kv_transfer import TransferPlan
-from sim.scenario.experiment import ReplicaSchedule
+from sim.scenario.replica_schedule import ReplicaSchedule
 from sim.scenario.slo import Slo
 from sim.workload import Workload
 from sim.workload.client import Client

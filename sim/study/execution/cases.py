@@ -10,7 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from sim.case import CaseResult, reprice, run_plan
+from sim.case.result import CaseResult
+from sim.case.run import reprice, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.registry import Registration, enter, entered
 from sim.scenario.resolving.case import resolve

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.cost.ledger import LedgerRow
 from sim.infile import opened
 from sim.records import Interval, Request
@@ -18,7 +18,7 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.execution.durable import DamagedFile, atomic_folder, check_folder, warn_of
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.window_requests import WindowRequests, good_requests
+from sim.study.metrics.metric import MeasuredRun
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
@@ -172,7 +172,8 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     """Return the table of requests in arrival order, with the columns of requests.csv."""
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
-    cohort = WindowRequests.of(result) if result else None
+    run = MeasuredRun(result) if result else None
+    cohort = run.cohort if run else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None
     table = pa.table(
@@ -193,7 +194,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
             "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
             "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
             "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
-            "slo_met": pa.array(good_requests(result, cohort).astype("int8") if cohort and result else [], pa.int8()),
+            "slo_met": pa.array(run.within_limits.astype("int8") if run else [], pa.int8()),
             "status": pa.array([r.status for r in requests], pa.string()).dictionary_encode(),
         }
     )

@@ -6,7 +6,7 @@ from math import fsum
 
 import numpy as np
 
-from sim.case import CaseResult, results_by_service
+from sim.case.result import CaseResult, results_by_service
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
 

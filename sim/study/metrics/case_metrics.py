@@ -8,15 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sim.case import CaseResult, price_case, results_by_service
-from sim.cost.metering import MeteredWindow
-from sim.fleet.fleet import RunningFleet
-from sim.scenario.resolving.resolved import CasePlan
+from sim.case.result import CaseResult, results_by_service
 from sim.scenario.slo import LATENCIES
 from sim.study.metrics import bill, machines, requests  # noqa: F401 (they register metrics)
 from sim.study.metrics.metric import EARLIER_NAMES, FIGURES, PARTS, MeasuredRun
-from sim.units import SECONDS_PER_HOUR
-from sim.workload import Burst
 
 LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 SERVICES = "services"
@@ -125,37 +120,3 @@ def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     moved = [name for name in STORED if is_billed(name) or name in MACHINE_TOTALS]
     new = CaseMetrics(_figures(billed, moved))
     return metrics.with_bill_of(new).with_figures(**{name: new[name] for name in MACHINE_TOTALS})
-
-
-def idle_metrics(plan: CasePlan) -> CaseMetrics:
-    """Return the figures of the fleet of *plan* without load, metered and billed as any other case.
-
-    Electricity has the price of the hour at `starts_at`.
-    """
-    empty = without_load(plan)
-    return measure(price_case(empty, RunningFleet(empty).run()))
-
-
-def idle_window(plan: CasePlan) -> MeteredWindow:
-    """Return the metered quantities of the fleet of *plan* without load."""
-    empty = without_load(plan)
-    assert empty.horizon_s is not None
-    return MeteredWindow.of(RunningFleet(empty).run().intervals, empty.warmup_s, empty.horizon_s)
-
-
-def without_load(plan: CasePlan) -> CasePlan:
-    """Return *plan* without requests, for an hour; for its own window where replicas are started and stopped."""
-    window_s = (0.0, SECONDS_PER_HOUR)
-    if plan.switched and plan.horizon_s is not None:
-        window_s = (plan.warmup_s, plan.horizon_s)
-    # a burst of no requests: not a load that a scenario may ask for
-    nothing = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
-    return replace(
-        plan,
-        workload=nothing,
-        cost_per_request=False,
-        warmup_auto=False,
-        warmup_s=window_s[0],
-        horizon_s=window_s[1],
-        drain_limit_s=0.0,
-    )

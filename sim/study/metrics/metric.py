@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger
 from sim.records import Interval
 from sim.study.metrics.averages import Average, Mean
 from sim.study.metrics.overload import Growth
-from sim.study.metrics.window_requests import PrefixHits, WindowRequests, good_requests, prefixes_of
+from sim.study.metrics.window_requests import PrefixHits, WindowRequests, prefix_hits
 
 T = TypeVar("T")
 PERCENTILES = (50, 95, 99)
@@ -138,12 +138,18 @@ class MeasuredRun:
             raise ValueError(
                 "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"
             )
-        return WindowRequests.of(self.result)
+        return WindowRequests.of(self.log.requests, self.result.window_s, self.plan.horizon_s is None)
 
     @cached_property
     def within_limits(self) -> NDArray[np.bool_]:
-        """Mask of the requests that finished within all limits."""
-        return good_requests(self.result, self.cohort)
+        """Mask of the requests that finished within all limits; each service has its own limits."""
+        if not self.plan.services:
+            return self.cohort.good(self.plan.slo)
+        names = np.array([request.service for request in self.log.requests])
+        good = np.zeros(len(names), bool)
+        for one in self.plan.services:
+            good |= self.cohort.good(one.slo) & (names == one.name)
+        return good
 
     @property
     def ledger(self) -> Ledger:
@@ -179,7 +185,9 @@ class MeasuredRun:
     @cached_property
     def prefixes(self) -> PrefixHits | None:
         """Shares of prompt tokens found in prefix caches; None where no prompts have anything in common."""
-        return prefixes_of(self.result, self.cohort)
+        end_s = inf if self.cohort.open_end else self.cohort.end_s
+        block_tokens = min(pool.batching.block_size for pool in self.plan.pools)
+        return prefix_hits(self.log.requests, self.cohort.start_s, end_s, block_tokens)
 
     @cached_property
     def inside(self) -> list[Interval]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sim.case import CaseResult
 from sim.records import Request
 from sim.scenario.slo import ServiceLevel, Slo
 from sim.study.metrics.overload import Growth, queue_growth
@@ -73,11 +72,11 @@ class WindowRequests:
         self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
 
     @classmethod
-    def of(cls, result: CaseResult) -> "WindowRequests":
-        """Return the requests of a case that was just simulated."""
-        columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
-        tenants = [request.tenant for request in result.log.requests]
-        return cls(columns, result.window_s, result.plan.horizon_s is None, tenants if any(tenants) else ())
+    def of(cls, requests: Sequence[Request], window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
+        """Return the *requests* of a case that was just simulated."""
+        columns = {name: _column(requests, name, kind) for name, kind in COLUMNS.items()}
+        tenants = [request.tenant for request in requests]
+        return cls(columns, window_s, open_end, tenants if any(tenants) else ())
 
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
@@ -156,18 +155,6 @@ def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
     return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
 
 
-def good_requests(result: CaseResult, cohort: WindowRequests) -> NDArray[np.bool_]:
-    """Return the mask of the requests that finished within all limits; each service has its own limits."""
-    plan = result.plan
-    if not plan.services:
-        return cohort.good(plan.slo)
-    names = np.array([request.service for request in result.log.requests])
-    good = np.zeros(len(names), bool)
-    for one in plan.services:
-        good |= cohort.good(one.slo) & (names == one.name)
-    return good
-
-
 def percentile(values: Floats, percent: float) -> float:
     """Return the percentile *percent* (numpy's linear one), also where upper values are infinite; nan for none.
 
@@ -202,13 +189,6 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
         times = (first if name == "ttft_s" else last) - start
     times = np.where(finished, times, np.inf)[chosen]
     return np.asarray(times[~np.isnan(times)])
-
-
-def prefixes_of(result: CaseResult, cohort: WindowRequests) -> PrefixHits | None:
-    """Return the prefix shares of the requests in the window; None where no request shares a prefix."""
-    end_s = np.inf if cohort.open_end else cohort.end_s
-    block_tokens = min(pool.batching.block_size for pool in result.plan.pools)
-    return prefix_hits(result.log.requests, cohort.start_s, end_s, block_tokens)
 
 
 def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:

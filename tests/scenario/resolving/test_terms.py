@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from small_scenario import ran
 
-from sim.case import CaseResult
+from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.describe import describe

@@ -46,7 +46,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(plan.fleet)
         return run_fleet(plan)
 
-    monkeypatch.setattr("sim.case.run_fleet", counted)
+    monkeypatch.setattr("sim.case.run.run_fleet", counted)
     return names
 
 

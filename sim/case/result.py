@@ -1,23 +1,14 @@
-"""Simulation and pricing of one case: a plan is resolved, a fleet is run, a ledger is computed."""
+"""Result of one case: its plan, the log of its fleet and its ledger, as a whole and by service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sim.catalogue.catalog import Catalog
+from sim.case.service_weights import ServiceWeights, service_weights
 from sim.cost.charge import PaymentTime
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger, RequestUse, request_costs
-from sim.fleet.fleet import run_fleet
-from sim.fleet.services import ServiceWeights, service_weights
-from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
-from sim.scenario.schema import Scenario
-from sim.scenario.sweep import Case
-
-PRICE_FIELDS = ("fleet", "axes", "costs", "carbon", "pue", "load_by_hour", "facts")
-"""Fields of a plan with names, prices and price inputs, which the simulation does not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,84 +27,6 @@ class CaseResult:
     def window_s(self) -> tuple[float, float]:
         """Measurement window [start, end) [s]."""
         return self.plan.window_s(self.log.end_s)
-
-
-def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:
-    """Simulate and price *case*.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Scenario that the case belongs to.
-    case : Case
-        Fleet, sweep point and replication.
-    catalog : Catalog
-        Catalogue that resolves ids to sourced values.
-
-    Returns
-    -------
-    CaseResult or CasePlan
-        Result of the case, or the plan alone where the fleet cannot run (see `plan.infeasible`).
-
-    """
-    return run_plan(resolve(scenario, case, catalog))  # ids become sourced values
-
-
-def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
-    """Simulate and price the case of *plan*, after a separate run that determines an automatic warm-up.
-
-    Returns
-    -------
-    CaseResult or CasePlan
-        Result of the case, or *plan* itself where the fleet cannot run.
-
-    """
-    if plan.infeasible:
-        return plan
-    if plan.warmup_auto:
-        plan = with_warmup(plan)  # a separate run determines the warm-up
-    log = run_fleet(plan)  # requests and intervals: quantities without prices
-    return price_case(plan, log)  # costs: quantity x sourced price
-
-
-def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
-    """Price the case of *plan* with the log of *other*, if both differ in prices only.
-
-    Parameters
-    ----------
-    plan : CasePlan
-        Plan to price.
-    other : CasePlan
-        Plan that has been simulated.
-    result : CaseResult
-        Result of *other*.
-
-    Returns
-    -------
-    CaseResult or None
-        Result of *plan*; None where its quantities differ from those of *other*.
-
-    """
-    if not _same_quantities(plan, other):
-        return None
-    found = result.plan
-    return price_case(replace(plan, warmup_s=found.warmup_s, warmup_steady=found.warmup_steady), result.log)
-
-
-def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
-    """Return whether two plans, resolved from inputs that differ in prices only, have the same requests and meters."""
-    if len(one.pools) != len(other.pools):
-        return False
-    pools = tuple(_with_step_times_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
-    return replace(one, pools=pools, **{name: getattr(other, name) for name in PRICE_FIELDS}) == other
-
-
-def _with_step_times_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
-    """Return *pool* with the step times of *other*, which do not depend on prices and compare by identity."""
-    if len(pool.models) != len(other.models):
-        return pool
-    models = tuple(_with_step_times_of(*pair) for pair in zip(pool.models, other.models, strict=True))
-    return replace(pool, steptime=other.steptime, models=models)
 
 
 def results_by_service(result: CaseResult) -> dict[str, CaseResult]:
