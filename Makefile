@@ -17,6 +17,8 @@ PYTHON = python3 python3.14 python3.13 python3.12 python3.11
 BENCH =
 SCRIPTS = sim/serve/static sim/report/page/page.js
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# pip leaves the modules of an editable install uncompiled: half a second a start where Python may not write .pyc files.
+COMPILE = $(BIN)/python -m compileall -q sim gpufleet
 
 SCENARIO = scenarios/4x4090-vs-2xa100.yaml
 RESULT = outputs/4x4090-vs-2xa100
@@ -55,10 +57,12 @@ clean:
 # A stamp is older than pyproject.toml after a change of dependencies: then, and only then, pip runs again.
 $(VENV)/.stamp-run: $(VENV)/.stamp-venv pyproject.toml
 	$(INSTALL) --editable '.[serve]'
+	$(COMPILE)
 	@touch $@
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
 	$(INSTALL) --editable '.[dev]'
+	$(COMPILE)
 	@touch $@ $(VENV)/.stamp-run
 
 $(VENV)/.stamp-venv:

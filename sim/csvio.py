@@ -3,12 +3,15 @@
 import csv
 import re
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from io import StringIO
 from math import isnan
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 _FORMULA = re.compile(r"'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])")
+
+PLAIN_FROM, PLAIN_BELOW = 1e-4, 1e10
+"""Magnitudes between which neither repr nor pyarrow writes an exponent."""
 
 
 def cell(value: Any) -> Any:
@@ -43,21 +46,28 @@ def unquoted(text: str) -> str:
 def write_csv(path: Path, header: Iterable[str], lines: Iterable[Iterable[Any]]) -> None:
     """Write *header* and *lines* to the file *path*, every value as a `cell`."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = _writer(file, header)
+        writer = _rows(file)
+        writer.writerow(map(cell, header))
         writer.writerows([cell(value) for value in line] for line in lines)
 
 
-def write_csv_columns(
-    path: Path, header: Iterable[str], blocks: Iterable[tuple[Sequence[Any], Sequence[Sequence[Any]]]]
-) -> None:
-    """Write *header* and *blocks* of rows to the file *path*, every value as a `cell`.
+def write_csv_columns(path: Path, header: Iterable[str], blocks: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> None:
+    """Write *header* and *blocks* of rows to the file *path*, with the bytes that `write_csv` would write.
 
-    A block is (values that all of its rows begin with, its further columns).
+    A block is (values that all of its rows begin with, its further columns as pyarrow arrays).
     """
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = _writer(file, header)
+    import pyarrow.compute as pc  # slow to import; most commands write no large table
+
+    with path.open("wb") as file:
+        file.write(_line(header))
         for front, columns in blocks:
-            writer.writerows(zip(*(repeat(cell(value)) for value in front), *map(_cells, columns), strict=False))
+            texts = [*map(_text, front), *map(_texts, columns)]
+            if len(texts) == 1:  # csv quotes an empty cell that is alone on its line
+                texts = [pc.replace_with_mask(texts[0], pc.equal(texts[0], ""), '""')]
+            lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, ","), "", "\n")
+            _, _, characters = lines.buffers()
+            if len(lines):
+                file.write(characters)
 
 
 class _Lines(NamedTuple):
@@ -70,18 +80,56 @@ class _Lines(NamedTuple):
         return self.file.write(f"{line[:-2]}\n")
 
 
-def _writer(file: IO[str], header: Iterable[str]) -> Any:
-    """Return a writer to *file* with *header* written.
+def _rows(file: IO[str]) -> Any:
+    """Return a writer to *file*. A carriage return in a cell would end the row in most readers."""
+    return csv.writer(_Lines(file), lineterminator="\r\n")
 
-    A carriage return in a cell would end the row in most readers.
+
+def _line(values: Iterable[Any]) -> bytes:
+    """Return the line of a CSV file with *values*."""
+    text = StringIO()
+    _rows(text).writerow(map(cell, values))
+    return text.getvalue().encode()
+
+
+def _text(value: Any) -> str:
+    """Return *value* as it is written between two commas."""
+    return _line([value, 0]).decode().removesuffix(",0\n")
+
+
+def _texts(column: Any) -> Any:
+    """Return the pyarrow array *column* as an array of the texts between commas; null and nan become empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        texts = _numbers(column.cast(pa.float64()))
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        texts = column.cast(pa.string())
+    else:
+        coded = column if pa.types.is_dictionary(kind) else column.dictionary_encode()
+        texts = pa.array(map(_text, coded.dictionary.to_pylist()), pa.string()).take(coded.indices)
+    return pc.fill_null(texts, "")
+
+
+def _numbers(column: Any) -> Any:
+    """Return floats as texts by their repr.
+
+    pyarrow's shortest text has the digits of repr. Where it has no exponent, whole numbers lack only their `.0`.
     """
-    writer = csv.writer(_Lines(file), lineterminator="\r\n")
-    writer.writerow(map(cell, header))
-    return writer
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-
-def _cells(values: Sequence[Any]) -> Iterable[Any]:
-    """Return *values* as cells; numbers stay as they are, as csv writes a float by its repr."""
-    kinds = set(map(type, values))
-    numbers = kinds <= {int, float} and not (float in kinds and any(map(isnan, values)))
-    return values if numbers else map(cell, values)
+    column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+    size = pc.abs(column)
+    plain = pc.fill_null(pc.and_(pc.less(size, PLAIN_BELOW), pc.greater_equal(size, PLAIN_FROM)), fill_value=True)
+    plain = pc.or_(plain, pc.fill_null(pc.equal(size, 0.0), fill_value=True))
+    texts = column.cast(pa.string())
+    whole = pc.equal(column, pc.trunc(column))
+    if pc.any(whole).as_py():
+        texts = pc.if_else(whole, pc.binary_join_element_wise(texts, "0", "."), texts)
+    if pc.all(plain).as_py() is False:
+        odd = pc.invert(plain)
+        texts = pc.replace_with_mask(texts, odd, pa.array(map(repr, column.filter(odd).to_pylist()), pa.string()))
+    return texts

@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +75,7 @@ def test_text_is_no_formula_and_numbers_stay(tmp_path: Path) -> None:
     texts = RISKY + HARMLESS
     numbers = [-1.5] * len(texts)
     write_csv(tmp_path / "lines.csv", RISKY[:2], zip(texts, numbers, strict=True))
-    write_csv_columns(tmp_path / "columns.csv", RISKY[:2], [([], [texts, numbers])])
+    write_csv_columns(tmp_path / "columns.csv", RISKY[:2], [([], [pa.array(texts), pa.array(numbers)])])
     for name in ("lines.csv", "columns.csv"):
         with (tmp_path / name).open(encoding="utf-8", newline="") as file:
             head, *rows = csv.reader(file)
@@ -82,7 +84,7 @@ def test_text_is_no_formula_and_numbers_stay(tmp_path: Path) -> None:
 
 
 def test_constant_columns_are_cells(tmp_path: Path) -> None:
-    write_csv_columns(tmp_path / "t.csv", ["a", "b", "c"], [(["=a", None], [[1.5, float("nan")]])])
+    write_csv_columns(tmp_path / "t.csv", ["a", "b", "c"], [(["=a", None], [pa.array([1.5, None])])])
     assert (tmp_path / "t.csv").read_text() == "a,b,c\n'=a,,1.5\n'=a,,\n"
 
 
@@ -127,6 +129,27 @@ def test_no_cell_of_a_run_is_a_formula(tmp_path: Path, monkeypatch: pytest.Monke
     frames = read_run(tmp_path / "out")
     assert list(dict.fromkeys(frames.summary["fleet"])) == NAMES
     assert set(frames.usage["pool"]) == {"=pool"}
+
+
+TEXTS = st.one_of(st.none(), st.text(), st.text('",\n\r\t=+-@ 1a', max_size=4), st.sampled_from(RISKY))
+FLOATS = st.one_of(st.none(), st.floats(), st.integers(-(10**20), 10**20).map(float), st.floats(-1e11, 1e11))
+ROW = st.tuples(FLOATS, FLOATS, TEXTS, st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.booleans())
+KINDS = (pa.float64(), pa.float64(), pa.string(), pa.int64(), pa.bool_())
+
+
+@given(st.lists(ROW, max_size=20), st.lists(TEXTS | FLOATS | st.booleans(), max_size=2), st.integers(1, len(KINDS)))
+def test_columns_have_the_bytes_of_rows(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], front: list[Any], width: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(KINDS[:width])]
+    coded = [column.dictionary_encode() if pa.types.is_string(column.type) else column for column in columns]
+    names = [*("a" * len(front)), *"bcdef"[:width]]
+    write_csv(folder / "rows.csv", names, ([*front, *row[:width]] for row in rows))
+    write_csv_columns(folder / "columns.csv", names, [(front, columns[:width]), (front, [one[:0] for one in columns])])
+    write_csv_columns(folder / "coded.csv", names, [(front, coded)])
+    assert (folder / "columns.csv").read_bytes() == (folder / "rows.csv").read_bytes()
+    assert (folder / "coded.csv").read_bytes() == (folder / "rows.csv").read_bytes()
 
 
 def run(folder: Path) -> None:

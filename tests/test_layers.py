@@ -81,7 +81,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "xlsxwriter": frozenset({"report"}),
     "pydantic": frozenset({"api", "claims", "spec", "registry", "catalogue", "scenario", "training", "jobs"}) | PARTS,
     "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
-    "pyarrow": frozenset({"workload", "study", "report"}),
+    "pyarrow": frozenset({"csvio", "workload", "study", "report"}),
     "joblib": frozenset({"study", "claims", "fidelity"}),
     "distributed": frozenset({"study"}),
     "typer": frozenset({"cli"}),
@@ -90,7 +90,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "rich": frozenset({"report", "training", "jobs", "cli"}),
 }
 
-SLOW_TO_IMPORT = frozenset({"scipy", "joblib"})
+SLOW_TO_IMPORT = frozenset({"scipy", "joblib", "pyarrow"})
 """A command that does not need them starts without them, so any function may import them."""
 LISTS = frozenset({"answers/questions.py"})
 """Lists that `gpufleet --help` and `import sim` read: what their entries need is imported when they are called."""

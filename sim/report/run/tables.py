@@ -106,16 +106,11 @@ def _many(cases: Iterable[FinishedCase]) -> bool:
 
 def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str], read: Read) -> None:
     blocks = (
-        ([case.fleet, *(case.axes.get(axis) for axis in axes), case.replication], [*map(_values, batch.columns)])
+        ([case.fleet, *(case.axes.get(axis) for axis in axes), case.replication], batch.columns)
         for case in cases
         for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE)
     )
     write_csv_columns(path, ["fleet", *axes, "replication", *with_twins(columns)], blocks)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values
 
 
 def _twinned(table: pa.Table) -> pa.Table:

@@ -17,9 +17,12 @@ from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.execution.durable import DamagedFile, atomic_folder, check_folder, warn_of
+from sim.study.execution.lean_arrow import forgo_pandas
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.metric import MeasuredRun
 from sim.units import NANO_PER_USD
+
+forgo_pandas()
 
 CASE_FILE = "case.json"
 SHARES = ("prefill_s", "recompute_s", "decode_s")

@@ -191,17 +191,17 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
     return np.asarray(times[~np.isnan(times)])
 
 
-def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:
+def prefix_hits(requests: Sequence[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:
     """Return the prefix shares of the requests that arrive from *start_s* to *end_s*.
 
     Earlier requests fill the caches, whose blocks have *block_tokens* tokens. None where no request shares a prefix.
     """
+    if not any(request.block_hashes for request in requests):
+        return None
     seen: dict[int, int] = {}  # a block of the trace -> tokens of it whose KV somebody has computed
     prompts = found = could = 0
-    any_shared = False
     for request in requests:
         ids, size = request.block_hashes, request.hash_block_tokens
-        any_shared |= bool(ids)
         if request.rejected:
             continue
         if start_s <= request.arrived_s < end_s:
@@ -218,6 +218,4 @@ def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float, block
         for place, block in enumerate(ids):
             if (held := min(size, computed - place * size)) > seen.get(block, 0):
                 seen[block] = held
-    if not any_shared:
-        return None
     return PrefixHits(found / prompts, could / prompts) if prompts else PrefixHits(None, None)
