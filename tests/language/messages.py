@@ -213,7 +213,7 @@ def _of_commands() -> Iterator[Message]:
 
 def _of_tables() -> Iterator[Message]:
     for column in COLUMNS:
-        for head in (column.head, column.brief):
+        for head in (column.head, column.brief, column.sheet):
             if head.strip():
                 yield Message(head, "", "sim/study/metrics")
     for name in Operations.model_fields:

@@ -5,56 +5,13 @@ import re
 from sim.language import ENGLISH, N_, _, current
 from sim.report.words.money import heading_mark
 from sim.report.words.text import axis_label
+from sim.study.metrics.columns import BY_NAME
 
 HEADINGS = {
     "fleet": N_("fleet"),
     "candidate": N_("candidate"),
     "component": N_("component"),
-    "status": N_("status"),
-    "reason": N_("reason"),
     "replication": N_("replication"),
-    "replications": N_("replications"),
-    "requests": N_("requests"),
-    "completed": N_("completed"),
-    "rejected": N_("rejected"),
-    "unfinished": N_("unfinished"),
-    "offered_rps": N_("offered load [requests/s]"),
-    "requests_per_s": N_("completed requests [1/s]"),
-    "output_tokens_per_s": N_("output tokens [1/s]"),
-    "total_tokens_per_s": N_("prompt and output tokens [1/s]"),
-    "goodput_rps": N_("goodput [requests/s]"),
-    "slo_attainment": N_("within SLO"),
-    "meets_slo": N_("meets the SLO"),
-    "overloaded": N_("overloaded"),
-    "limited_by": N_("limited by"),
-    "batch_mean": N_("mean batch"),
-    "gpu_busy_fraction": N_("GPU busy"),
-    "kv_used_peak_fraction": N_("KV peak"),
-    "preemptions": N_("preemptions"),
-    "gpus": N_("GPUs"),
-    "servers": N_("servers"),
-    "replicas_mean": N_("replicas, mean"),
-    "replicas_p95": N_("replicas, p95"),
-    "replicas_max": N_("replicas, highest"),
-    "gpu_hours_per_day": N_("GPU-hours a day"),
-    "gpu_power_w_mean": N_("power of the GPUs, mean [W]"),
-    "it_power_w_mean": N_("power of the servers, mean [W]"),
-    "facility_power_w_mean": N_("power at the meter, mean [W]"),
-    "energy_kwh": N_("energy at the meter [kWh]"),
-    "capex_usd": N_("capital cost [USD]"),
-    "cost_usd_per_h": N_("cost [USD/h]"),
-    "cost_usd_per_month": N_("cost [USD/month]"),
-    "usd_per_million_output_tokens": N_("cost [USD per million output tokens]"),
-    "usd_per_million_tokens": N_("cost [USD per million tokens]"),
-    "usd_per_million_good_tokens": N_("cost [USD per million goodput tokens]"),
-    "idle_tax_usd_per_h": N_("cost of idle time [USD/h]"),
-    "preemption_waste_usd_per_h": N_("cost of preemptions [USD/h]"),
-    "currency": N_("currency"),
-    "usd_per_currency": N_("US dollars per unit of the currency"),
-    "slo_verdict": N_("verdict on the SLO"),
-    "low_sample_percentiles": N_("percentiles of few requests"),
-    "nonstationary_columns": N_("columns that depend on the horizon"),
-    "intervals": N_("source of the intervals"),
     "model": N_("model"),
     "units": N_("units"),
     "months": N_("months"),
@@ -67,11 +24,9 @@ HEADINGS = {
     "utilisation": N_("utilisation"),
     "capital_usd_per_h": N_("capital [USD/h]"),
     "output_tokens_per_h": N_("output tokens per hour"),
-    "api_usd_per_million_output_tokens": N_("API [USD per million output tokens]"),
     "cash_usd": N_("payments so far [USD]"),
     "among": N_("compared"),
     "input": N_("input"),
-    "unit": N_("unit"),
     "now": N_("now"),
     "cheapest_now": N_("cheapest now"),
     "tips_below": N_("another is the cheapest below"),
@@ -134,13 +89,11 @@ HEADINGS = {
     "hosting_usd": N_("hosting [USD]"),
     "energy_usd": N_("energy [USD]"),
 }
-"""Column -> heading, with its unit; USD stands for the reporting currency."""
+"""Column of other tables than summary.csv -> heading, with its unit; USD stands for the reporting currency."""
 LATENCIES = {
     "ttft_s": "TTFT",
     "tpot_s": "TPOT",
     "e2e_s": "E2E",
-    "queue_s": N_("wait"),
-    "kv_transfer_s": N_("KV transfer"),
 }
 """Column of a latency, without its statistic -> its name."""
 STATISTIC = re.compile(r"(.+_s)_(mean|p[\d.]+)")
@@ -154,10 +107,10 @@ def heading(name: str, currency: str = "USD") -> str:
     if interval := HALF_WIDTH.fullmatch(name):
         ends = {"low": _("95 % interval, low end"), "high": _("95 % interval, high end")}
         return f"{heading(interval[1], currency)} {ends.get(interval[2], _('half of the 95 % interval'))}"
-    if (found := STATISTIC.fullmatch(name)) and found[1] in LATENCIES:
-        return f"{_(LATENCIES[found[1]])} {_('mean') if found[2] == 'mean' else found[2]} [s]"
+    if (statistic := STATISTIC.fullmatch(name)) and statistic[1] in LATENCIES:
+        return f"{LATENCIES[statistic[1]]} {_('mean') if statistic[2] == 'mean' else statistic[2]} [s]"
     plain = re.sub(rf"(?<![A-Za-z]){currency}(?![A-Za-z])", "usd", name)
-    if plain in HEADINGS:
-        return _(HEADINGS[plain]).replace("USD", heading_mark(currency))
+    if found := BY_NAME[plain].sheet if plain in BY_NAME else HEADINGS.get(plain):
+        return _(found).replace("USD", heading_mark(currency))
     label = axis_label(name)
     return label if label != name else _(name.replace("_", " ").replace("gpu", "GPU"))

@@ -27,6 +27,7 @@ site = partial(metric, group="site power", part="site")
 
 
 @site("facility_power_w_mean", "W", "mean power at the site's meter: server power times PUE",
+      sheet="power at the meter, mean [W]",
       heading="power", brief="power [kW]", paired=True)  # fmt: skip
 def _facility_w(run: MeasuredRun) -> float | None:
     """Return the mean power at the site's meter [W]; None where a GPU's power is not known."""
@@ -35,7 +36,7 @@ def _facility_w(run: MeasuredRun) -> float | None:
     return sum(one.server_energy_j for one in run.inside) / run.window_s * run.plan.pue
 
 
-@site("energy_kwh", "kWh", "energy at the site's meter in the window")
+@site("energy_kwh", "kWh", "energy at the site's meter in the window", sheet="energy at the meter [kWh]")
 def _energy_kwh(run: MeasuredRun) -> float | None:
     watts, window_s = _facility_w(run), run.end_s - run.start_s
     return watts * window_s / JOULES_PER_KWH if watts is not None and window_s > 0 else None
@@ -52,24 +53,36 @@ def _usd(run: MeasuredRun, *phases: str) -> float:
 
 cost = partial(metric, group="cost", part="money")
 of_money = partial(figure, part="money")
-cost("capex_usd", "USD", "capital cost of bought hardware; 0 for rented hardware", average=PLANNED)(
-    lambda run: run.ledger.capex_usd
-)
+cost(
+    "capex_usd",
+    "USD",
+    "capital cost of bought hardware; 0 for rented hardware",
+    sheet="capital cost [USD]",
+    average=PLANNED,
+)(lambda run: run.ledger.capex_usd)
 of_money("cost_usd")(lambda run: run.ledger.total_nano_usd / NANO_PER_USD)
-cost("cost_usd_per_h", "USD/h", "total cost per hour, capital included", average=MeanRate("cost_usd"),
+cost("cost_usd_per_h", "USD/h", "total cost per hour, capital included",
+     sheet="cost [USD/h]", average=MeanRate("cost_usd"),
      heading="cost per hour", brief="cost [USD/h]")  # fmt: skip
-cost("cost_usd_per_month", "USD/month", "total cost of 730 hours", average=MeanRate("cost_usd", HOURS_PER_MONTH))(
-    lambda run: run.ledger.usd_per_h * HOURS_PER_MONTH
-)
+cost(
+    "cost_usd_per_month",
+    "USD/month",
+    "total cost of 730 hours",
+    sheet="cost [USD/month]",
+    average=MeanRate("cost_usd", HOURS_PER_MONTH),
+)(lambda run: run.ledger.usd_per_h * HOURS_PER_MONTH)
 cost(
     "usd_per_million_output_tokens", "USD", "total cost divided by output tokens",
+    sheet="cost [USD per million output tokens]",
     average=Ratio(("cost_usd",), "output_tokens"),
     heading="per million output tokens", brief="USD per million output tokens", paired=True,
 )  # fmt: skip
 cost("usd_per_million_tokens", "USD", "total cost divided by prompt and output tokens",
+     sheet="cost [USD per million tokens]",
      average=Ratio(("cost_usd",), "total_tokens"))  # fmt: skip
 cost("usd_per_million_good_tokens", "USD",
      "total cost divided by goodput, the output tokens of requests within all their per-request limits",
+     sheet="cost [USD per million goodput tokens]",
      average=Ratio(("cost_usd",), "good_output_tokens"), heading="per million goodput tokens", paired=True)  # fmt: skip
 of_money("component_usd_per_h")(lambda run: run.ledger.component_usd_per_h())
 
@@ -89,10 +102,11 @@ def _energy_usd(run: MeasuredRun) -> dict[str, float]:
 waste = partial(metric, group="waste", part="money")
 of_money("idle_tax_usd")(lambda run: _usd(run, *IDLE))
 waste("idle_tax_usd_per_h", "USD/h",
-      "cost of idle time per hour, unused GPUs and commitments included",
+      "cost of idle time per hour, unused GPUs and commitments included", sheet="cost of idle time [USD/h]",
       average=Ratio(("idle_tax_usd",), "window_h"))  # fmt: skip
 of_money("preemption_waste_usd")(lambda run: _usd(run, "recompute"))
 waste("preemption_waste_usd_per_h", "USD/h", "cost of recomputing preempted sequences per hour",
+      sheet="cost of preemptions [USD/h]",
       average=Ratio(("preemption_waste_usd",), "window_h"))  # fmt: skip
 
 
@@ -135,9 +149,12 @@ def _in_currency(name: str, run: MeasuredRun) -> Any:
 
 currency = partial(metric, group="currency", part="money", average=FirstReplication(), optional=True)
 currency("currency", "", "currency of the report, if it is not the US dollar")(partial(_in_currency, "currency"))
-currency("usd_per_currency", "USD", "exchange rate: US dollars per unit of the report's currency")(
-    partial(_in_currency, "usd_per_currency")
-)
+currency(
+    "usd_per_currency",
+    "USD",
+    "exchange rate: US dollars per unit of the report's currency",
+    sheet="US dollars per unit of the currency",
+)(partial(_in_currency, "usd_per_currency"))
 
 
 def _request_usd(run: MeasuredRun) -> list[float]:
@@ -156,13 +173,16 @@ def _request_percentile_usd(percent: float, run: MeasuredRun) -> float | None:
 
 for _p in PERCENTILES:
     metric(f"usd_per_request_p{_p}", "USD", f"{_p}th percentile of what a request costs (`cost_per_request`)",
-           "request cost", "money", optional=True)(partial(_request_percentile_usd, _p))  # fmt: skip
+           "request cost", "money", sheet=f"cost per request p{_p} [USD]",
+           optional=True)(partial(_request_percentile_usd, _p))  # fmt: skip
 metric("usd_per_thousand_units", "USD", "total cost divided by a service's units of work", "cost per unit",
+       sheet="cost [USD per thousand units]",
        average=Ratio(("cost_usd",), "units"))  # fmt: skip
 of_api = partial(metric, group="api")
-of_api("api_usd_per_h", "USD/h", "cost of the same tokens per hour at the API of the scenario",
+of_api("api_usd_per_h", "USD/h", "cost of the same tokens per hour at the API of the scenario", sheet="API [USD/h]",
     average=Ratio(("api_usd",), "window_h"))  # fmt: skip
 of_api("api_usd_per_million_output_tokens", "USD", "cost of the same tokens at the API divided by output tokens",
+    sheet="API [USD per million output tokens]",
     average=Ratio(("api_usd",), "output_tokens"),
     heading="the same tokens by API", brief="API, USD per million")  # fmt: skip
 
@@ -187,41 +207,60 @@ for _name in ("usd", "profit_usd", "output_usd_to_break_even", "output_usd"):
 
 revenue = partial(metric, group="revenue")
 revenue("revenue_usd_per_month", "USD/month", "revenue of 730 hours at the prices of `revenue`",
+    sheet="revenue [USD/month]",
     average=MeanRate("revenue_usd", HOURS_PER_MONTH))  # fmt: skip
-revenue("profit_usd_per_month", "USD/month", "revenue minus all cost, of 730 hours",
+revenue("profit_usd_per_month", "USD/month", "revenue minus all cost, of 730 hours", sheet="profit [USD/month]",
     average=MeanRate("revenue_profit_usd", HOURS_PER_MONTH),
     heading="profit per month", brief="profit [USD/month]")  # fmt: skip
 revenue("profit_margin", "share", "profit divided by revenue",
     average=Ratio(("revenue_profit_usd",), "revenue_usd"),
     heading="margin", brief="margin [%]")  # fmt: skip
 revenue("break_even_usd_per_million_output_tokens", "USD", "price of output tokens at which revenue equals cost",
+    sheet="break-even price [USD per million output tokens]",
     average=Ratio(("revenue_output_usd_to_break_even",), "output_tokens"),
     heading="break-even price", brief="break-even price, USD per million")  # fmt: skip
 revenue("price_usd_per_million_output_tokens", "USD",
     "price of output tokens: that of `revenue`, or the one that leaves its margin",
+    sheet="price [USD per million output tokens]",
     average=Ratio(("revenue_output_usd",), "output_tokens"),
     heading="price", brief="price, USD per million")  # fmt: skip
 
 carbon = partial(metric, group="carbon", part="carbon")
 
 
-@carbon("operational_kg_co2e", "kg", "greenhouse gas emissions of the electricity used in the window")
+@carbon(
+    "operational_kg_co2e",
+    "kg",
+    "greenhouse gas emissions of the electricity used in the window",
+    sheet="operational emissions [kg CO2e]",
+)
 def _operational_kg(run: MeasuredRun) -> float | None:
     assert run.plan.carbon is not None
     return run.plan.carbon.operational_kg(run.inside) if run.powered else None
 
 
-@carbon("embodied_kg_co2e", "kg", "greenhouse gas emissions of making the hardware, the window's share")
+@carbon(
+    "embodied_kg_co2e",
+    "kg",
+    "greenhouse gas emissions of making the hardware, the window's share",
+    sheet="embodied emissions [kg CO2e]",
+)
 def _embodied_kg(run: MeasuredRun) -> float:
     assert run.plan.carbon is not None
     return run.plan.carbon.embodied_kg_per_h * (run.end_s - run.start_s) / SECONDS_PER_HOUR
 
 
 carbon(
-    "kg_co2e_per_h", "kg/h", "operational and embodied emissions per hour", average=Ratio(GREENHOUSE_GASES, "window_h")
+    "kg_co2e_per_h",
+    "kg/h",
+    "operational and embodied emissions per hour",
+    sheet="emissions [kg CO2e/h]",
+    average=Ratio(GREENHOUSE_GASES, "window_h"),
 )
 carbon("kg_co2e_per_million_output_tokens", "kg", "operational and embodied emissions divided by output tokens",
+       sheet="emissions [kg CO2e per million output tokens]",
        average=Ratio(GREENHOUSE_GASES, "output_tokens"),
        heading="CO2e per million output tokens", brief="CO2e [kg per million]")  # fmt: skip
 carbon("kg_co2e_per_million_tokens", "kg", "operational and embodied emissions divided by prompt and output tokens",
+       sheet="emissions [kg CO2e per million tokens]",
        average=Ratio(GREENHOUSE_GASES, "total_tokens"))  # fmt: skip

@@ -128,7 +128,7 @@ metric(
 of_machines = partial(figure, part="machines")
 of_machines("step_share")(lambda run: step_share(run.result))
 use = partial(metric, group="use")
-use("batch_mean", "", "mean number of sequences in a step, weighted by busy time")(
+use("batch_mean", "", "mean number of sequences in a step, weighted by busy time", sheet="mean batch")(
     lambda run: run.total("sequence_s") / busy_s if (busy_s := run.total("busy_s")) else 0.0
 )
 use(
@@ -162,8 +162,12 @@ def _mean_w(energy: str, run: MeasuredRun) -> float | None:
 
 
 power = partial(metric, group="power")
-power("gpu_power_w_mean", "W", "mean power of the GPUs")(partial(_mean_w, "gpu_energy_j"))
-power("it_power_w_mean", "W", "mean power at the servers' plugs")(partial(_mean_w, "server_energy_j"))
+power("gpu_power_w_mean", "W", "mean power of the GPUs", sheet="power of the GPUs, mean [W]")(
+    partial(_mean_w, "gpu_energy_j")
+)
+power("it_power_w_mean", "W", "mean power at the servers' plugs", sheet="power of the servers, mean [W]")(
+    partial(_mean_w, "server_energy_j")
+)
 of_machines("window_h")(lambda run: (run.end_s - run.start_s) / SECONDS_PER_HOUR)
 of_machines("units", optional=True)(lambda run: run.total("output_tokens") if run.plan.unit else None)
 metric("unit", "", "noun for a service's unit of work, such as image or sequence", "unit", average=FirstReplication(),
@@ -199,11 +203,12 @@ transfers = partial(metric, group="transfers", part="transfers")
 transfers(
     "kv_transfer_s_p50", "s",
     "median time from a request's first token to the arrival of its KV at the decoding replica",
+    sheet="KV transfer p50 [s]",
 )(partial(_kv_transfer_s, 50))  # fmt: skip
 transfers(
     "kv_transfer_s_p95", "s",
     "95th percentile of the time from a request's first token to the arrival of its KV at the decoding replica",
-    heading="KV transfer p95", brief="KV transfer p95 [s]",
+    heading="KV transfer p95", brief="KV transfer p95 [s]", sheet="KV transfer p95 [s]",
 )(partial(_kv_transfer_s, 95))  # fmt: skip
 transfers(
     "kv_port_busy_fraction", "share",

@@ -96,6 +96,8 @@ class MetricColumn:
     """Heading in the tables of report.html; empty: not shown there."""
     brief: str = ""
     """Heading in the terminal, with the unit shown there; empty: not shown."""
+    sheet: str = ""
+    """Heading in workbooks in languages other than English, with its unit; USD stands for the reporting currency."""
     paired: bool = False
     """True if paired.csv has the differences of the column between fleets."""
     format: Format = field(default=Format(), kw_only=True)
@@ -296,6 +298,7 @@ def metric(
     average: Average = MEAN,
     heading: str = "",
     brief: str = "",
+    sheet: str = "",
     paired: bool = False,
     format: Format | None = None,
     optional: bool = False,
@@ -318,6 +321,9 @@ def metric(
         Method that averages the figure over the replications of a point: Mean, MeanShare, Ratio, ...
     heading, brief
         Headings in the tables of report.html and in the terminal; empty: not shown there.
+    sheet
+        Heading in workbooks in languages other than English, with its unit in brackets; USD stands for the reporting
+        currency. Default: *heading*, or the words of the name.
     paired
         Whether paired.csv has differences between fleets.
     format
@@ -337,5 +343,8 @@ def metric(
         shown = format or format_of(unit)
     except ValueError as error:
         raise ValueError(f"column {column!r}: {error}") from None
-    REGISTERED[column] = MetricColumn(column, unit, description, group, average, heading, brief, paired, format=shown)
+    sheet = sheet or heading or column.replace("_", " ").replace("gpu", "GPU")
+    REGISTERED[column] = MetricColumn(
+        column, unit, description, group, average, heading, brief, sheet, paired, format=shown
+    )
     return figure(column, part, optional=optional)

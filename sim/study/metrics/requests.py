@@ -44,21 +44,23 @@ def _unfinished(run: MeasuredRun) -> int:
     return run.requests - run.count(cohort.finished) - run.count(cohort.rejected) - run.count(cohort.given_up)
 
 
-traffic("offered_rps", "1/s", "arrival rate of requests")(lambda run: run.requests / run.window_s)
-traffic("requests_per_s", "1/s", "completion rate of requests")(
+traffic("offered_rps", "1/s", "arrival rate of requests", sheet="offered load [requests/s]")(
+    lambda run: run.requests / run.window_s
+)
+traffic("requests_per_s", "1/s", "completion rate of requests", sheet="completed requests [1/s]")(
     lambda run: float(run.cohort.served().sum()) / run.window_s
 )
 traffic(
-    "output_tokens_per_s", "tokens/s", "output tokens per second",
+    "output_tokens_per_s", "tokens/s", "output tokens per second", sheet="output tokens [1/s]",
     heading="output tokens", brief="output [tokens/s]", paired=True,
 )(lambda run: run.total("output_tokens") / run.window_s)  # fmt: skip
-traffic("total_tokens_per_s", "tokens/s", "prompt and output tokens per second")(
-    lambda run: _total_tokens(run) / run.window_s
-)
+traffic(
+    "total_tokens_per_s", "tokens/s", "prompt and output tokens per second", sheet="prompt and output tokens [1/s]"
+)(lambda run: _total_tokens(run) / run.window_s)
 traffic(
     "goodput_rps", "1/s",
     "rate of requests within all per-request limits of the SLO; if the SLO limits percentiles only, rate of answered "
-    "requests", group="goodput", paired=True,
+    "requests", sheet="goodput [requests/s]", group="goodput", paired=True,
 )(lambda run: run.good / run.window_s)  # fmt: skip
 traffic(
     "slo_attainment", "share",
@@ -68,7 +70,7 @@ traffic(
 metric(
     "meets_slo", "",
     "whether `slo_attainment` reaches `attainment` (if requests have limits) and every limited percentile is within "
-    "its limit; empty without an SLO", "service level", average=JUDGED,
+    "its limit; empty without an SLO", "service level", sheet="meets the SLO", average=JUDGED,
 )  # fmt: skip
 traffic(
     "overloaded", "", "whether the queue grows through the whole run because the load exceeds what the fleet can serve",
@@ -90,13 +92,18 @@ def _warmup_found_s(cases: Cases) -> float | None:
 
 
 warm_up = partial(traffic, group="warm-up")
-warm_up("warmup_s", "s", "length of the automatic warm-up, which is not measured", average=Aggregate(_warmup_found_s))(
-    lambda run: run.plan.warmup_s
-)
+warm_up(
+    "warmup_s",
+    "s",
+    "length of the automatic warm-up, which is not measured",
+    sheet="warm-up [s]",
+    average=Aggregate(_warmup_found_s),
+)(lambda run: run.plan.warmup_s)
 warm_up(
     "warmup_unsteady",
     "",
     "replications without a steady part after the automatic warm-up",
+    sheet="replications with an unsteady warm-up",
     average=Aggregate(_unsteady),
 )
 # whether a steady part was found behind an automatic warm-up; None for a given one
@@ -135,7 +142,7 @@ def latency_column(latency: str, part: str) -> MetricColumn:
     words = f"{'mean' if part == 'mean' else f'{part[1:]}th percentile'} of the {WORDS[latency]}"
     head, brief = (f"{short} {part}", HEADED[name]) if name in HEADED else ("", "")
     paired = part in ("mean", "p95") or name in ("ttft_s_p50", "ttft_s_p99")
-    return MetricColumn(name, "s", words, "latency", Mean(), head, brief, paired, format=OF_LATENCY[latency])
+    return MetricColumn(name, "s", words, "latency", Mean(), head, brief, "", paired, format=OF_LATENCY[latency])
 
 
 LATENCY_COLUMNS = tuple(
@@ -143,7 +150,7 @@ LATENCY_COLUMNS = tuple(
 )
 REGISTERED |= {one.name: one for one in LATENCY_COLUMNS}
 metric("queue_s_p95", "s", "95th percentile of the wait from arrival until the first step that works on the request",
-       "queue")  # fmt: skip
+       "queue", sheet="wait p95 [s]")  # fmt: skip
 
 
 def percents(slo: Slo, latency: str) -> list[float]:
@@ -187,9 +194,10 @@ mark = partial(metric, group="marks")
 mark(
     "slo_verdict", "",
     "`met`, `missed`, or `inconclusive` if the 95 % interval of the attained value contains the limit or the queue "
-    "seems to grow; empty without an SLO", average=JUDGED,
+    "seems to grow; empty without an SLO", sheet="verdict on the SLO", average=JUDGED,
 )  # fmt: skip
 metric("low_sample_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
+       sheet="percentiles of few requests",
        average=Aggregate(_thin))(lambda run: low_sample_percentiles(run.plan.slo, run.cohort))  # fmt: skip
 
 
@@ -267,11 +275,12 @@ def _basis(cases: Cases) -> str:
 
 
 mark("nonstationary_columns", "", "columns that depend on the horizon because the queue grows",
+     sheet="columns that depend on the horizon",
      average=JUDGED)  # fmt: skip
 mark(
     "intervals", "",
     "source of the `_ci95` columns: `replications` (three or more), `batch means` of one or two, or `none`; empty if "
-    "nothing depends on chance", average=Aggregate(_basis),
+    "nothing depends on chance", sheet="source of the intervals", average=Aggregate(_basis),
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytes
     metric("it_kwh", "kWh", "energy of the servers", "power", heading="IT energy", format=in_mj)(lambda run: 2.0)
     shown = KeyFigure.of(added["it_kwh"])
     assert (shown.head, shown.unit, shown.show(2.0), shown.scale) == ("IT energy", "MJ", "7.20", 3.6)
+    assert added["it_kwh"].sheet == "IT energy"
     with pytest.raises(ValueError, match="registered already"):
         metric("it_kwh", "kWh", "energy of the servers", "power")
     with pytest.raises(ValueError, match="group 'energy'"):
