@@ -10,9 +10,9 @@ from typing import Any
 from sim.answers.folder import begin, own_catalogue, replaced_together
 from sim.catalogue.catalog import Catalog
 from sim.language import ENGLISH, N_, speaking
-from sim.report.assumptions import price_age_note
 from sim.report.monte_carlo import sentences
 from sim.report.prediction_accuracy import confidences_by_key
+from sim.report.price_age import price_age_note
 from sim.report.progress import CaseProgress
 from sim.report.run.report import write_report
 from sim.report.words.money import in_its_currency

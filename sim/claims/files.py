@@ -46,11 +46,6 @@ def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
     return {name: files[name] for name in sorted(set(typed.values())) or files}
 
 
-def sections(path: Path) -> set[str]:
-    """Return the sections among claim, workload, job and jobs in the file *path*. Raises ScenarioErrors."""
-    return {"claim", "workload", "job", "jobs"} & read_layers(path, []).data.keys()
-
-
 def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
     """Return the claim in *path* and the question at the top of the file. Raises ScenarioErrors with all mistakes."""
     layers = read_layers(path, [])

@@ -129,22 +129,28 @@ Kind = Annotated[
 ]
 
 
+BAD_INPUT_ERRORS = {
+    "sim.answers.folder": ("FolderRefused", "FolderBusy"),
+    "sim.answers.from_files.source": ("FileErrors",),
+    "sim.benchdata.errors": ("BenchdataError",),
+    "sim.catalogue.data_folder": ("CatalogError", "UnknownId"),
+    "sim.scenario.reading.errors": ("ScenarioErrors",),
+    "sim.yamlio": ("YamlError",),
+}
+"""Errors that are reported without a traceback: module -> names. A module that is not imported has raised none."""
+
+
 @contextmanager
 def report_bad_input() -> Iterator[None]:
     """Report mistakes in scenarios and data files on stderr, and end the command with exit code 2."""
-    from sim.answers.folder import FolderBusy, FolderRefused
-    from sim.answers.from_files.source import FileErrors
-    from sim.benchdata.errors import BenchdataError
-    from sim.catalogue.data_folder import CatalogError, UnknownId
-    from sim.scenario.reading.errors import ScenarioErrors
-    from sim.yamlio import YamlError
-
     try:
         yield
-    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused, FileErrors) as error:
-        fail(str(error))
-    except FolderBusy as error:
-        fail(str(error), OTHER_FAILURE)
+    except Exception as error:
+        for module in BAD_INPUT_ERRORS.keys() & sys.modules.keys():
+            for name in BAD_INPUT_ERRORS[module]:
+                if isinstance(error, getattr(sys.modules[module], name)):
+                    fail(str(error), OTHER_FAILURE if name == "FolderBusy" else BAD_INPUT)
+        raise
 
 
 class TimeLimitError(BaseException):

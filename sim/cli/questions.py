@@ -270,9 +270,9 @@ def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
 def run(context: CommandContext) -> None:
     """Simulate a scenario: verdict, table, curves and report."""
     from sim.answers.run import monte_carlo_notes, run_scenario
-    from sim.report.assumptions import price_age_note
     from sim.report.check_summary import long_run_note
     from sim.report.prediction_accuracy import extrapolated_note
+    from sim.report.price_age import price_age_note
     from sim.report.run.json_document import run_document
     from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
     from sim.report.run.verdict import Verdict, verdict_of

@@ -103,16 +103,8 @@ def check(
     Nothing is simulated.
     """
     with watched(time_limit), report_bad_input():
-        from sim.claims.files import sections
-        from sim.claims.verdict import check as check_claim
         from sim.infile import STAGE
-        from sim.report.assumptions import price_age_note
-        from sim.report.check import candidates, overview, workload_text
-        from sim.report.check_summary import DETAILS, check_summary
-        from sim.report.json_document import as_json, check_document
-        from sim.report.monte_carlo import input_lines
-        from sim.report.prediction_accuracy import confidence_table, fleet_confidences
-        from sim.scenario.reading.load import has_job, load_for_size
+        from sim.scenario.reading.load import load_for_size, sections
         from sim.scenario.resolving.case import resolve
         from sim.scenario.resolving.describe import describe
         from sim.scenario.sweep import cases
@@ -122,11 +114,13 @@ def check(
         catalog = catalog_for(path, catalogs)
         names = sections(path)
         if "claim" in names:
+            from sim.claims.verdict import check as check_claim
+
             claim = check_claim(path, catalog)
             if names == {"claim"}:
                 _show_claim(path, claim, format)
                 return
-        if has_job(path):
+        if names & {"job", "jobs"}:
             _check_work(path, sets or (), catalog, options, format)
             return
         loaded = load_for_size(path, sets or (), catalog=catalog, seed=seed, replications=replications)
@@ -136,32 +130,49 @@ def check(
         for number, case in enumerate(first, 1):
             STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
             plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
-        confidences = fleet_confidences(loaded, catalog)
-        if format == "json":
-            typer.echo(as_json(check_document(loaded, plans, len(found), confidences)))
+        hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
+        if format == "table" and plans and not details and loaded.size is None:
+            _show_brief(loaded, catalog, plans, hint)
         else:
-            question_lines = [loaded.question] if loaded.question else []
-            tables = overview(plans, len(found), loaded.precision) if plans else [workload_text(loaded)]
-            space = candidates(loaded, catalog) if loaded.size is not None else []
-            hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-            in_brief = bool(plans) and not details and loaded.size is None
-            if in_brief:
-                STAGE.set("looking for what fits")
-                brief = check_summary(loaded, catalog, plans, os.cpu_count() or 1)
-                show_all(*question_lines, *brief, *price_age_note(loaded, catalog), DETAILS, *hint)
-            confidence = [confidence_table(confidences)] if confidences else []
-            if not in_brief:
-                show_all(
-                    *question_lines,
-                    *tables,
-                    *confidence,
-                    *space,
-                    *input_lines(loaded),
-                    *price_age_note(loaded, catalog),
-                    *hint,
-                )
+            _show_details(loaded, catalog, plans, len(found), hint, format)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
+
+
+def _show_brief(loaded: Any, catalog: Any, plans: Any, hint: list[str]) -> None:
+    """Show what fits, the length of a run and the assumptions."""
+    from sim.infile import STAGE
+    from sim.report.check_summary import DETAILS, check_summary
+    from sim.report.price_age import price_age_note
+
+    STAGE.set("looking for what fits")
+    brief = check_summary(loaded, catalog, plans, os.cpu_count() or 1)
+    question = [loaded.question] if loaded.question else []
+    show_all(*question, *brief, *price_age_note(loaded, catalog), DETAILS, *hint)
+
+
+def _show_details(loaded: Any, catalog: Any, plans: Any, count: int, hint: list[str], format: str) -> None:
+    """Show the plan of *count* cases: memory by part, each value with its source, confidence and candidates."""
+    from sim.report.check import candidates, overview, workload_text
+    from sim.report.monte_carlo import input_lines
+    from sim.report.prediction_accuracy import confidence_table, fleet_confidences
+    from sim.report.price_age import price_age_note
+
+    confidences = fleet_confidences(loaded, catalog)
+    if format == "json":
+        from sim.report.json_document import as_json, check_document
+
+        typer.echo(as_json(check_document(loaded, plans, count, confidences)))
+        return
+    show_all(
+        *([loaded.question] if loaded.question else []),
+        *(overview(plans, count, loaded.precision) if plans else [workload_text(loaded)]),
+        *([confidence_table(confidences)] if confidences else []),
+        *(candidates(loaded, catalog) if loaded.size is not None else []),
+        *input_lines(loaded),
+        *price_age_note(loaded, catalog),
+        *hint,
+    )
 
 
 def _show_claim(path: Path, claim: Any, format: str) -> None:

@@ -1,21 +1,13 @@
-"""Inputs of an answer: how fleets are built, assumptions, values to check, sources, and the age of prices.
-
-All but the age of prices comes from the resolved plans. Age is counted from the newest price in the catalogue, not from
-today, so that the same scenario gives the same text on any day.
-"""
+"""Inputs of an answer, from its resolved plans: how fleets are built, assumptions, values to check, and sources."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 from typing import Any
 
-from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, translate_rendered
 from sim.report.run.key_figures import axis_cells
 from sim.report.sources import Plans, notes
 from sim.report.words.service_level import routing_text, slo_text
 from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
-from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.points import Point
 
@@ -137,31 +129,3 @@ def _replications(points: Sequence[Point]) -> str:
     if not counts:
         return ""
     return ranged(str(counts[0]), str(counts[-1]))
-
-
-OLD = timedelta(days=183)
-"""Age from which a price counts as old."""
-
-
-def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
-    """Return a note if offers of *scenario*, before its sweep, are older than half a year; else nothing."""
-    offers: dict[str, date] = {}
-    for fleet in scenario.fleets:
-        costs = resolve_fleet(scenario, fleet, catalog).costs
-        offers |= {name: value.as_of for name, value in (costs.values if costs else {}).items() if value.as_of}
-    newest = catalog.newest_price() if offers else date.min
-    old = {name: day for name, day in offers.items() if newest - day > OLD}
-    if not old:
-        return []
-    oldest = min(old, key=lambda name: (old[name], name))
-    return [
-        _(
-            "Prices older than six months: {old} of {all}, counted from the catalogue's newest ({newest}); the "
-            "oldest is from {day} ({offer}). Your own prices replace them: cost.quotes.",
-            old=len(old),
-            all=len(offers),
-            newest=newest,
-            day=old[oldest],
-            offer=oldest,
-        )
-    ]

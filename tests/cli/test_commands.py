@@ -267,3 +267,25 @@ def test_the_version_says_whether_the_program_is_compiled(gpufleet: Command) -> 
     done = gpufleet("--version")
     assert done.returncode == 0
     assert re.fullmatch(r"gpufleet \S+ \(pure\)\n", done.stdout)
+
+
+@pytest.mark.slow
+def test_help_and_check_import_only_what_they_need() -> None:
+    shipped = Path(__file__).parents[2] / "scenarios" / "4x4090-vs-2xa100.yaml"
+    script = (
+        "import contextlib, io, sys\n"
+        "from sim.cli import main\n"
+        "def imported(*words):\n"
+        "    sys.argv = ['gpufleet', *words]\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        main()\n"
+        "    return set(sys.modules)\n"
+        "print(*sorted(imported('--help')))\n"
+        f"print(*sorted(imported('check', {str(shipped)!r})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    of_help, of_check = (set(line.split()) for line in done.stdout.splitlines())
+    assert not of_help & {"numpy", "pydantic", "rich", "sim.scenario.schema"}
+    assert not of_check & {"pyarrow", "pandas", "scipy", "simpy", "joblib"}
+    rooms = {"sim.fleet", "sim.case", "sim.jobs", "sim.training", "sim.claims", "sim.report.run"}
+    assert not of_check & {*rooms, "sim.study.points", "sim.study.breakeven", "sim.answers.folder"}

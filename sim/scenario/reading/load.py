@@ -160,7 +160,12 @@ def load(
 
 def has_job(path: Path | str | Document) -> bool:
     """Return True if the scenario has a job or a queue of jobs. Raises ScenarioErrors if it cannot be read."""
-    return not WORK_KEYS.isdisjoint(read_layers(path, ()).data)
+    return not WORK_KEYS.isdisjoint(sections(path))
+
+
+def sections(path: Path | str | Document) -> set[str]:
+    """Return the sections among claim, workload, job and jobs in a scenario. Raises ScenarioErrors if unreadable."""
+    return {"claim", "workload", *WORK_KEYS} & read_layers(path, ()).data.keys()
 
 
 def load_for_size(

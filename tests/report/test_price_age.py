@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.assumptions import OLD, price_age_note
+from sim.report.price_age import OLD, price_age_note
 from sim.scenario.reading.load import load
 
 CATALOG = load_catalog()
