@@ -29,6 +29,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Fraction, Positive, Spec
 from sim.yamlio import read
 
@@ -63,7 +64,7 @@ class CapCurve(Sourced):
         for name in ("cap_w", "speed"):
             points = getattr(self, name)
             if len(points) != len(self.cap_w) or list(points) != sorted(set(points)):
-                raise ValueError(f"{name} needs one rising figure for each cap")
+                raise ValueError(Message("{name} needs one rising figure for each cap", name))
         return self
 
     def at(self, cap_w: float) -> Value:
@@ -72,7 +73,9 @@ class CapCurve(Sourced):
         Raises ValueError below the lowest of them.
         """
         if cap_w < self.cap_w[0]:
-            raise ValueError(f"there are no measurements of the card under a cap below {self.cap_w[0]:g} W")
+            raise ValueError(
+                Message("there are no measurements of the card under a cap below {cap_w:g} W", self.cap_w[0])
+            )
         origin = self.model_dump(include={"source", "where", "kind", "as_of", "note"})
         return Value(value=float(np.interp(cap_w, self.cap_w, self.speed)), **origin)
 
@@ -110,7 +113,9 @@ class PowerCoefficients(Spec):
         """
         if gpu.id not in self.caps:
             known = ", ".join(sorted(self.caps))
-            raise ValueError(f"there are no measurements of {gpu.id} under a power cap; there are of {known}")
+            raise ValueError(
+                Message("there are no measurements of {id} under a power cap; there are of {known}", gpu.id, known)
+            )
         return self.caps[gpu.id].at(cap_w)
 
     def running_of(self, gpu: Gpu) -> Value:

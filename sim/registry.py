@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 from pydantic import GetCoreSchemaHandler, PydanticUserError, TypeAdapter, create_model
 from pydantic_core import core_schema
 
+from sim.message import Message
 from sim.spec import Spec
 
 GROUP = "gpufleet.policies"
@@ -153,15 +154,15 @@ def entered() -> list[Registration]:
 
 def _spec(one: Registration) -> type[Registered]:
     if one.kind not in KINDS:
-        raise ValueError(f"there are policies of the kinds {', '.join(KINDS)}, not {one.kind!r}")
+        raise ValueError(Message("there are policies of the kinds {kinds}, not {kind!r}", ", ".join(KINDS), one.kind))
     tag, given = KINDS[one.kind]
     base, builtin = _BASES[one.kind]
     if not isinstance(one.name, str) or not one.name.strip():
-        raise ValueError(f"{one.kind}: a policy has a name, not {one.name!r}")
+        raise ValueError(Message("{kind}: a policy has a name, not {name!r}", one.kind, one.name))
     if one.name in builtin:
-        raise ValueError(f"{one.kind}: {one.name} is a built-in policy; another name is needed")
+        raise ValueError(Message("{kind}: {name} is a built-in policy; another name is needed", one.kind, one.name))
     if not callable(one.make):
-        raise ValueError(f"{one.name}: a class is needed, not {one.make!r}")
+        raise ValueError(Message("{name}: a class is needed, not {make!r}", one.name, one.make))
     fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
     _check_methods(one)
     hints = _hints(one)
@@ -169,9 +170,18 @@ def _spec(one: Registration) -> type[Registered]:
         if name in given:
             continue
         if name in base.model_fields:
-            raise ValueError(f"{one.name}: the option {name} is one that every policy of the kind {one.kind} has")
+            raise ValueError(
+                Message(
+                    "{name}: the option {option} is one that every policy of the kind {kind} has",
+                    one.name,
+                    name,
+                    one.kind,
+                )
+            )
         if name.startswith("_") or hasattr(base, name):
-            raise ValueError(f"{one.name}: {name} cannot be the name of an option; another one is needed")
+            raise ValueError(
+                Message("{name}: {option} cannot be the name of an option; another one is needed", one.name, name)
+            )
         default = ... if parameter.default is Parameter.empty else parameter.default
         fields[name] = (_type_of_option(one, name, hints.get(name, Any)), default)
     build: Any = create_model  # as Any: mypy's pydantic plugin would infer a separate type
@@ -194,7 +204,15 @@ def _check_methods(one: Registration) -> None:
     ]
     if all(missing):
         wanted = " or ".join(", ".join(names) for names in missing)
-        raise ValueError(f"{one.name}: the class {one.make.__name__} has no method {wanted}, which {one.kind} needs")
+        raise ValueError(
+            Message(
+                "{name}: the class {class_name} has no method {method}, which {kind} needs",
+                one.name,
+                one.make.__name__,
+                wanted,
+                one.kind,
+            )
+        )
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:
@@ -207,7 +225,7 @@ def _hints(one: Registration) -> dict[str, Any]:
     try:
         return get_type_hints(one.make.__init__ if isinstance(one.make, type) else one.make)  # type: ignore[misc]
     except NameError as error:
-        raise ValueError(f"{one.name}: the type of a parameter is not known: {error}") from None
+        raise ValueError(Message("{name}: the type of a parameter is not known: {error}", one.name, error)) from None
     except TypeError:  # a callable object
         return {}
 
@@ -218,7 +236,9 @@ def _type_of_option(one: Registration, name: str, found: Any) -> Any:
         TypeAdapter(found)
     except PydanticUserError:
         shown = getattr(found, "__name__", found)
-        raise ValueError(f"{one.name}: a scenario cannot give the option {name} of the type {shown}") from None
+        raise ValueError(
+            Message("{name}: a scenario cannot give the option {option} of the type {type}", one.name, name, shown)
+        ) from None
     return found
 
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from sim.message import Message
+
 
 class Spec(BaseModel):
     """Frozen model of a part of a scenario or of the catalogue; unknown keys are errors.
@@ -25,7 +27,7 @@ LARGEST_WHOLE = 10**18
 def within_reach(value: Any, most: float = LARGEST) -> Any:
     """Return *value*. Raises ValueError for a finite number beyond *most*."""
     if isinstance(value, int | float) and most < abs(value) < inf:
-        raise ValueError(f"is too large: at most {most:g}")
+        raise ValueError(Message("is too large: at most {limit:g}", most))
     return value
 
 
@@ -34,20 +36,20 @@ def _whole(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
     if isinstance(value, str):
-        raise ValueError(f"a whole number is needed, not {value!r}")
+        raise ValueError(Message("a whole number is needed, not {value!r}", value))
     within_reach(value, LARGEST_WHOLE)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError(f"a number is needed, not {value!r}")
+        raise ValueError(Message("a number is needed, not {value!r}", value))
     return within_reach(value)
 
 
 def _not_vanishing(value: float) -> float:
     if value < SMALLEST:
-        raise ValueError(f"is too small: at least {SMALLEST:g}")
+        raise ValueError(Message("is too small: at least {limit:g}", SMALLEST))
     return value
 
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from sim.infile import opened
+from sim.message import Message
 
 _FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
 _CORE: list[tuple[str, str]] = [
@@ -34,8 +35,8 @@ MOST_LEVELS = 50
 """Most levels of lists and mappings within one another."""
 MOST_CHARACTERS = 10_000
 """Most characters in one text, and in one number."""
-TOO_DEEP = f"nests lists and mappings more than {MOST_LEVELS} levels deep"
-TOO_MANY = f"more than {MOST_VALUES} values, aliases written out"
+TOO_DEEP = Message("nests lists and mappings more than {limit} levels deep", MOST_LEVELS)
+TOO_MANY = Message("more than {limit} values, aliases written out", MOST_VALUES)
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 LARGEST = 10**308
 """Largest whole number: a larger one is no floating-point number."""
@@ -65,6 +66,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
+_Dumper.add_multi_representer(Message, lambda dumper, text: dumper.represent_str(str.__str__(text)))
 for _name, _pattern in _CORE:
     for _class in (_Loader, _Dumper):
         _starts = [*_FIRST[_name], ""] if _name == "null" else list(_FIRST[_name])
@@ -121,11 +123,13 @@ def read(path: Path | str, patient: bool = False) -> Document:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except OSError as error:
-        raise YamlError(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise YamlError(
+            str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower())
+        ) from None
     except UnicodeDecodeError as error:
-        raise YamlError(str(path), 0, f"is no UTF-8 text (byte {error.start})") from None
+        raise YamlError(str(path), 0, Message("is no UTF-8 text (byte {position})", error.start)) from None
     if len(content) > MOST_BYTES:
-        raise YamlError(str(path), 0, f"is larger than {MOST_BYTES / 1e6:g} MB")
+        raise YamlError(str(path), 0, Message("is larger than {limit:g} MB", MOST_BYTES / 1e6))
     return read_text(text, str(path), patient)
 
 
@@ -175,11 +179,11 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "is no YAML"
         # libyaml's own limit is reached by a text of brackets alone before its first event arrives here
-        message = TOO_DEEP if "nesting depth" in problem else f"is no valid YAML: {problem}"
+        message = TOO_DEEP if "nesting depth" in problem else Message("is no valid YAML: {problem}", problem)
         raise YamlError(name, mark.line + 1 if mark else 0, message) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", "") or str(error).splitlines()[0]
-        raise YamlError(name, 0, f"is no valid YAML: {reason}") from None
+        raise YamlError(name, 0, Message("is no valid YAML: {reason}", reason)) from None
     return node
 
 
@@ -235,19 +239,19 @@ class _Builder:
 
     def _sequence(self, node: yaml.SequenceNode) -> list[Any]:
         if node.tag != _TAG + "seq":
-            raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
+            raise self._error(node, Message("the tag {tag} is not allowed", node.tag[:40]))
         return [self.build(item) for item in node.value]
 
     def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         if node.tag != _TAG + "map":
-            raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
+            raise self._error(node, Message("the tag {tag} is not allowed", node.tag[:40]))
         data: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self.build(key_node)
             if key is None or not isinstance(key, Hashable):
                 raise self._error(key_node, "a key must be a plain word or number")
             if key in data:
-                self._note(key_node, f"the key {str(key)[:40]!r} is given twice")
+                self._note(key_node, Message("the key {key!r} is given twice", str(key)[:40]))
             value = self.build(value_node)
             data.setdefault(key, value)  # keep the first value, whose line is recorded
         return data
@@ -256,10 +260,15 @@ class _Builder:
         kind, text = node.tag.removeprefix(_TAG), node.value
         if len(text) > MOST_CHARACTERS:
             shown = f"{text[:20]}..."
-            self._note(node, f"a text of {len(text)} characters ({shown!r}); at most {MOST_CHARACTERS}")
+            self._note(
+                node,
+                Message("a text of {count} characters ({text!r}); at most {limit}", len(text), shown, MOST_CHARACTERS),
+            )
             text = text[:MOST_CHARACTERS] if kind == "str" else "1"
         if found := _UNPRINTABLE.search(text):
-            self._note(node, f"the text {text[:20]!r} holds the control character {found.group()!r}")
+            self._note(
+                node, Message("the text {text!r} holds the control character {character!r}", text[:20], found.group())
+            )
             text = _UNPRINTABLE.sub("", text)
         try:
             if kind == "str":
@@ -273,8 +282,8 @@ class _Builder:
             if kind == "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            raise self._error(node, f"{text[:40]!r} is not a usable number") from None
-        raise self._error(node, f"the tag {node.tag[:40]} is not allowed")
+            raise self._error(node, Message("{text!r} is not a usable number", text[:40])) from None
+        raise self._error(node, Message("the tag {tag} is not allowed", node.tag[:40]))
 
     def _note(self, node: yaml.Node, message: str) -> None:
         self.faults.append(self._error(node, message))

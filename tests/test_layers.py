@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "otel": frozenset(),
     "language": frozenset({"message"}),
     "message": frozenset(),
-    "yamlio": frozenset({"infile"}),
+    "yamlio": frozenset({"infile", "message"}),
     "units": frozenset(),
     "rng": frozenset(),
     "spec": BASE,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sim.answers.folder import is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
+from sim.message import Message
 from sim.report.export.focus import write_focus
 from sim.report.export.stored_answer import StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
@@ -25,19 +26,33 @@ def default_file(folder: Path, form: str) -> Path:
 def why_no_export(folder: Path, form: str, file: Path) -> str:
     """Return why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
     if not is_finished(folder):
-        return f"{folder}: is no finished run: gpufleet run creates a run, and continues an interrupted one"
+        return Message(
+            "{folder}: is no finished run: gpufleet run creates a run, and continues an interrupted one", folder
+        )
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
     if command not in BILLED and command not in QUESTIONS:
-        return f"{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already"
+        return Message(
+            "{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already", folder, command
+        )
     if form == "focus":
         if command not in BILLED:
-            return f"{folder}: FOCUS rows come from a bill, and gpufleet {command} writes none: export a run"
+            return Message(
+                "{folder}: FOCUS rows come from a bill, and gpufleet {command} writes none: export a run",
+                folder,
+                command,
+            )
         if not any("cost_" in str(name) for name in read_answer(folder).summary):
-            return f"{folder}: the run has no bill: give its fleets a `cost` section"
+            return Message("{folder}: the run has no bill: give its fleets a `cost` section", folder)
         if not all("charges" in plan for plan in read_answer(folder).plans):
-            return f"{folder}: was written by an earlier version, without the dates of charges: run it again"
+            return Message(
+                "{folder}: was written by an earlier version, without the dates of charges: run it again", folder
+            )
     if file.is_dir() or not file.absolute().parent.is_dir():
-        return f"--out {file}: {'is a folder' if file.is_dir() else f'{file.parent} does not exist'}; name a file"
+        return Message(
+            "--out {file}: {problem}; name a file",
+            file,
+            "is a folder" if file.is_dir() else Message("{parent} does not exist", file.parent),
+        )
     return ""
 
 

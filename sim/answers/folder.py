@@ -31,6 +31,7 @@ from typing import Any
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import Catalog
 from sim.infile import opened
+from sim.message import Message
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.execution.digest import placeless
@@ -72,7 +73,7 @@ def differences(before: Mapping[str, Any] | None, now: StoredQuestion) -> list[s
     if before is None:
         return ["written by an earlier version, which did not note its question"]
     if before.get("command") != now["command"]:
-        return [f"an answer of gpufleet {before.get('command')}"]
+        return [Message("an answer of gpufleet {command}", before.get("command"))]
     return list(_differences(before, now))
 
 
@@ -132,7 +133,7 @@ def why_not(out: Path) -> str:
     try:
         Path(tempfile.mkdtemp(prefix=".gpufleet-", dir=above)).rmdir()
     except OSError as error:
-        return f"cannot be written: {(error.strerror or str(error)).lower()}"
+        return Message("cannot be written: {reason}", (error.strerror or str(error)).lower())
     return ""
 
 
@@ -198,7 +199,10 @@ def _locked(out: Path) -> int:
         except BlockingIOError:
             owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
             os.close(handle)
-            text = f"another gpufleet (process {owner or 'unknown'}) writes there; wait for it, or name another folder"
+            text = Message(
+                "another gpufleet (process {owner}) writes there; wait for it, or name another folder",
+                owner or "unknown",
+            )
             raise FolderBusy(f"--out {out}: {text}") from None
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             os.ftruncate(handle, 0)
@@ -246,8 +250,10 @@ def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], 
     known = manifest_of(out)
     differ = differences(known.get("question"), question) if known is not None else []
     if differ and not force:
-        text = f"holds results of another question ({', '.join(differ)})"
-        raise FolderRefused(f"--out {out}: {text}; --force replaces them, --out with another folder keeps both")
+        text = Message("holds results of another question ({parts})", ", ".join(differ))
+        raise FolderRefused(
+            Message("--out {out}: {text}; --force replaces them, --out with another folder keeps both", out, text)
+        )
     began: Manifest = {
         "program": "gpufleet",
         "version": program_version(),

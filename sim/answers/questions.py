@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sim.message import Message
+
 Charts = tuple[Sequence[str], Callable[[str], Any]]
 """(kinds of charts, picklable function that draws the charts of one kind, or of all kinds for an empty name)."""
 
@@ -203,7 +205,7 @@ class _Capacity(Question):
             *self.tables(answer),
             *lines,
             *notes,
-            f"results in {folder}",
+            Message("results in {folder}", folder),
         ]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
@@ -282,12 +284,14 @@ class _Size(Question):
         yield from sentences(answer.found, answer.scenario)
         yield from rate_notes(answer.scenario)
         yield from notes
-        yield f"all {len(answer.found.candidates)} candidates in {folder}/size.csv"
+        yield Message("all {count} candidates in {folder}/size.csv", len(answer.found.candidates), folder)
         if answer.found.winner is not None:
             year = ", which adds the bill of its year" if answer.scenario.load_profile is not None else ""
-            yield f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}"
+            yield Message("the winner alone in {folder}/winner.yaml, for gpufleet run{year}", folder, year)
         if answer.found.best_within_budget is not None:
-            yield f"the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run"
+            yield Message(
+                "the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run", folder
+            )
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         from sim.report.size import key, panels
@@ -352,7 +356,7 @@ class _Sensitivity(Question):
             *(part for table in self.tables(answer) for part in (table, "")),
             *filter(None, [*sentences(answer.found), *gap_sentences(answer.found), *answer.found.found.reasons]),
             *filter(None, [answer.found.explained.reason, *notes]),
-            f"results in {folder}",
+            Message("results in {folder}", folder),
         ]
 
     def caveats(self, answer: Answered) -> Sequence[str]:
@@ -431,7 +435,7 @@ class _Breakeven(Question):
             *owned_peaks(answer.found, answer.scenario),
             *capacity_notes(answer.found.capacities, answer.scenario.precision),
             *notes,
-            f"results in {folder}",
+            Message("results in {folder}", folder),
         ]
 
     def caveats(self, answer: Answered) -> Sequence[str]:
@@ -511,7 +515,7 @@ class _Plan(Question):
 
         remarks, verdict = self.remarks(answer.scenario), verdict_of_plan(answer.scenario, answer.found)
         sentences = [verdict.headline, *verdict.findings, *remarks, *notes]
-        return [*self.tables(answer), "", *sentences, f"results in {folder}"]
+        return [*self.tables(answer), "", *sentences, Message("results in {folder}", folder)]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         draw = partial(_plan_drawn, answer.found, answer.scenario.plan, answer.axis.label, question, headline)

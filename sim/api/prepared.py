@@ -16,6 +16,7 @@ import numpy as np
 from sim.answers.folder import FolderRefused, owned, why_not
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog, own_folders
+from sim.message import Message
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import as_document, options
@@ -166,12 +167,14 @@ def _whole(workers: Any) -> int:
     except TypeError:
         count = 0
     if count < 1:
-        raise ValueError(f"workers: a whole number of at least 1 is needed, not {workers!r}")
+        raise ValueError(Message("workers: a whole number of at least 1 is needed, not {value!r}", workers))
     return count
 
 
 def fraction(relative: Any) -> float:
     """Return *relative*, the width of a bracket, as a float. Raises ValueError outside the allowed range."""
     if not (isinstance(relative, int | float | np.number) and NARROWEST <= relative <= WIDEST):
-        raise ValueError(f"relative: a number from {NARROWEST:g} to {WIDEST:g} is needed, not {relative!r}")
+        raise ValueError(
+            Message("relative: a number from {low:g} to {high:g} is needed, not {value!r}", NARROWEST, WIDEST, relative)
+        )
     return float(relative)

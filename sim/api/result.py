@@ -10,6 +10,7 @@ import pandas as pd
 from sim.answers.folder import manifest_of
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
+from sim.message import Message
 from sim.report.charts.fonts import drawable
 from sim.report.charts.picture import Chart, for_paper
 from sim.report.export.stored_answer import read_table
@@ -63,7 +64,9 @@ class Result:
     def _refuse_unable(self, reasons: Mapping[str, str]) -> None:
         """Raise Infeasible if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""
         if all(reasons.values()):
-            texts = dict.fromkeys(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items())
+            texts = dict.fromkeys(
+                Message("fleets.{fleet}: {reason}", fleet, reason) for fleet, reason in reasons.items()
+            )
             raise Infeasible(map(str, self._prepared.errors(texts)), self)
 
     @property
@@ -86,9 +89,11 @@ class Result:
     def _answered(self) -> Path:
         """Return the folder. Raises FileNotFoundError where it no longer holds this answer."""
         if not self.folder.is_dir():
-            raise FileNotFoundError(f"{self.folder}: the folder of this answer no longer exists")
+            raise FileNotFoundError(Message("{folder}: the folder of this answer no longer exists", self.folder))
         if _question_in(self.folder) != self._question:
-            raise FileNotFoundError(f"{self.folder}: the folder now holds the answer to another question")
+            raise FileNotFoundError(
+                Message("{folder}: the folder now holds the answer to another question", self.folder)
+            )
         return self.folder
 
     def plot(self, name: str | None = None, style: str | None = None, width_in: float = COLUMN_IN) -> Chart:
@@ -111,13 +116,17 @@ class Result:
 
         """
         if style not in (None, *STYLES):
-            raise ValueError(f"style={style!r}: there is no such style{did_you_mean(str(style), STYLES)}")
+            raise ValueError(
+                Message("style={style!r}: there is no such style{hint}", style, did_you_mean(str(style), STYLES))
+            )
         if style and not LEAST_IN <= width_in <= MOST_IN:
-            raise ValueError(f"width_in={width_in!r}: a figure is {LEAST_IN:g} to {MOST_IN:g} inches wide")
+            raise ValueError(
+                Message("width_in={width!r}: a figure is {low:g} to {high:g} inches wide", width_in, LEAST_IN, MOST_IN)
+            )
         if name and name not in self.plots:
-            raise ValueError(f"there is no plot {name!r} here{did_you_mean(name, self.plots)}")
+            raise ValueError(Message("there is no plot {name!r} here{hint}", name, did_you_mean(name, self.plots)))
         if not self.plots:
-            raise ValueError(f"there is nothing to plot: {self.verdict}")
+            raise ValueError(Message("there is nothing to plot: {verdict}", self.verdict))
         with showing(self.scenario), drawable(), for_paper(width_in) if style else nullcontext():
             return self._draw(name or "")
 

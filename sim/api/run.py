@@ -15,6 +15,7 @@ from sim.api.prepared import Catalogs, Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
+from sim.message import Message
 from sim.report.charts.panels import Panel
 from sim.report.charts.picture import Chart
 from sim.report.charts.sweep_panels import curves, panels_of
@@ -54,7 +55,7 @@ class Run(Result):
         note = apart_on_charts(models_of(scenario, scenario.compare))
         draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"], note)
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)
-        unable = dict.fromkeys(f"fleets.{case.fleet}: {case.reason}" for case in cases)
+        unable = dict.fromkeys(Message("fleets.{fleet}: {reason}", case.fleet, case.reason) for case in cases)
         if all(case.status == "infeasible" for case in cases):
             raise Infeasible(map(str, prepared.errors(unable)), self)
 
@@ -160,7 +161,9 @@ class JobRun(Run):
             charts = [panel.kind for panel in kind.panels(rows)]
         Result.__init__(self, prepared, document, tables, charts, partial(kind.figure, scenario, rows))
         if not any(row.ok for row in rows):
-            reasons = dict.fromkeys(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows)
+            reasons = dict.fromkeys(
+                Message("fleets.{fleet}: {reason}", row.fleet, row.outcome.plan.infeasible) for row in rows
+            )
             raise Infeasible(map(str, prepared.errors(reasons)), self)
 
     @cached_property

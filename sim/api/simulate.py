@@ -14,6 +14,7 @@ from sim.api.errors import Infeasible
 from sim.case.result import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.fleet import RunningFleet
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import as_document, plain
 from sim.scenario.reading.load import load
@@ -91,9 +92,13 @@ def simulate(
 
     """
     if not isinstance(requests, Mapping | pd.DataFrame):
-        raise TypeError(f"requests are columns: a dict of arrays or a DataFrame, not {type(requests).__name__}")
+        raise TypeError(
+            Message("requests are columns: a dict of arrays or a DataFrame, not {name}", type(requests).__name__)
+        )
     if not isinstance(fleet, Mapping | Spec):
-        raise TypeError(f"a fleet is a dict, as under `fleets:` in a scenario, not {type(fleet).__name__}")
+        raise TypeError(
+            Message("a fleet is a dict, as under `fleets:` in a scenario, not {name}", type(fleet).__name__)
+        )
     frame = _frame(requests)
     table, order = _table(frame)
     plan = _plan(table, fleet, seed)
@@ -112,7 +117,7 @@ def _frame(requests: Mapping[str, ArrayLike] | pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns, index=requests.index if isinstance(requests, pd.DataFrame) else None)
     except ValueError:
         shapes = (f"{name} has {' x '.join(map(str, found.shape)) or 'one value'}" for name, found in columns.items())
-        raise ValueError(f"requests are columns of equal length, but {', '.join(shapes)}") from None
+        raise ValueError(Message("requests are columns of equal length, but {lengths}", ", ".join(shapes))) from None
 
 
 def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
@@ -120,7 +125,7 @@ def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
     arrivals = next((name for name in ARRIVALS if name in frame), ARRIVALS[0])
     arrived_s = _column(frame, arrivals, float)
     if (arrived_s < 0).any():
-        raise ValueError(f"{arrivals}: time begins at 0, not at {arrived_s.min():g}")
+        raise ValueError(Message("{arrivals}: time begins at 0, not at {first:g}", arrivals, arrived_s.min()))
     if (arrived_s > LATEST_S).any():
         why = "counts from the start: take the first request's time from all of them"
         raise ValueError(f"{arrivals}: {why}, not {arrived_s.max():g}")
@@ -132,7 +137,7 @@ def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
     table = RequestTable(arrived_s[order], prompts, outputs, priority)
     for name, values in zip(TOKENS, (prompts, outputs), strict=True):
         if (values < 1).any() and not _has_units(table):
-            raise ValueError(f"{name}: every request has at least 1, not {values.min()}")
+            raise ValueError(Message("{name}: every request has at least 1, not {lowest}", name, values.min()))
     return table, order
 
 
@@ -147,17 +152,19 @@ def _has_units(table: RequestTable) -> bool:
 
 def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
     if name not in frame:
-        raise ValueError(f"{name}: is missing; there are {', '.join(map(str, frame.columns)) or 'no columns'}")
+        raise ValueError(
+            Message("{name}: is missing; there are {columns}", name, ", ".join(map(str, frame.columns)) or "no columns")
+        )
     if frame[name].dtype.kind in "mM":
-        raise ValueError(f"{name}: numbers are needed (seconds from the start), not dates")
+        raise ValueError(Message("{name}: numbers are needed (seconds from the start), not dates", name))
     try:
         values = frame[name].to_numpy(np.float64) if frame[name].dtype.kind != "c" else np.array([nan])
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: numbers are needed") from None
+        raise ValueError(Message("{name}: numbers are needed", name)) from None
     if not np.isfinite(values).all() or (kind is int and (values != np.floor(values)).any()):
-        raise ValueError(f"{name}: {'whole' if kind is int else 'finite'} numbers are needed")
+        raise ValueError(Message("{name}: {kind} numbers are needed", name, "whole" if kind is int else "finite"))
     if (np.abs(values) > LARGEST).any():
-        raise ValueError(f"{name}: {values[np.abs(values).argmax()]:g} is too large to be exact")
+        raise ValueError(Message("{name}: {value:g} is too large to be exact", name, values[np.abs(values).argmax()]))
     return values.astype(np.int64 if kind is int else np.float64)
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import model_validator
 
+from sim.message import Message
 from sim.registry import Registered
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 
@@ -102,7 +103,13 @@ class AutoscalerKeys(Spec):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min_replicas > self.max_replicas:
-            raise ValueError(f"min_replicas ({self.min_replicas}) must not exceed max_replicas ({self.max_replicas})")
+            raise ValueError(
+                Message(
+                    "min_replicas ({min_replicas}) must not exceed max_replicas ({max_replicas})",
+                    self.min_replicas,
+                    self.max_replicas,
+                )
+            )
         if self.min_replicas == 0 and not self.scales_from_zero:
             raise ValueError(
                 "min_replicas must be at least 1: this policy never starts the first replica (kpa, keda do)"
@@ -136,7 +143,13 @@ class MetricAutoscalerKeys(AutoscalerKeys):
     @model_validator(mode="after")
     def _in_reach(self) -> Self:
         if self.metric in SHARES and self.target > 1:
-            raise ValueError(f"{self.metric} is 1 at most, and target {self.target:g} is never reached: 70 % is 0.7")
+            raise ValueError(
+                Message(
+                    "{metric} is 1 at most, and target {target:g} is never reached: 70 % is 0.7",
+                    self.metric,
+                    self.target,
+                )
+            )
         return self
 
     @property
@@ -217,5 +230,7 @@ class _Checked:
         answer = self._scaler.wanted(seen)
         if isinstance(answer, bool) or not isinstance(answer, int):
             name = type(self._scaler).__name__
-            raise TypeError(f"autoscaler {name}: wanted returns a number of replicas, not {answer!r}")
+            raise TypeError(
+                Message("autoscaler {name}: wanted returns a number of replicas, not {value!r}", name, answer)
+            )
         return answer

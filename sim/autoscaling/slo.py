@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.autoscaling.protocol import AutoscalerKeys, Gauge, Latency, PoolMetrics, round_up
+from sim.message import Message
 from sim.spec import NonNegative, Positive
 
 MOST_AT_ONCE = 2.0
@@ -39,7 +40,13 @@ class SloScaler(AutoscalerKeys):
         if self.ttft_s is None and self.tpot_s is None:
             raise ValueError("needs a limit: ttft_s, tpot_s or both")
         if self.scale_down_at >= self.scale_up_at:
-            raise ValueError(f"scale_down_at ({self.scale_down_at:g}) must be below scale_up_at ({self.scale_up_at:g})")
+            raise ValueError(
+                Message(
+                    "scale_down_at ({scale_down_at:g}) must be below scale_up_at ({scale_up_at:g})",
+                    self.scale_down_at,
+                    self.scale_up_at,
+                )
+            )
         return self
 
     @property

@@ -17,6 +17,7 @@ from sim.benchdata.errors import NO_TRACE, BenchdataError, why_unusable
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.table import Problem, row_of
 from sim.infile import json_objects, opened
+from sim.message import Message
 
 NAMES = {
     "output_throughput": "output_tok_s",
@@ -77,9 +78,9 @@ def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
         with opened(path, "r", encoding="utf-8-sig") as file:
             runs = json_objects(file.read())
     except json.JSONDecodeError as error:
-        raise BenchdataError([(str(path), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
+        raise BenchdataError([(str(path), error.lineno, Message("is no JSON: {reason}", error.msg.lower()))]) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
+        raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", error))]) from None
     if not runs or not all(map(is_result, runs)):
         raise BenchdataError([(str(path), 0, "is no result of `vllm bench serve`: there is no 'completed' in it")])
     return [row for _, row in rows_of(runs, path, path.stem, known)]
@@ -120,7 +121,9 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
     cells |= {column: value for column, value in known.items() if column != "gpu" or not cells.get("gpu")}
     problems: list[Problem] = [(0, text) for text in _not_simulated(data)]
     if (ranks := _ranks(data)) > 1 and not cells.get("dp"):
-        problems.append((0, f"its server has {ranks} data-parallel ranks: add --about dp={ranks} and --about tp=..."))
+        problems.append(
+            (0, Message("its server has {ranks} data-parallel ranks: add --about dp={ranks} and --about tp=...", ranks))
+        )
     row = row_of(cells, 0, path.parent, problems)
     if row is None or problems:
         raise BenchdataError([(str(path), line, HINTS.get(text, text)) for line, text in problems])
@@ -129,7 +132,7 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
 
 def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
     if ramp := data.get("ramp_up_strategy"):
-        yield f"the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated"
+        yield Message("the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated", ramp)
     answered, asked, seconds = (data.get(name) for name in ("completed", "num_prompts", "duration"))
     if data.get("request_rate") == "trace" or _has_own_times(data):
         yield NO_TRACE
@@ -137,7 +140,7 @@ def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
     if isinstance(answered, int) and (why := why_unusable(answered, failed)):
         yield why
     if isinstance(seconds, int | float) and not 0 < seconds < inf:
-        yield f"duration must be a time above 0 s, not {seconds}"
+        yield Message("duration must be a time above 0 s, not {seconds}", seconds)
 
 
 def _has_own_times(data: dict[str, Any]) -> bool:

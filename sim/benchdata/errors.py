@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sim.message import Message
+
 
 class BenchdataError(ValueError):
     """Error of a benchmark file; the message has a line `file:line: mistake` per mistake."""
@@ -25,4 +27,8 @@ def why_unusable(answered: float, failed: float) -> str:
     """Return the reason why a run with these numbers of requests cannot be used; empty if it can."""
     if not answered:
         return "no request was answered"
-    return f"{failed:.0f} requests failed, {answered:.0f} were answered" if failed > MOST_FAILED * answered else ""
+    return (
+        Message("{failed:.0f} requests failed, {answered:.0f} were answered", failed, answered)
+        if failed > MOST_FAILED * answered
+        else ""
+    )

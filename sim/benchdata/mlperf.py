@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
+from sim.message import Message
 
 REQUIRED = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")
@@ -49,7 +50,7 @@ def read_mlperf(path: Path) -> list[MlperfRow]:
 def _row(read: CsvLine, problems: list[Problem]) -> MlperfRow:
     line, cells = read.line, read.by_name()
     texts = {name: cells.get(name, "").strip() for name in (*REQUIRED, "id", "system", "round", "submitter", "source")}
-    problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
+    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED if not texts[name]]
     if len(read.cells) > len(read.header):
         problems.append((line, "more fields than the first line names"))
     amounts = {name: amount(name, cells.get(name), line, problems, or_zero=True) for name in (*COUNTS, *AMOUNTS)}

@@ -16,6 +16,7 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, CONDITIONS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
 from sim.decimals import number
 from sim.infile import opened
+from sim.message import Message
 
 Problem = tuple[int, str]
 """Line of the file, and the mistake in it."""
@@ -96,15 +97,20 @@ def amount(
         return None
     value = number(cell)
     if value is None:
-        problems.append((line, f"{name} must be a number, not {str(cell)[:40]!r}"))
+        problems.append((line, Message("{name} must be a number, not {cell!r}", name, str(cell)[:40])))
     elif value < 0 or (value == 0 and not or_zero):
         said = str(cell)[:40]
         problems.append(
-            (line, f"{name} must be at least 0, not {said}" if or_zero else f"{name} must be more than 0, not {said}")
+            (
+                line,
+                Message("{name} must be at least 0, not {value}", name, said)
+                if or_zero
+                else Message("{name} must be more than 0, not {value}", name, said),
+            )
         )
         return None
     elif value > most:
-        problems.append((line, f"{name} must be at most {most:g}, not {str(cell)[:40]}"))
+        problems.append((line, Message("{name} must be at most {limit:g}, not {value}", name, most, str(cell)[:40])))
         return None
     return value or None
 
@@ -114,15 +120,15 @@ def count(name: str, value: float | None, line: int, problems: list[Problem]) ->
     if value is None:
         return None
     if not value.is_integer() or value > MOST_COUNTED:
-        bound = f" of at most {MOST_COUNTED:,}" if value > MOST_COUNTED else ""
-        problems.append((line, f"{name} must be a whole number{bound}, not {value:g}"))
+        bound = Message(" of at most {most_counted:,}", MOST_COUNTED) if value > MOST_COUNTED else ""
+        problems.append((line, Message("{name} must be a whole number{bound}, not {value:g}", name, bound, value)))
         return None
     return int(value)
 
 
 def missing(required: Sequence[str], header: Sequence[str]) -> list[str]:
     """Return a sentence for each *required* column that is not in *header*."""
-    return [f"the column {name!r} is missing" for name in required if name not in header]
+    return [Message("the column {name!r} is missing", name) for name in required if name not in header]
 
 
 def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -133,13 +139,13 @@ def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]
             return header, [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         told = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        raise BenchdataError([(str(path), 0, f"cannot be read: {told}")]) from None
+        raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", told))]) from None
 
 
 def _repeated(rows: Sequence[_Row]) -> list[Problem]:
     first: dict[str, int] = {}
     return [
-        (row.line, f"the id {row.id!r} is in line {first[row.id]} too")
+        (row.line, Message("the id {id!r} is in line {first} too", row.id, first[row.id]))
         for row in rows
         if first.setdefault(row.id, row.line) != row.line
     ]
@@ -189,7 +195,7 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
     kept |= {name: kept[name] or 1 for name in ("pp", "dp")}
     kept["n_gpus"] = kept["n_gpus"] or max(_ranks(kept), kept["ep"] or 1)
-    kept |= texts | {"id": texts["id"] or f"line {line}"}
+    kept |= texts | {"id": texts["id"] or Message("line {line}", line)}
     return BenchRow(
         line=line,
         **kept,
@@ -205,20 +211,27 @@ def _ranks(sizes: Mapping[str, Any]) -> int:
 
 def _row(folder: Path, read: CsvLine, problems: list[Problem]) -> BenchRow | None:
     if len(read.cells) != len(read.header):
-        problems.append((read.line, f"{len(read.cells)} fields where the first line names {len(read.header)}"))
+        problems.append(
+            (
+                read.line,
+                Message("{count} fields where the first line names {columns}", len(read.cells), len(read.header)),
+            )
+        )
         return None
     return row_of(dict(read.by_name()), read.line, folder, problems)
 
 
 def _header_problems(header: Sequence[str]) -> list[str]:
     if not header:
-        return [f"is empty; its first line must name the columns, {', '.join(REQUIRED)} at least"]
-    problems = [f"the column {name!r} is given twice" for name in sorted(set(header)) if header.count(name) > 1]
+        return [Message("is empty; its first line must name the columns, {required} at least", ", ".join(REQUIRED))]
+    problems: list[str] = [
+        Message("the column {name!r} is given twice", name) for name in sorted(set(header)) if header.count(name) > 1
+    ]
     problems += missing(REQUIRED, header)
     for name in header:
         near = get_close_matches(name, KNOWN, n=1, cutoff=SIMILAR)
         if name not in KNOWN and near and near[0] not in header:
-            problems.append(f"unknown column {name!r}; did you mean {near[0]}?")
+            problems.append(Message("unknown column {name!r}; did you mean {near}?", name, near[0]))
     return problems
 
 
@@ -229,20 +242,20 @@ def _usual_load(numbers: dict[str, float | None]) -> str:
 def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], there: Sequence[str]) -> list[str]:
     """Return the mistakes of a row apart from its numbers; *there* are the columns with a cell, valid or not."""
     load = texts["load"]
-    problems = [f"{name} is missing" for name in REQUIRED if not texts[name]]
+    problems: list[str] = [Message("{name} is missing", name) for name in REQUIRED if not texts[name]]
     if load not in LOADS:
-        problems.append(f"unknown load {load!r}; one of {', '.join(LOADS)}")
+        problems.append(Message("unknown load {load!r}; one of {loads}", load, ", ".join(LOADS)))
     needed = NEEDS.get(load, ())
     if needed and not any(name in there for name in needed):
-        problems.append(f"load {load} needs {' or '.join(needed)}")
+        problems.append(Message("load {load} needs {needed}", load, " or ".join(needed)))
     if texts["measured_at"] not in ("", "client", "engine"):
-        problems.append(f"measured_at must be client or engine, not {texts['measured_at']!r}")
+        problems.append(Message("measured_at must be client or engine, not {measured_at!r}", texts["measured_at"]))
     if (gpus := numbers["n_gpus"]) is not None and gpus < _ranks(numbers):
-        problems.append(f"n_gpus is {gpus:g}, but tp, pp and dp need {_ranks(numbers)}")
+        problems.append(Message("n_gpus is {gpus:g}, but tp, pp and dp need {ranks}", gpus, _ranks(numbers)))
     for name in ("gpu_memory_utilization", "cached_share"):
         share = numbers[name]
         if share is not None and share > 1:
-            problems.append(f"{name} must be at most 1, not {share:g}")
+            problems.append(Message("{name} must be at most 1, not {share:g}", name, share))
     return problems
 
 

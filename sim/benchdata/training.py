@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
+from sim.message import Message
 
 KIND_COLUMNS = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""
@@ -69,7 +70,7 @@ def read_training(path: Path) -> list[TrainingRow]:
 def _row(read: CsvLine, problems: list[Problem]) -> TrainingRow:
     line, cells = read.line, read.by_name()
     texts = {name: cells.get(name, "").strip() for name in TEXTS}
-    problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
+    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED if not texts[name]]
     numbers = {name: amount(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS)}
     counts = {name: whole for name in COUNTS if (whole := count(name, numbers[name], line, problems)) is not None}
     measured = {name: value for name in METRICS if (value := numbers[name]) is not None}

@@ -24,6 +24,7 @@ from sim.catalogue.model import AnyModel, Model, OtherModel
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Source
+from sim.message import Message
 
 Entry = TypeVar("Entry")
 
@@ -77,7 +78,7 @@ def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path
 
     Raises CatalogError for a stated folder that does not exist.
     """
-    if missing := [f"{folder}: is no folder" for folder in stated if not folder.is_dir()]:
+    if missing := [Message("{folder}: is no folder", folder) for folder in stated if not folder.is_dir()]:
         raise CatalogError("\n".join(missing))
     beside = scenario.absolute().parent / OWN_FOLDER if scenario is not None else None
     found = [beside] if beside is not None and beside.is_dir() else []
@@ -262,7 +263,7 @@ class Catalog:
                 if folder == self.root or (folder / SOURCES).is_file():
                     document = yamlio.read(folder / SOURCES)
                     if not isinstance(document.data, dict):
-                        raise CatalogError(f"{document.path}:1: file: must hold sources by their keys")
+                        raise CatalogError(Message("{path}:1: file: must hold sources by their keys", document.path))
                     for key, entry in document.data.items():
                         found[key] = _validated(document, Source.model_validate, entry, (key,))
             self._sources = found
@@ -276,7 +277,14 @@ class Catalog:
     def replaced(self) -> list[str]:
         """Return a sentence for each shipped entry that an own folder replaces."""
         return [
-            f"{path.parent.parent.name}/{kind}/{path.name} replaces the {_SINGULAR[kind]} {path.stem} of the catalogue"
+            Message(
+                "{folder}/{kind}/{file} replaces the {noun} {id} of the catalogue",
+                path.parent.parent.name,
+                kind,
+                path.name,
+                _SINGULAR[kind],
+                path.stem,
+            )
             for folder in self.own
             for kind in KINDS
             for path in sorted((folder / kind).glob("*.yaml"))
@@ -303,20 +311,30 @@ class Catalog:
     def _mistakes_in(self, kind: str, path: Path) -> list[str]:
         """Return the mistakes in the own file *path* of *kind*, its sources included."""
         if not _is_id(path.stem):
-            return [f"{path}: an id has small letters, digits, dots, underscores and dashes"]
+            return [Message("{path}: an id has small letters, digits, dots, underscores and dashes", path)]
         try:
             document = yamlio.read(path)
             _entry(_READERS[kind], document)
             known = self.sources()
         except (CatalogError, yamlio.YamlError) as error:
             return [str(error)]
-        found = []
+        found: list[str] = []
         for place, key in _cited(document.data):
             if key not in known:
                 near = _nearest(key, known)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = Message("; did you mean {near}?", near[0]) if near else ""
                 dotted = ".".join(map(str, place))
-                found.append(f"{path}:{document.line(place)}: {dotted}: unknown source {key!r}{hint} (see {SOURCES})")
+                found.append(
+                    Message(
+                        "{path}:{line}: {place}: unknown source {key!r}{hint} (see {sources})",
+                        path,
+                        document.line(place),
+                        dotted,
+                        key,
+                        hint,
+                        SOURCES,
+                    )
+                )
         return found
 
     def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
@@ -374,7 +392,9 @@ def _entry(read: Callable[[Any], Entry], document: yamlio.Document) -> Entry:
     entry = _validated(document, read, document.data, ())
     key = Path(document.path).stem
     if document.data.get("id") != key:
-        raise CatalogError(f"{document.path}:{document.line(('id',))}: id: must be the file's name, {key!r}")
+        raise CatalogError(
+            Message("{path}:{line}: id: must be the file's name, {key!r}", document.path, document.line(("id",)), key)
+        )
     return entry
 
 
@@ -385,14 +405,21 @@ def _misplaced(folder: Path) -> Iterator[str]:
         if name.startswith(".") or name == SOURCES or name.lower().startswith("readme"):
             continue
         if not path.is_dir():
-            yield f"{path}: belongs into one of the folders {', '.join(KINDS)}; beside them stands only {SOURCES}"
+            yield Message(
+                "{path}: belongs into one of the folders {kinds}; beside them stands only {sources}",
+                path,
+                ", ".join(KINDS),
+                SOURCES,
+            )
         elif name not in KINDS:
             near = get_close_matches(name, KINDS, n=1)
-            yield f"{path}: no folder of a catalogue" + (f"; did you mean {near[0]}?" if near else "")
+            yield Message("{path}: no folder of a catalogue", path) + (
+                Message("; did you mean {near}?", near[0]) if near else ""
+            )
         else:
             for one in sorted(path.iterdir()):
                 if one.suffix != ".yaml" and not one.name.startswith("."):
-                    yield f"{one}: an entry is a file <id>.yaml"
+                    yield Message("{path}: an entry is a file <id>.yaml", one)
 
 
 def _cited(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from sim.message import Message
+
 SHOWN = 60
 """Maximum length of a name shown in a message [characters]."""
 
@@ -12,9 +14,9 @@ class UnknownId(ValueError, KeyError):
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
         self.kind, self.name, self.suggestions = kind, name, suggestions
-        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        hint = Message("; did you mean {suggestions}?", " or ".join(suggestions)) if suggestions else ""
         shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
-        super().__init__(f"unknown {kind} {shown!r}{hint}")
+        super().__init__(Message("unknown {kind} {id!r}{hint}", kind, shown, hint))
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError would quote it
@@ -34,5 +36,7 @@ def data_root() -> Path:
         if (folder / "sources.yaml").is_file():
             return folder
     raise FileNotFoundError(
-        f"no catalogue: neither {package / 'data'} nor {package.parent / 'data'} holds sources.yaml"
+        Message(
+            "no catalogue: neither {package} nor {parent} holds sources.yaml", package / "data", package.parent / "data"
+        )
     )

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from sim.catalogue.gpu import Gpu, Vendor
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Positive, Spec
 
 OffloadOption = Literal["cpu_offload_gb", "n_gpu_layers", "n_cpu_moe"]
@@ -378,7 +379,7 @@ class ReleaseDefaults(Spec):
     def _names_fields(self) -> Self:
         for changes, spec in ((self.limits, EngineLimits), (self.memory, EngineMemory)):
             if unknown := set(changes) - set(spec.model_fields):
-                raise ValueError(f"there is no {min(unknown)}")
+                raise ValueError(Message("there is no {name}", min(unknown)))
         return self
 
 

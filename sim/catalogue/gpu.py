@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Literal
 
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Count, Spec, WholeNumber
 
 
@@ -236,5 +237,7 @@ def _part(gpu: Gpu, name: str, share: float, profile: str) -> Value | None:
     if value is None:
         return None
     limits = None if value.range is None else tuple(share * limit for limit in value.range)
-    note = f"{profile}: {share:.4g} of the card's {value.value:g}" + (f"; {value.note}" if value.note else "")
+    note = Message("{profile}: {share:.4g} of the card's {value:g}", profile, share, value.value) + (
+        f"; {value.note}" if value.note else ""
+    )
     return Value.model_validate(value.model_dump() | {"value": share * value.value, "range": limits, "note": note})

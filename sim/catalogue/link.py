@@ -4,6 +4,7 @@ from bisect import bisect_right
 from math import log
 
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Spec
 
 
@@ -80,7 +81,7 @@ class Link(Spec):
             name: tuple(crossed.get(table.gpus, table).no_faster_than(table) for table in getattr(self, name))
             for name in ("allreduce_tables", "nccl_tables")
         }
-        return self.model_copy(update={"name": f"{self.name}, across two CPUs", **changed})
+        return self.model_copy(update={"name": Message("{name}, across two CPUs", self.name), **changed})
 
     @property
     def bulk_bytes_per_s(self) -> Value:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from sim.catalogue.value import Value
+from sim.message import Message
 from sim.spec import Spec
 
 Unit = Literal[
@@ -58,9 +59,13 @@ def _known_code(value: Any) -> Any:
     code = str(value).strip().upper()
     near = get_close_matches(code, sorted(ISO_4217), n=len(ISO_4217), cutoff=0.5)
     near.sort(key=lambda one: one[:2] != code[:2])  # a code begins with its country's
-    meant = f"; did you mean {near[0]}?" if near else ""
+    meant = Message("; did you mean {near}?", near[0]) if near else ""
     raise ValueError(
-        f"a currency's code of ISO 4217 is needed, three capital letters such as EUR, not {value!r}{meant}"
+        Message(
+            "a currency's code of ISO 4217 is needed, three capital letters such as EUR, not {value!r}{meant}",
+            value,
+            meant,
+        )
     )
 
 
@@ -107,7 +112,9 @@ class PriceList(Spec):
     @model_validator(mode="after")
     def _default_exists(self) -> Self:
         if self.default_purchase is not None and self.default_purchase not in self.offers:
-            raise ValueError(f"default_purchase {self.default_purchase!r} is not among the offers")
+            raise ValueError(
+                Message("default_purchase {default_purchase!r} is not among the offers", self.default_purchase)
+            )
         return self
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Count, Spec, WholeNumber
 from sim.units import BITS_PER_BYTE
 
@@ -131,7 +132,9 @@ class Moe(Spec):
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         if self.experts_per_token > self.experts:
-            raise ValueError(f"{self.experts_per_token} of {self.experts} experts for each token")
+            raise ValueError(
+                Message("{experts_per_token} of {experts} experts for each token", self.experts_per_token, self.experts)
+            )
         return self
 
 
@@ -204,11 +207,28 @@ class Model(Spec):
     @model_validator(mode="after")
     def _enough_layers(self) -> Self:
         if self.cached_layers < 1:
-            raise ValueError(f"no layer attends, and none keeps a cache: {self.linear_attention_layers} have states")
+            raise ValueError(
+                Message(
+                    "no layer attends, and none keeps a cache: {linear_attention_layers} have states",
+                    self.linear_attention_layers,
+                )
+            )
         if self.sliding_window_layers > self.cached_layers:
-            raise ValueError(f"{self.sliding_window_layers} layers with a window of {self.cached_layers}")
+            raise ValueError(
+                Message(
+                    "{sliding_window_layers} layers with a window of {cached_layers}",
+                    self.sliding_window_layers,
+                    self.cached_layers,
+                )
+            )
         if self.expert_layers < 0 and self.moe is not None:
-            raise ValueError(f"{self.moe.dense_layers} dense layers of {self.feed_forward_layers}")
+            raise ValueError(
+                Message(
+                    "{dense_layers} dense layers of {feed_forward_layers}",
+                    self.moe.dense_layers,
+                    self.feed_forward_layers,
+                )
+            )
         return self
 
     @property

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.message import Message
 from sim.spec import Spec
 
 Kind = Literal["datasheet", "quoted", "measured", "computed", "fitted", "assumed", "recalled"]
@@ -37,7 +38,7 @@ class Value(Sourced):
     @model_validator(mode="after")
     def _range_holds_value(self) -> Self:
         if self.range is not None and not self.range[0] <= self.value <= self.range[1]:
-            raise ValueError(f"value {self.value:g} lies outside its range {list(self.range)}")
+            raise ValueError(Message("value {value:g} lies outside its range {range}", self.value, list(self.range)))
         if self.kind == "assumed" and self.range is None:
             raise ValueError("an assumed value needs a range")
         return self

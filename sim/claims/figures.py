@@ -17,6 +17,7 @@ from sim.catalogue.value import Value
 from sim.claims.formulas import FORMULAS, formula_wrong
 from sim.jobs.load import load_job
 from sim.memory.weights import ReplicaLayout, stage_weight_bytes
+from sim.message import Message
 from sim.scenario.claim import (
     CapacityFigure,
     CatalogueFigure,
@@ -135,7 +136,9 @@ class ClaimContext:
         found = [case for case in cases(scenario) if case.fleet == fleet]
         points = list({repr(case.overrides): case.axes for case in found}.values())
         if len(points) > 1:
-            raise NoFigure(f"{fleet}: {len(points)} points of the sweep; set {', '.join(points[0])}")
+            raise NoFigure(
+                Message("{fleet}: {count} points of the sweep; set {axes}", fleet, len(points), ", ".join(points[0]))
+            )
         return scenario, found
 
 
@@ -195,10 +198,10 @@ def catalogue(spec: CatalogueFigure, context: ClaimContext) -> ClaimFigure:
         found = found.value
     if found is None:
         if spec.absent is None:
-            raise NoFigure(f"the catalogue has no {spec.value} of {spec.of}")
+            raise NoFigure(Message("the catalogue has no {value} of {item}", spec.value, spec.of))
         return ClaimFigure(spec.absent)
     if not isinstance(found, int | float):
-        raise NoFigure(f"{spec.value} of {spec.of} is no number")
+        raise NoFigure(Message("{value} of {item} is no number", spec.value, spec.of))
     return ClaimFigure(found / spec.per)
 
 
@@ -235,15 +238,17 @@ def job_figure(fleet: str, metric: str, context: ClaimContext, values: Mapping[s
         context.answers[key] = summary(job_outcomes(scenario, context.catalog))
     found = [row for row in context.answers[key] if row.fleet == fleet]
     if len(found) != 1:
-        raise NoFigure(f"{fleet}: {len(found)} points of the sweep; set one")
+        raise NoFigure(Message("{fleet}: {count} points of the sweep; set one", fleet, len(found)))
     [row] = found
     if metric == FITS:
         return ClaimFigure(float(row.ok))
     if metric not in row.cells:
-        raise NoFigure(f"summary.csv of a job has no column {metric!r}{did_you_mean(metric, row.cells)}")
+        raise NoFigure(
+            Message("summary.csv of a job has no column {metric!r}{hint}", metric, did_you_mean(metric, row.cells))
+        )
     value = row.cells[metric]
     if not isinstance(value, int | float):
-        raise NoFigure(f"{fleet}: {row.cells['reason'] or f'{metric} is empty'}")
+        raise NoFigure(Message("{fleet}: {reason}", fleet, row.cells["reason"] or Message("{metric} is empty", metric)))
     return ClaimFigure(float(value))
 
 
@@ -290,10 +295,12 @@ def run(spec: SummaryFigure, context: ClaimContext) -> ClaimFigure:
     if not point.ok:
         raise NoFigure(f"{spec.fleet}: {point.row['reason']}")
     if spec.metric not in point.row:
-        raise NoFigure(f"summary.csv has no column {spec.metric!r}{did_you_mean(spec.metric, point.row)}")
+        raise NoFigure(
+            Message("summary.csv has no column {metric!r}{hint}", spec.metric, did_you_mean(spec.metric, point.row))
+        )
     value = point.number(spec.metric)
     if value is None:
-        raise NoFigure(f"{spec.fleet}: {spec.metric} is empty")
+        raise NoFigure(Message("{fleet}: {metric} is empty", spec.fleet, spec.metric))
     each = [summarize([case], (), level)[0].number(spec.metric) for case in stored]
     samples = tuple(one for one in each if one is not None)
     half = point.number(f"{spec.metric}_ci95") if len(samples) == len(stored) > 1 else None
@@ -310,7 +317,11 @@ def ledger(spec: LedgerFigure, context: ClaimContext) -> ClaimFigure:
         rows = case.costs().to_pylist()
         known = dict.fromkeys(row["component"] for row in rows)
         if spec.component not in known:
-            raise NoFigure(f"the bill has no component {spec.component!r}{did_you_mean(spec.component, known)}")
+            raise NoFigure(
+                Message(
+                    "the bill has no component {component!r}{hint}", spec.component, did_you_mean(spec.component, known)
+                )
+            )
         usd = fsum(row["amount_usd"] for row in rows if row["component"] == spec.component)
         samples.append(usd / case.metrics["window_h"])
     half = half_width(samples)
@@ -337,7 +348,7 @@ def capacity(spec: CapacityFigure, context: ClaimContext) -> ClaimFigure:
         return ClaimFigure(found.mean, found.half_width, samples if found.half_width is not None else ())
     row = at_capacity(found, alone.slo).row(axis)
     if row.get(spec.metric) is None:
-        raise NoFigure(f"capacity.csv has no {spec.metric!r}{did_you_mean(spec.metric, row)}")
+        raise NoFigure(Message("capacity.csv has no {metric!r}{hint}", spec.metric, did_you_mean(spec.metric, row)))
     return ClaimFigure(float(row[spec.metric]), row.get(f"{spec.metric}_ci95"))
 
 
@@ -352,8 +363,8 @@ def cheapest(spec: CheapestFigure, context: ClaimContext) -> ClaimFigure:
         context.answers[key] = search(scenario, context.catalog, context.out, context.cores)
     met = [one for one in context.answers[key].candidates if one.status == "meets" and spec.gpu in (None, one.gpu)]
     if not met:
-        text = f"no fleet of {spec.gpu or 'any GPU'} that was simulated meets the service level"
-        raise NoFigure(f"{text}; a larger size.front_up_to simulates more")
+        text = Message("no fleet of {gpu} that was simulated meets the service level", spec.gpu or "any GPU")
+        raise NoFigure(Message("{text}; a larger size.front_up_to simulates more", text))
     best = min(met, key=lambda one: one.usd_per_h or 0.0)
     if spec.value == "gpus":
         return ClaimFigure(best.gpus)

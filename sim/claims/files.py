@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.jobs.load import load_job
+from sim.message import Message
 from sim.scenario.claim import CatalogueFigure, Claim, FormulaFigure, WeightsFigure, claim_issues, fleet_issues
 from sim.scenario.experiment import Name
 from sim.scenario.reading.errors import InputError, ScenarioErrors, ValidationIssue, did_you_mean, validation_issues
@@ -37,7 +38,7 @@ def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
     """Return the *files* of the claims *ids*, or all without ids. Raises ScenarioErrors for unknown ids."""
     typed = {one: one.strip().upper() for one in ids}
     wrong = [
-        InputError("", 0, "", f"there is no claim {one!r}{did_you_mean(one, files)}")
+        InputError("", 0, "", Message("there is no claim {name!r}{hint}", one, did_you_mean(one, files)))
         for one, name in typed.items()
         if name not in files
     ]
@@ -84,5 +85,5 @@ def _fleet_figure_issues(claim: Claim) -> Iterable[ValidationIssue]:
     for name, spec in claim.figures.items():
         if not isinstance(spec, WITHOUT_FLEETS):
             yield ValidationIssue(
-                ("claim", "figures", name), f"{spec.kind}: needs a scenario, with a workload and fleets"
+                ("claim", "figures", name), Message("{kind}: needs a scenario, with a workload and fleets", spec.kind)
             )

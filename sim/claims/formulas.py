@@ -5,6 +5,7 @@ from inspect import signature
 from itertools import pairwise
 from math import prod
 
+from sim.message import Message
 from sim.scenario.claim import FormulaFigure
 from sim.scenario.reading.errors import did_you_mean
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_DAY
@@ -25,7 +26,7 @@ def formula(function: Formula) -> Formula:
 def formula_wrong(spec: FormulaFigure) -> str:
     """Return the reason why the formula or its arguments are invalid; empty if they are valid."""
     if spec.formula not in FORMULAS:
-        return f"there is no formula {spec.formula!r}{did_you_mean(spec.formula, FORMULAS)}"
+        return Message("there is no formula {formula!r}{hint}", spec.formula, did_you_mean(spec.formula, FORMULAS))
     try:
         if isinstance(spec.of, dict):
             signature(FORMULAS[spec.formula]).bind(**spec.of)

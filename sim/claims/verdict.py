@@ -23,6 +23,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.claims.figures import ClaimContext, ClaimFigure, NoFigure, find
 from sim.claims.files import read_claim
 from sim.claims.formulas import formula_wrong
+from sim.message import Message
 from sim.scenario.claim import (
     CapacityFigure,
     CatalogueFigure,
@@ -207,7 +208,9 @@ def _check_figure(spec: FigureSpec, context: ClaimContext) -> None:
     else:
         context.cases(spec.fleet, spec.set)
         if isinstance(spec, SummaryFigure) and not is_column(spec.metric):
-            raise NoFigure(f"summary.csv has no column {spec.metric!r}{did_you_mean(spec.metric, BY_NAME)}")
+            raise NoFigure(
+                Message("summary.csv has no column {metric!r}{hint}", spec.metric, did_you_mean(spec.metric, BY_NAME))
+            )
 
 
 def digest_of(path: Path) -> str:

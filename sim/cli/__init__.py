@@ -20,6 +20,7 @@ from sim.cli.frame import BAD_INPUT, OTHER_FAILURE, app
 from sim.cli.help import translate_help
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
+from sim.message import Message
 
 ORDER = (
     *("init", "check", "run", "size", "capacity", "breakeven", "plan", "sensitivity", "price", "diff", "explain"),
@@ -78,7 +79,10 @@ def main() -> None:
     except UnicodeEncodeError as error:
         text, encoding = error.object[:LONGEST_SHOWN], error.encoding
         typer.echo(
-            translate_rendered(f"gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1"), err=True
+            translate_rendered(
+                Message("gpufleet: this locale ({encoding}) cannot write {text!r}; set PYTHONUTF8=1", encoding, text)
+            ),
+            err=True,
         )
         sys.exit(OTHER_FAILURE)
     except MemoryError:
@@ -99,7 +103,14 @@ def _in_language(words: list[str]) -> list[str]:
             rest.append(word)
     if name:
         if (code := known_language(name)) is None:
-            raise TyperException(f"{text}{name}: no catalogue of this language; there are {', '.join(LANGUAGES)}")
+            raise TyperException(
+                Message(
+                    "{option}{name}: no catalogue of this language; there are {languages}",
+                    text,
+                    name,
+                    ", ".join(LANGUAGES),
+                )
+            )
         speak(code)
     return rest
 

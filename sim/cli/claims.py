@@ -8,6 +8,7 @@ import typer
 
 from sim.cli.frame import Force, Format, Quiet, Workers, app, command_line, report_bad_input, show_all, usable
 from sim.cli.workplace import whole_or_nothing
+from sim.message import Message
 
 
 @app.command()
@@ -39,4 +40,4 @@ def claims(
     if format == "json":
         typer.echo(as_json({"out": str(folder), "claims": claim_rows(answers)}))
     elif not quiet:
-        show_all(*terminal_table(answers), f"results in {folder}")
+        show_all(*terminal_table(answers), Message("results in {folder}", folder))

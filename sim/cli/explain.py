@@ -7,6 +7,7 @@ import typer
 
 from sim.cli.frame import Catalogs, ScenarioFile, Seed, Sets, app, catalog_for, fail, report_bad_input, show_all
 from sim.language import _
+from sim.message import Message
 from sim.scenario.reading.shipped import scenario_file
 
 Number = Annotated[int, typer.Option("--request", min=0, help="Number of the request in order of arrival, from 0.")]
@@ -44,19 +45,19 @@ def explain(
         loaded = load(path, sets or (), catalog=catalog, seed=seed)
         names = [one.name for one in loaded.fleets]
         if fleet is not None and fleet not in names:
-            fail(f"--fleet {fleet}: there is none of that name; there are {', '.join(names)}")
+            fail(Message("--fleet {fleet}: there is none of that name; there are {names}", fleet, ", ".join(names)))
         case = next(case for case in cases(loaded) if case.fleet == (fleet or names[0]))
         plan = resolve(loaded, case, catalog)
         if plan.infeasible:
-            fail(f"fleets.{plan.fleet}: {plan.infeasible}")
+            fail(Message("fleets.{fleet}: {reason}", plan.fleet, plan.infeasible))
         if plan.unit or plan.services:
             fail("explain shows the steps of language models, in scenarios with one service")
         try:
             journal = journal_of(plan, request)
         except NoSuchRequest as error:
-            fail(f"--request {request}: {error}")
+            fail(Message("--request {request}: {error}", request, error))
         if trace is not None:
             trace.write_text(trace_of(journal))
     point = ", ".join(f"{axis} {value}" for axis, value in case.axes.items())
     where = [_("At the first point of the sweep: {point}.", point=point)] if point else []
-    show_all(*where, *request_timeline(journal), *([f"trace in {trace}"] if trace else []))
+    show_all(*where, *request_timeline(journal), *([Message("trace in {trace}", trace)] if trace else []))

@@ -20,6 +20,7 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.workplace import whole_or_nothing
+from sim.message import Message
 
 
 @app.command()
@@ -67,7 +68,7 @@ def validate(
                 force=force,
             )
     if not quiet:
-        show_all(*kind.show(outcomes), f"results in {folder}")
+        show_all(*kind.show(outcomes), Message("results in {folder}", folder))
 
 
 @app.command()
@@ -127,7 +128,7 @@ def calibrate(
         table = " ".join(str(path) for path in tables)
         rows, seen = read_rows(tables, wanted, about or [], seconds or [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
-            fail(f"--workload {workload}: {reason}")
+            fail(Message("--workload {workload}: {reason}", workload, reason))
         if out.exists() and (reason := why_not_replaced(out, wanted, table, force)):
             fail(f"--out {out}: {reason}")
         try:
@@ -141,8 +142,8 @@ def calibrate(
         _write(out, {out: calibration_text(fitted.calibration)} | texts)
     if not quiet:
         lines = [remark for one in seen for remark in one.remarks]
-        lines.append(f"wrote {out}; a scenario uses it with: calibration: {out}")
-        lines += [f"wrote {file}; a scenario takes the traffic with: base: {file}" for file in files]
+        lines.append(Message("wrote {out}; a scenario uses it with: calibration: {out}", out))
+        lines += [Message("wrote {file}; a scenario takes the traffic with: base: {file}", file) for file in files]
         show_all(*calibration_report(fitted), *lines)
 
 
@@ -154,4 +155,4 @@ def _write(out: Path, texts: Mapping[Path, str]) -> None:
         for file, text in texts.items():
             write_atomically(file, text)
     except OSError as error:
-        fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
+        fail(Message("--out {out}: cannot be written: {reason}", out, (error.strerror or str(error)).lower()))

@@ -25,6 +25,7 @@ from sim.cli.frame import (
 )
 from sim.cli.questions import repriced_folder
 from sim.language import ENGLISH, _, speaking, translate_rendered
+from sim.message import Message, joined
 
 
 @app.command()
@@ -55,7 +56,9 @@ def price(
 
         catalog = catalog_for(None, catalogue_of(run, catalogs or ()))
         if not is_finished(run):
-            fail(f"{run}: is no finished run: gpufleet run creates a run, and continues an interrupted one")
+            fail(
+                Message("{run}: is no finished run: gpufleet run creates a run, and continues an interrupted one", run)
+            )
         if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
             _price_work(run, sets, catalog, out, not no_report, force, quiet, format)
             return
@@ -94,7 +97,7 @@ def price(
             *bare,
             *monte_carlo_notes(folder),
             *(() if details else [DETAILS]),
-            f"results in {folder}",
+            Message("results in {folder}", folder),
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
 
@@ -127,7 +130,7 @@ def _price_work(
     if format == "json":
         typer.echo(as_json(kind.document(loaded, rows, str(folder))))
     elif not quiet:
-        show_all(verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {folder}")
+        show_all(verdict.headline, "", *kind.tables(rows), *verdict.findings, Message("results in {folder}", folder))
 
 
 @app.command()
@@ -159,16 +162,19 @@ def diff(
         from sim.study.diff import StoredRun, compare
         from sim.study.gate import Condition, judged
 
-        wrong = [f"{folder}: is no finished run: create one with gpufleet run" for folder in (first, second)
-                 if not is_finished(folder)]  # fmt: skip
+        wrong = [
+            Message("{folder}: is no finished run: create one with gpufleet run", folder)
+            for folder in (first, second)
+            if not is_finished(folder)
+        ]
         conditions = []
         for text in fail_if or ():
             try:
                 conditions.append(Condition.parse(text))
             except ValueError as error:
-                wrong.append(f"--fail-if {error}")
+                wrong.append(Message("--fail-if {error}", error))
         if wrong:
-            fail("\n".join(wrong))
+            fail(joined("\n", wrong))
         first_catalog, second_catalog = (
             catalog_for(None, catalogue_of(run, catalogs or ())) for run in (first, second)
         )
@@ -178,7 +184,7 @@ def diff(
         try:
             outcomes = judged(*runs, conditions)
         except ValueError as error:
-            fail("\n".join(f"--fail-if {line}" for line in str(error).splitlines()))
+            fail(joined("\n", [Message("--fail-if {error}", message) for message in error.args]))
     failed = [one for one in outcomes if one.fails]
     if format == "json":
         with speaking(ENGLISH):

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from sim.language import translate_rendered
+from sim.message import Message
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
 
@@ -47,7 +48,7 @@ def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
 
 
 def _line(words: str, what: str) -> str:
-    return f"next: gpufleet {words} ({what})"
+    return Message("next: gpufleet {command} ({purpose})", words, what)
 
 
 FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
@@ -71,7 +72,13 @@ def _show_version(wanted: bool) -> None:
         from sim import records
         from sim.answers.folder import program_version
 
-        typer.echo(f"gpufleet {program_version()} ({'pure' if records.__file__.endswith('.py') else 'compiled'})")
+        typer.echo(
+            Message(
+                "gpufleet {version} ({build})",
+                program_version(),
+                "pure" if records.__file__.endswith(".py") else "compiled",
+            )
+        )
         raise typer.Exit
 
 
@@ -187,7 +194,13 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
     try:
         yield
     except TimeLimitError:
-        fail(f"not finished after {limit_s:g} s, {STAGE.get()}: make the scenario smaller, or raise --time-limit")
+        fail(
+            Message(
+                "not finished after {limit_s:g} s, {stage}: make the scenario smaller, or raise --time-limit",
+                limit_s,
+                STAGE.get(),
+            )
+        )
     finally:
         signal.signal(signal.SIGALRM, handler)
         passed_s = time.monotonic() - started_s
@@ -228,7 +241,7 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
 
     catalog = load_catalog(own=own_folders(scenario, stated or ()))
     for note in catalog.replaced():
-        typer.echo(translate_rendered(f"Note: {note}"), err=True)
+        typer.echo(translate_rendered(Message("Note: {note}", note)), err=True)
     return catalog
 
 

@@ -47,6 +47,7 @@ from sim.cli.frame import (
 )
 from sim.cli.workplace import Address, Wait, workplace
 from sim.language import ENGLISH, speaking, translate_rendered
+from sim.message import Message
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
@@ -156,7 +157,7 @@ class CommandContext:
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:
         """End the command if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""
         if all(reasons.values()):
-            self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
+            self.refuse(*(Message("fleets.{fleet}: {reason}", fleet, reason) for fleet, reason in reasons.items()))
 
     def delivered(self, deliver: Callable[..., Any]) -> Any:
         """Call *deliver*, a function of sim.answers that simulates and writes the folder; return its result."""
@@ -323,11 +324,11 @@ def run(context: CommandContext) -> None:
         lambda: [
             *headed(verdict(), scenario),
             *tables(),
-            f"results in {folder}",
+            Message("results in {folder}", folder),
         ],
     )
     if all(case.status == "infeasible" for case in cases):
-        context.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
+        context.refuse(*(Message("fleets.{fleet}: {reason}", case.fleet, case.reason) for case in cases))
 
 
 def _run_work(context: CommandContext) -> None:
@@ -339,10 +340,16 @@ def _run_work(context: CommandContext) -> None:
     verdict = kind.verdict(rows)
     context.show(
         lambda out: kind.document(context.scenario, rows, out),
-        lambda: [verdict.headline, "", *kind.tables(rows), *verdict.findings, f"results in {context.folder}"],
+        lambda: [
+            verdict.headline,
+            "",
+            *kind.tables(rows),
+            *verdict.findings,
+            Message("results in {folder}", context.folder),
+        ],
     )
     if not any(row.ok for row in rows):
-        context.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))
+        context.refuse(*(Message("fleets.{fleet}: {reason}", row.fleet, row.outcome.plan.infeasible) for row in rows))
 
 
 command("run", run.__doc__, "", _read_run, run, ["details"])

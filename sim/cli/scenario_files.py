@@ -25,6 +25,7 @@ from sim.cli.frame import (
     shown_to_people,
     watched,
 )
+from sim.message import Message
 from sim.scenario.reading.shipped import scenario_file
 
 
@@ -65,21 +66,25 @@ def init(
         target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
         schema = target.with_name(SCHEMA_FILE)
         if target.exists() and not force:
-            fail(f"{target}: exists; --force overwrites it")
+            fail(Message("{target}: exists; --force overwrites it", target))
         told: list[str] = []
         if sources:
             draft = draft_of(sources, target, catalog_for(target, catalogs), gpu, seconds)
             text, told = scenario_text(draft, command_text()), list(summary(draft))
         elif gpu is not None or seconds is not None:
-            fail(f"{'--gpu' if gpu is not None else '--seconds'}: is for the files of --from, and there are none")
+            fail(
+                Message(
+                    "{gpu}: is for the files of --from, and there are none", "--gpu" if gpu is not None else "--seconds"
+                )
+            )
         else:
             text = template(target.stem)
         try:
             target.write_text(text, encoding="utf-8")
             schema.write_text(schema_text(), encoding="utf-8")
         except OSError as error:
-            fail(f"{error.filename}: cannot be written: {(error.strerror or str(error)).lower()}")
-    show_all(*told, f"wrote {target} and {schema}; look at it with: gpufleet check {target}")
+            fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
+    show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
 
 
 TimeLimit = Annotated[
@@ -128,7 +133,7 @@ def check(
         first = [case for case in found if case.replication == 0]
         plans = []
         for number, case in enumerate(first, 1):
-            STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
+            STAGE.set(Message("planning fleet and point {number:,} of {count:,}", number, len(first)))
             plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
         if format == "table" and plans and not details and loaded.size is None:
@@ -182,7 +187,10 @@ def _show_claim(path: Path, claim: Any, format: str) -> None:
     if format == "json":
         typer.echo(as_json({"scenario": path.stem, "statement": claim.statement, "figures": list(claim.figures)}))
     else:
-        show_all(claim.statement, f"{len(claim.figures)} figures and {len(claim.parts)} parts; nothing is simulated")
+        show_all(
+            claim.statement,
+            Message("{figures} figures and {parts} parts; nothing is simulated", len(claim.figures), len(claim.parts)),
+        )
 
 
 def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from sim.cli.frame import OTHER_FAILURE, fail
 from sim.language import translate_rendered
+from sim.message import Message
 
 Address = Annotated[
     str | None,
@@ -67,7 +68,10 @@ def workplace(
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found
     except KeyboardInterrupt:
-        fail(f"{out}: interrupted; finished points are kept, and the same command continues from them", OTHER_FAILURE)
+        fail(
+            Message("{out}: interrupted; finished points are kept, and the same command continues from them", out),
+            OTHER_FAILURE,
+        )
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -93,7 +97,11 @@ def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
     from sim.study.execution.digest import files_outside
 
     lines = [
-        f"--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there"
+        Message(
+            "--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there",
+            path,
+            folder,
+        )
         for path in files_outside(scenario, folder)
     ]
     if lines:
@@ -119,7 +127,7 @@ def _cores(workers: int | None) -> Iterator[Any]:
 @contextmanager
 def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
-        fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
+        fail(Message("--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed", address))
     try:
         from sim.study.execution.cluster import Cluster, ClusterError
     except ModuleNotFoundError:
@@ -128,8 +136,10 @@ def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
         typer.echo(translate_rendered(PLAIN.format(address=address)), err=True)
     try:
         with Cluster(
-            address, wait_s, lambda sentence: typer.echo(translate_rendered(f"--cluster: {sentence}"), err=True)
+            address,
+            wait_s,
+            lambda sentence: typer.echo(translate_rendered(Message("--cluster: {sentence}", sentence)), err=True),
         ) as machines:
             yield machines
     except ClusterError as error:
-        fail(f"--cluster: {error}", OTHER_FAILURE)
+        fail(Message("--cluster: {error}", error), OTHER_FAILURE)

@@ -14,6 +14,7 @@ from pydantic import model_validator
 
 from sim.catalogue.link import Link
 from sim.catalogue.value import Value
+from sim.message import Message
 from sim.spec import NonNegative, Positive, Spec
 from sim.yamlio import read
 
@@ -50,7 +51,7 @@ class ColdStart(Spec):
     def _one_way(self) -> Self:
         others = sorted(self.model_fields_set - {"total_s", "sleep_level"})
         if self.total_s is not None and others:
-            raise ValueError(f"total_s is the whole start: remove {', '.join(others)}")
+            raise ValueError(Message("total_s is the whole start: remove {keys}", ", ".join(others)))
         if (self.weights_from == "peer_gpu") != (self.link is not None):
             raise ValueError("weights_from: peer_gpu and link go together: the link over which the weights come")
         return self
@@ -256,7 +257,7 @@ def _engine(
     if spec.engine_s is not None:
         return [StartStage("engine", "booting", spec.engine_s)], []
     if era is None:
-        text = f"the start time of {replica.engine} was never measured: give engine_s or total_s"
+        text = Message("the start time of {engine} was never measured: give engine_s or total_s", replica.engine)
         raise StartUnknown("engine_s", text)
     init = era.cached_init_s if spec.cached else era.init_s
     compiled = era.cached_compile_s_per_layer if spec.cached else era.compile_s_per_layer
@@ -316,7 +317,7 @@ def _wake(
 ) -> tuple[StartStage, ...]:
     """Return the stages from sleep to serving; engine and CUDA graphs are still in memory."""
     if era is None or era.wake_s is None:
-        raise StartUnknown("sleep_level", f"{replica.engine} has no known way to sleep")
+        raise StartUnknown("sleep_level", Message("{engine} has no known way to sleep", replica.engine))
     values["engine.wake_s"] = era.wake_s
     if spec.sleep_level == 2:
         transfer = _weights(spec, replica, figures, values)

@@ -13,6 +13,7 @@ from sim.cost.component import OwnedFleet, OwnerComponent, for_each
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
+from sim.message import Message
 from sim.spec import Fraction
 
 
@@ -90,7 +91,7 @@ class Deployment(OwnerComponent):
 def countable_servers(hardware: FleetHardware, key: str) -> float:
     """Return the number of servers that a price per server applies to. Raises CostError if the pools name none."""
     if hardware.server is None:
-        raise CostError(Problem(key, f"pool {hardware.pool_names} names no server to count"))
+        raise CostError(Problem(key, Message("pool {pool_names} names no server to count", hardware.pool_names)))
     return hardware.servers
 
 

@@ -14,6 +14,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, PriceBook, Problem, Quotes, offer_item
+from sim.message import Message
 from sim.spec import Spec
 
 
@@ -25,7 +26,9 @@ def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine 
         if included >= hardware.slots:
             return []
     if not hardware.gpu:
-        raise CostError(Problem("cost", f"pool {hardware.pool_names} names no GPU, so there is nothing to buy"))
+        raise CostError(
+            Problem("cost", Message("pool {pool_names} names no GPU, so there is nothing to buy", hardware.pool_names))
+        )
     price = book.purchase(hardware.gpu).price
     bought = max(0.0, hardware.gpus - included * hardware.servers)
     per_h = price.per("GPU-h", finance.usd_per_h(price.usd))
@@ -92,7 +95,14 @@ class Buy(Spec):
         for offer in self.offers:
             item = offer_item(offer)
             if item in taken:
-                yield Problem("cost.price", f"{taken[item]} and {offer} are both prices of {item}: name one of them")
+                yield Problem(
+                    "cost.price",
+                    Message(
+                        "{taken} and {offer} are both prices of {item}: name one of them", taken[item], offer, item
+                    ),
+                )
             elif item not in items:
-                yield Problem("cost.price", f"{offer} is no price of what is bought: {', '.join(items)}")
+                yield Problem(
+                    "cost.price", Message("{offer} is no price of what is bought: {items}", offer, ", ".join(items))
+                )
             taken.setdefault(item, offer)

@@ -11,6 +11,7 @@ from sim.catalogue.market import Grid
 from sim.cost.charge import StatedFigure
 from sim.cost.clock import MIDNIGHT, SiteClock
 from sim.cost.prices import CostError, Problem
+from sim.message import Message
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import HOURS_PER_DAY, HOURS_PER_YEAR, JOULES_PER_KWH, SECONDS_PER_HOUR
@@ -22,7 +23,7 @@ def _hours(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return (value,)
     if len(value) not in (1, HOURS_PER_DAY):
-        raise ValueError(f"one value or 24, from midnight on, are needed, not {len(value)}")
+        raise ValueError(Message("one value or 24, from midnight on, are needed, not {count}", len(value)))
     return value
 
 
@@ -111,7 +112,7 @@ def _gpu_kg(embodied: Embodied, gpu: str) -> float:
     if not isinstance(embodied.gpu_kg, dict):
         return embodied.gpu_kg
     if gpu not in embodied.gpu_kg:
-        raise CostError(Problem("carbon.embodied.gpu_kg", f"no figure for {gpu}: add {gpu}: <kg CO2e>"))
+        raise CostError(Problem("carbon.embodied.gpu_kg", Message("no figure for {gpu}: add {gpu}: <kg CO2e>", gpu)))
     return embodied.gpu_kg[gpu]
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator
 
+from sim.message import Message
 from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 YEARS = range(1900, 2201)
@@ -30,19 +31,21 @@ def _known_zone(value: Any) -> Any:
     if not zones:
         raise ValueError("this machine has no time zone database: install the package tzdata")
     near = get_close_matches(str(value), zones, n=1)
-    hint = f"did you mean {near[0]}?" if near else "the IANA database has names such as Europe/Berlin"
-    raise ValueError(f"unknown time zone {value!r}; {hint}")
+    hint = Message("did you mean {near}?", near[0]) if near else "the IANA database has names such as Europe/Berlin"
+    raise ValueError(Message("unknown time zone {value!r}; {hint}", value, hint))
 
 
 def _written_out(value: Any) -> Any:
     if isinstance(value, str | datetime):
         return value
-    raise ValueError(f"a date and a time are needed, such as 2026-07-01T08:00:00, not {value!r}")
+    raise ValueError(Message("a date and a time are needed, such as 2026-07-01T08:00:00, not {value!r}", value))
 
 
 def _within_reach(value: datetime) -> datetime:
     if not YEARS.start <= value.year < YEARS.stop:
-        raise ValueError(f"must be in the years {YEARS.start} to {YEARS.stop - 1}, not in {value.year}")
+        raise ValueError(
+            Message("must be in the years {start} to {stop}, not in {year}", YEARS.start, YEARS.stop - 1, value.year)
+        )
     return value
 
 
@@ -84,10 +87,16 @@ class SiteClock:
             return cls(starts_at.astimezone(zone), timezone)
         first, second = (starts_at.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         if first.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != starts_at:
-            raise ClockError(f"{starts_at.isoformat()} does not exist in {timezone}: clocks are set forward then")
+            raise ClockError(
+                Message(
+                    "{date} does not exist in {timezone}: clocks are set forward then", starts_at.isoformat(), timezone
+                )
+            )
         if first.utcoffset() != second.utcoffset():
-            choice = f"write {first.isoformat()} or {second.isoformat()}"
-            raise ClockError(f"{starts_at.isoformat()} comes twice in {timezone}: {choice}")
+            choice = Message("write {first} or {second}", first.isoformat(), second.isoformat())
+            raise ClockError(
+                Message("{date} comes twice in {timezone}: {choice}", starts_at.isoformat(), timezone, choice)
+            )
         return cls(first, timezone)
 
     def at(self, at_s: float) -> datetime:

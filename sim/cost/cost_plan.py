@@ -33,6 +33,7 @@ from sim.cost.rental import Billing, Rent
 from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff
+from sim.message import Message
 
 Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
 
@@ -209,11 +210,11 @@ def _unused_quotes(cost: Buy | Rent, charges: Sequence[Charge]) -> Iterator[str]
     used |= {f"scenario: {figure.path}" for charge in charges for figure in charge.price.stated}
     for item in cost.quotes:
         if quote_source(item) not in used:
-            yield f"The quote for {item} is not used."
+            yield Message("The quote for {item} is not used.", item)
     named = {charge.price.offer for charge in charges}
     for offer in cost.offers if isinstance(cost, Buy) else ():
         if offer not in named and offer_item(offer) not in cost.quotes:
-            yield f"The offer {offer} is not used."
+            yield Message("The offer {offer} is not used.", offer)
 
 
 def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
@@ -221,7 +222,11 @@ def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
     if cost.share:
         yield "Rented instances are shared: only the GPUs in use are paid for."
     if (term := cost.commitment) is not None:
-        yield f"{term.gpus} GPUs are committed for {term.months:g} months and paid for throughout, used or not."
+        yield Message(
+            "{gpus} GPUs are committed for {months:g} months and paid for throughout, used or not.",
+            term.gpus,
+            term.months,
+        )
         if any(pool.scheduled for hardware in fleet for pool in hardware.pools):
             if cost.spot is None:
                 yield "The commitment covers the replicas that run, up to its GPUs; those beyond it are on demand."
@@ -229,18 +234,26 @@ def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
                 yield "The commitment covers the replicas that run, up to its GPUs; those beyond it are spot capacity."
     if cost.billing != Billing():
         step, least = cost.billing.granularity_s, cost.billing.minimum_s
-        yield f"Time from start to stop is billed in steps of {step:g} s, at least {least:g} s per start."
+        yield Message(
+            "Time from start to stop is billed in steps of {step:g} s, at least {least:g} s per start.", step, least
+        )
     if (spot := cost.spot) is not None and spot.availability < 1:
         yield (
-            f"Spot capacity is available in {spot.availability:.0%} of its hours; more is rented to compensate. "
-            "Interruptions are not simulated: latencies are those of a fleet without interruptions."
+            Message(
+                "Spot capacity is available in {availability:.0%} of its hours; more is rented to compensate. "
+                "Interruptions are not simulated: latencies are those of a fleet without interruptions.",
+                spot.availability,
+            )
         )
 
 
 def _gpus_alone(fleet: Sequence[FleetHardware]) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
-            yield f"Pool {hardware.pool_names} names no server: its power, energy and CO2e are those of its GPUs alone."
+            yield Message(
+                "Pool {pool_names} names no server: its power, energy and CO2e are those of its GPUs alone.",
+                hardware.pool_names,
+            )
 
 
 def _owned_notes(cost: Buy) -> Iterator[str]:
@@ -250,18 +263,28 @@ def _owned_notes(cost: Buy) -> Iterator[str]:
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:
     if operations is not None and (given := operations.landlords):
-        yield f"Paid by the landlord: {in_words(given)}."
+        yield Message("Paid by the landlord: {costs}.", in_words(given))
 
 
 def _server_notes(fleet: Sequence[FleetHardware], share: bool) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
-            yield f"Pool {hardware.pool_names} names no server: its GPUs are charged without one."
+            yield Message("Pool {pool_names} names no server: its GPUs are charged without one.", hardware.pool_names)
         elif hardware.gpus % hardware.slots and share:
-            yield f"{hardware.server.name} is shared: {hardware.gpus} GPUs pay for {hardware.servers:g} servers."
+            yield Message(
+                "{name} is shared: {gpus} GPUs pay for {servers:g} servers.",
+                hardware.server.name,
+                hardware.gpus,
+                hardware.servers,
+            )
         elif hardware.gpus % hardware.slots:
             slots = int(hardware.servers) * hardware.slots
-            yield f"{slots - hardware.gpus} of {slots} slots of {hardware.server.name} are paid for and not used."
+            yield Message(
+                "{unused} of {slots} slots of {name} are paid for and not used.",
+                slots - hardware.gpus,
+                slots,
+                hardware.server.name,
+            )
 
 
 def _site_notes(site: Site) -> Iterator[str]:
@@ -279,7 +302,11 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
     if isinstance(finance, StraightLine) and finance.discount_rate > 0:
         yield "Straight line books purchases without interest; breakeven, plan and size count the discount rate."
     if finance.resale is not None:
-        yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."
+        yield Message(
+            "After {life_years:g} years the hardware is sold for {resale_fraction:.0%} of its price.",
+            finance.life_years,
+            finance.resale_fraction,
+        )
 
 
 Pricer = Callable[[Cost | None, Sequence[PoolFacts], Sequence[FleetHardware]], CostPlan]

@@ -16,6 +16,7 @@ from sim.cost.charge import Metered, UnitPrice
 from sim.cost.clock import SiteClock
 from sim.cost.metering import ByPhase, MeteredWindow, wall_j_by_phase
 from sim.cost.prices import HourlyPrices, StatedPrice
+from sim.message import Message
 from sim.records import Interval
 from sim.spec import Count, Positive, Spec
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH
@@ -65,7 +66,7 @@ class Tariff(Week):
         months = [month for season in self.seasons for month in season.months]
         twice = sorted({month for month in months if months.count(month) > 1})
         if twice:
-            raise ValueError(f"month {twice[0]} is in two seasons")
+            raise ValueError(Message("month {month} is in two seasons", twice[0]))
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.financing import IncomeTax, Loan
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
+from sim.message import Message
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
@@ -58,7 +59,7 @@ class Resale(Spec):
         for (before, high), (after, low) in pairwise(known):
             if age_years <= after:
                 return high + (low - high) * (age_years - before) / (after - before)
-        raise ValueError(f"no resale value is known beyond {known[-1][0]:g} years")
+        raise ValueError(Message("no resale value is known beyond {age:g} years", known[-1][0]))
 
 
 OperatingCostLine = Literal[
@@ -132,7 +133,9 @@ class _Purchase(Spec):
         named: dict[str, str] = {}
         for code in self.fx:
             if (other := named.setdefault(iso_code(code), code)) != code:
-                raise ValueError(f"fx has one currency twice, as {other} and {code}: give one of them")
+                raise ValueError(
+                    Message("fx has one currency twice, as {first} and {second}: give one of them", other, code)
+                )
         return self
 
     @model_validator(mode="after")
@@ -142,8 +145,12 @@ class _Purchase(Spec):
         if "residual_fraction" in self.model_fields_set:
             raise ValueError("residual_fraction and resale both give the resale value: state one")
         if self.life_years > self.resale.last_age:
-            text = f"life_years is {self.life_years:g}, resale.by_age ends at {self.resale.last_age:g}"
-            raise ValueError(f"{text}: add the value at {self.life_years:g}")
+            text = Message(
+                "life_years is {life_years:g}, resale.by_age ends at {last_age:g}",
+                self.life_years,
+                self.resale.last_age,
+            )
+            raise ValueError(Message("{text}: add the value at {life_years:g}", text, self.life_years))
         return self
 
     @property

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.cost.time_value import MONTHS_PER_YEAR, present_value
+from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
 Share = Annotated[Fraction, Field(gt=0)]
@@ -46,7 +47,13 @@ class Loan(Spec):
     @model_validator(mode="after")
     def _repays(self) -> Self:
         if self.grace_months >= self.term_months:
-            raise ValueError(f"grace_months ({self.grace_months}) must be below term_months ({self.term_months})")
+            raise ValueError(
+                Message(
+                    "grace_months ({grace_months}) must be below term_months ({term_months})",
+                    self.grace_months,
+                    self.term_months,
+                )
+            )
         return self
 
     def installments(self, principal_usd: float) -> Iterator[Installment]:
@@ -96,7 +103,9 @@ class TaxDepreciation(Spec):
     @model_validator(mode="after")
     def _five_years(self) -> Self:
         if self.method == "macrs_5" and self.years != 5:
-            raise ValueError(f"macrs_5 has five years, not {self.years}: remove years, or take method: straight_line")
+            raise ValueError(
+                Message("macrs_5 has five years, not {years}: remove years, or take method: straight_line", self.years)
+            )
         return self
 
     @property

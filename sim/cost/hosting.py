@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, model_validator
 from sim.cost.charge import FlatCharge
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
+from sim.message import Message
 from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import HOURS_PER_MONTH
 
@@ -116,7 +117,7 @@ def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) ->
     costs, whole_numbers = np.ones(len(fillings)), np.ones(len(fillings), dtype=np.int64)
     found = milp(costs, integrality=whole_numbers, bounds=Bounds(0.0, np.inf), constraints=needed)
     if found.fun is None:
-        raise RuntimeError(f"the packing of racks failed: {found.message}")
+        raise RuntimeError(Message("the packing of racks failed: {message}", found.message))
     return round(found.fun)
 
 
@@ -157,7 +158,13 @@ class PerRack(Spec):
         if self.servers_per_rack is not None and self.model_fields_set & {"units", "reserved_units"}:
             raise ValueError("servers_per_rack replaces units and reserved_units: remove one")
         if self.reserved_units >= self.units:
-            raise ValueError(f"reserved_units must be below units ({self.units}), not {self.reserved_units}")
+            raise ValueError(
+                Message(
+                    "reserved_units must be below units ({units}), not {reserved_units}",
+                    self.units,
+                    self.reserved_units,
+                )
+            )
         return self
 
     @property
@@ -210,22 +217,26 @@ class PerRack(Spec):
         """Return the number of servers like those of *hardware* per rack. Raises CostError if none fits."""
         server = hardware.server
         if server is None or hardware.server_w is None:
-            text = f"racks hold servers: name a server with a known power for pool {hardware.pool_names}"
+            text = Message(
+                "racks hold servers: name a server with a known power for pool {pool_names}", hardware.pool_names
+            )
             raise CostError(Problem("site.hosting", text))
         problems = []
         kw, places = hardware.server_w / 1000, float(self.servers_per_rack or 0)
         by_power = self.power_limit_kw / kw if kw > 0 else inf
         if not whole(by_power):
-            text = f"{server.id} draws up to {kw:g} kW, a rack gives {self.power_limit_kw:g}"
+            text = Message(
+                "{id} draws up to {kw:g} kW, a rack gives {power_limit_kw:g}", server.id, kw, self.power_limit_kw
+            )
             problems.append(Problem("site.hosting.power_limit_kw", text))
         if self.by_height and server.rack_units is None:
-            text = f"the height of {server.id} is not known: add rack_units to data/servers/{server.id}.yaml"
-            problems.append(Problem("site.hosting", f"{text}, or state servers_per_rack"))
+            text = Message("the height of {id} is not known: add rack_units to data/servers/{id}.yaml", server.id)
+            problems.append(Problem("site.hosting", Message("{text}, or state servers_per_rack", text)))
         elif self.by_height and server.rack_units is not None:
             free, units = self.units - self.reserved_units, server.rack_units.value
             places = free / units
             if not whole(places):
-                text = f"{server.id} takes {units:g} rack units, a rack has {free} free"
+                text = Message("{id} takes {units:g} rack units, a rack has {free} free", server.id, units, free)
                 problems.append(Problem("site.hosting.units", text))
         if problems:
             raise CostError(*problems)
@@ -235,7 +246,7 @@ class PerRack(Spec):
 def _contracted(value: Any) -> Any:
     if value == "nameplate" or (isinstance(value, int | float) and value > 0):
         return value
-    raise ValueError(f"contracted kW above 0 or nameplate is needed, not {value!r}")
+    raise ValueError(Message("contracted kW above 0 or nameplate is needed, not {value!r}", value))
 
 
 class PerKwMonth(Spec):
@@ -268,6 +279,8 @@ class PerKwMonth(Spec):
 
 def _nameplate_kw(hardware: FleetHardware) -> float:
     if hardware.peak_w is None:
-        text = f"the nameplate power of pool {hardware.pool_names} is not known: state the contracted kW"
+        text = Message(
+            "the nameplate power of pool {pool_names} is not known: state the contracted kW", hardware.pool_names
+        )
         raise CostError(Problem("site.hosting.kw", text))
     return hardware.peak_w / 1000

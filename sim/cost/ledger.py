@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sim.cost.charge import Charge
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import PHASES, MeteredWindow
+from sim.message import Message
 from sim.records import Interval
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -186,7 +187,11 @@ def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
     if not quantity and charge.unused.share == 1:
         return []
     if total == 0 and quantity != 0:
-        raise ValueError(f"pool {charge.pool!r} has no meter reading in the window to book {charge.component} by")
+        raise ValueError(
+            Message(
+                "pool {pool!r} has no meter reading in the window to book {component} by", charge.pool, charge.component
+            )
+        )
     return [
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())

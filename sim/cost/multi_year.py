@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.rental import Rent
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
+from sim.message import Message
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 
 MONTHS_PER_QUARTER = 3
@@ -44,7 +45,7 @@ class Demand(Spec):
         given = [name for name in ("monthly", "quarterly") if getattr(self, name) is not None]
         grown = [name for name in ("now", "growth_per_year") if name in self.model_fields_set]
         if len(given) > 1 or (given and grown):
-            raise ValueError(f"{' and '.join([*grown, *given])} both give the demand: state one")
+            raise ValueError(Message("{value} both give the demand: state one", " and ".join([*grown, *given])))
         return self
 
     def by_month(self, months: int, usual: float) -> tuple[float, ...]:
@@ -107,12 +108,18 @@ class MultiYear(Spec):
     @model_validator(mode="after")
     def _whole_months(self) -> Self:
         if abs(self.years * MONTHS_PER_YEAR - self.months) > 1e-6 or self.months == 0:
-            raise ValueError(f"years is {self.years:g}: whole months are needed")
+            raise ValueError(Message("years is {years:g}: whole months are needed", self.years))
         for name, length in (("monthly", 1), ("quarterly", MONTHS_PER_QUARTER)):
             listed = getattr(self.demand, name)
             if listed is not None and len(listed) * length != self.months:
                 raise ValueError(
-                    f"demand.{name} has {len(listed)} values; {self.years:g} years need {self.months / length:g}"
+                    Message(
+                        "demand.{name} has {count} values; {years:g} years need {needed:g}",
+                        name,
+                        len(listed),
+                        self.years,
+                        self.months / length,
+                    )
                 )
         return self
 

@@ -13,6 +13,7 @@ from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.cost.replacement import FailureCost, SpareStock
 from sim.cost.upkeep import MaintenanceContract, Software, Staff
+from sim.message import Message
 from sim.spec import Spec
 
 
@@ -97,7 +98,7 @@ def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
     applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]
     if missing:
-        yield f"Left out of the bill: {in_words(missing)}."
+        yield Message("Left out of the bill: {costs}.", in_words(missing))
 
 
 def in_words(components: Sequence[str]) -> str:

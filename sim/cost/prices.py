@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrap
 
 from sim.catalogue.market import USD, CurrencyCode, Offer, PriceList, Unit
 from sim.cost.charge import StatedFigure, UnitPrice
+from sim.message import Message
 from sim.spec import NonNegative, Spec, WholeNumber, within_reach
 
 
@@ -38,7 +39,9 @@ class StatedPrice(Spec):
         if self.currency == USD:
             return 1.0
         if self._fx_rate is None:
-            raise ValueError(f"{self.price:g} {self.currency} has no rate yet: see with_rates()")
+            raise ValueError(
+                Message("{price:g} {currency} has no rate yet: see with_rates()", self.price, self.currency)
+            )
         return self._fx_rate
 
     @property
@@ -60,11 +63,13 @@ def _price(value: Any) -> Any:
     if isinstance(value, dict | StatedPrice):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"a number of US dollars or {{price: ..., currency: ...}} is needed, not {value!r}")
+        raise ValueError(
+            Message("a number of US dollars or {{price: ..., currency: ...}} is needed, not {value!r}", value)
+        )
     if not isfinite(value):
-        raise ValueError(f"must be a finite number, not {value:g}")
+        raise ValueError(Message("must be a finite number, not {value:g}", value))
     if value < 0:
-        raise ValueError(f"must be 0 or more, not {value:g}")
+        raise ValueError(Message("must be 0 or more, not {value:g}", value))
     return {"price": within_reach(value)}
 
 
@@ -136,9 +141,11 @@ def foreign_prices(section: Any, path: str) -> Iterator[tuple[str, str]]:
 def missing_rate_text(currency: str, fx: Mapping[str, float]) -> str:
     """Return the message for a price in *currency* without a rate in *fx*: the problem, and what to add."""
     near = get_close_matches(currency, [USD, *fx], n=1, cutoff=0.6)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return (
-        f"is in {currency}, whose rate is missing: add finance.fx: {{{currency}: <US dollars per {currency}>}}{meant}"
+    meant = Message("; did you mean {near}?", near[0]) if near else ""
+    return Message(
+        "is in {currency}, whose rate is missing: add finance.fx: {{{currency}: <US dollars per {currency}>}}{meant}",
+        currency,
+        meant,
     )
 
 
@@ -192,7 +199,7 @@ class Quote(Spec):
 
 def _dollars(value: Any) -> Any:
     if not isinstance(value, int | float | dict | Quote):
-        raise ValueError(f"US dollars or {{price: ..., currency: ...}} is needed, not {value!r}")
+        raise ValueError(Message("US dollars or {{price: ..., currency: ...}} is needed, not {value!r}", value))
     return {"price": value} if isinstance(value, int | float) else value
 
 
@@ -226,7 +233,11 @@ class PriceBook:
         """
         priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
         if priced.price.unit != "each":
-            text = f"{priced.price.offer or item} is a price per {priced.price.unit}; buying needs a price for each"
+            text = Message(
+                "{offer} is a price per {unit}; buying needs a price for each",
+                priced.price.offer or item,
+                priced.price.unit,
+            )
             key = "cost.quotes" if item in self.quotes else "cost.price"
             raise CostError(Problem(key, text))
         return priced
@@ -238,7 +249,12 @@ class PriceBook:
         offers = self.lists(item)
         if offers is None or offers.default_purchase is None:
             what = "an offer that default_purchase names"
-            raise CostError(Problem("cost.quotes", f"no purchase price for {item!r}: {_where_to_add(item, what)}"))
+            raise CostError(
+                Problem(
+                    "cost.quotes",
+                    Message("no purchase price for {item!r}: {where_to_add}", item, _where_to_add(item, what)),
+                )
+            )
         default = offers.default_purchase
         return self._offered(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
 
@@ -248,10 +264,17 @@ class PriceBook:
         if included is None and server in self.quotes:
             included = 0 if gpu in self.quotes else self._included_in_catalogue(server)
         if included is None:
-            text = (
-                f"{price.offer} does not say how many GPUs it includes: add includes_gpus to data/prices/{server}.yaml"
+            text = Message(
+                "{offer} does not say how many GPUs it includes: add includes_gpus to data/prices/{server}.yaml",
+                price.offer,
+                server,
             )
-            raise CostError(Problem("cost.quotes", f"{text}, or quote {server}: {{price: ..., includes_gpus: ...}}"))
+            raise CostError(
+                Problem(
+                    "cost.quotes",
+                    Message("{text}, or quote {server}: {{price: ..., includes_gpus: ...}}", text, server),
+                )
+            )
         return price, included
 
     def _included_in_catalogue(self, server: str) -> int:
@@ -265,8 +288,10 @@ class PriceBook:
         if gpu in self.quotes:
             return self._quoted(gpu, "gpu_hour")
         if offer is None:
-            text = f"no rental price for {gpu!r}: name an offer (price: <item>/<offer>)"
-            raise CostError(Problem("cost.price", f"{text}, or quote dollars per GPU-hour (cost.quotes.{gpu})"))
+            text = Message("no rental price for {gpu!r}: name an offer (price: <item>/<offer>)", gpu)
+            raise CostError(
+                Problem("cost.price", Message("{text}, or quote dollars per GPU-hour (cost.quotes.{gpu})", text, gpu))
+            )
         return self.offered(offer, "cost.price")
 
     def offered(self, offer: str, key: str) -> OfferedPrice:
@@ -274,10 +299,16 @@ class PriceBook:
         item, _, name = offer.partition("/")
         offers = self.lists(item)
         if offers is None:
-            text = f"no prices for {item!r}: {_where_to_add(item, f'the offer {name!r}', key)}"
+            text = Message(
+                "no prices for {item!r}: {where_to_add}",
+                item,
+                _where_to_add(item, Message("the offer {name!r}", name), key),
+            )
             raise CostError(Problem(key, text))
         if name not in offers.offers:
-            text = f"data/prices/{item}.yaml has no offer {name!r}; {_nearest(name, offers)}"
+            text = Message(
+                "data/prices/{item}.yaml has no offer {name!r}; {nearest}", item, name, _nearest(name, offers)
+            )
             raise CostError(Problem(key, text))
         return self._offered(offer, offers.offers[name], key)
 
@@ -292,7 +323,7 @@ class PriceBook:
         return OfferedPrice(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
 
     def _offered(self, name: str, offer: Offer, key: str) -> OfferedPrice:
-        what = f"data/prices: {name}"
+        what = Message("data/prices: {name}", name)
         price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source, key, what)
         return OfferedPrice(replace(price, offer=name, value=offer.price), offer.includes_gpus)
 
@@ -314,10 +345,14 @@ def quote_source(item: str) -> str:
 
 
 def _where_to_add(item: str, what: str, key: str = "cost.quotes") -> str:
-    otherwise = f"quote it (cost.quotes.{item})" if key.startswith("cost.") else f"state the price itself ({key})"
-    return f"add {what} to data/prices/{item}.yaml, or {otherwise}"
+    otherwise = (
+        Message("quote it (cost.quotes.{item})", item)
+        if key.startswith("cost.")
+        else Message("state the price itself ({key})", key)
+    )
+    return Message("add {what} to data/prices/{item}.yaml, or {otherwise}", what, item, otherwise)
 
 
 def _nearest(name: str, offers: PriceList) -> str:
     near = get_close_matches(name, offers.offers, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(offers.offers))}"
+    return Message("did you mean {near}?", near[0]) if near else f"it has {', '.join(sorted(offers.offers))}"

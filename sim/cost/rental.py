@@ -26,6 +26,7 @@ from sim.cost.metering import (
     gpu_s_by_phase,
 )
 from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
+from sim.message import Message
 from sim.records import Interval
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR
@@ -298,12 +299,14 @@ class Rent(Spec):
         """Return the rent of *fleet*, a charge per pool. Raises CostError."""
         kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
         if self.price is not None and len(kinds) > 1:
-            text = (
-                f"{self.price} is one price for different GPUs ({', '.join(sorted(kinds))}): quote all but one of them"
+            text = Message(
+                "{price} is one price for different GPUs ({kinds}): quote all but one of them",
+                self.price,
+                ", ".join(sorted(kinds)),
             )
             raise CostError(Problem("cost.price", text))
         if self.commitment is not None and len(fleet) > 1:
-            text = f"a commitment is for one kind of GPU and server; this fleet has {len(fleet)}"
+            text = Message("a commitment is for one kind of GPU and server; this fleet has {count}", len(fleet))
             raise CostError(Problem("cost.commitment", text))
         return [charge for hardware in fleet for charge in self._rent(hardware, book)]
 
@@ -311,7 +314,12 @@ class Rent(Spec):
         priced = book.rental(hardware.gpu, self.price)
         unit = priced.price.unit
         if unit not in _UNITS:
-            text = f"{priced.price.offer or hardware.gpu} is a price per {unit}; rent is per {', '.join(_UNITS)}"
+            text = Message(
+                "{offer} is a price per {unit}; rent is per {units}",
+                priced.price.offer or hardware.gpu,
+                unit,
+                ", ".join(_UNITS),
+            )
             raise CostError(Problem("cost.price", text))
         name, hours = _UNITS[unit]
         by_instance = unit.startswith("instance")
@@ -410,6 +418,8 @@ class Rent(Spec):
     def _instances(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
         gpus = priced.gpus or hardware.slots
         if not gpus:
-            text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"
+            text = Message(
+                "{offer} does not say how many GPUs an instance has (includes_gpus)", priced.price.offer or hardware.gpu
+            )
             raise CostError(Problem("cost.price", text))
         return hardware.copies * servers_needed(hardware.gpus_per_copy, gpus, self.share)

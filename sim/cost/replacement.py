@@ -11,6 +11,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, Price, PriceBook, Problem, Quote, QuotedPrice, RateMissing
+from sim.message import Message
 from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 
@@ -28,7 +29,7 @@ def gpu_price(hardware: FleetHardware, book: PriceBook, stated: Quote | None, ke
         raise
     except CostError as error:
         text = "; ".join(problem.text for problem in error.problems)
-        raise CostError(Problem(key, f"{text}; or state it here")) from error
+        raise CostError(Problem(key, Message("{text}; or state it here", text))) from error
 
 
 class FailureCost(OwnerComponent):
@@ -104,7 +105,9 @@ class FailureCost(OwnerComponent):
             key = "per_gpu_year" if self.rate is None else "rate"
             return StatedFigure(f"operations.failures.{key}", self.per_gpu_year, unit)
         if pool.gpu_mtbf_h is None:
-            text = f"give per_gpu_year or rate: pool {pool.name} has no failures.gpu whose rate could be booked"
+            text = Message(
+                "give per_gpu_year or rate: pool {name} has no failures.gpu whose rate could be booked", pool.name
+            )
             raise CostError(Problem("operations.failures", text))
         return StatedFigure(f"pools.{pool.name}.failures.gpu", HOURS_PER_YEAR / pool.gpu_mtbf_h, unit)
 

@@ -11,6 +11,7 @@ from sim.cost.electricity import Band, Cooling, DemandCharge, EnergyCharge, Tari
 from sim.cost.hardware import FleetHardware
 from sim.cost.hosting import PerKwMonth, PerRack
 from sim.cost.prices import CostError, Price, Problem
+from sim.message import Message
 from sim.spec import Positive, Spec
 
 Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
@@ -80,8 +81,8 @@ class Site(Spec):
         prices = list(self._energy_prices(clock))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
-            text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
-            raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
+            text = Message("the power of {id} is not known, so its electricity cannot be charged", unknown[0])
+            raise CostError(Problem("cost", Message("{text}: add tdp_w to data/gpus/{id}.yaml", text, unknown[0])))
         shares = {"energy": self.pue}
         if self.cooling is not None:
             shares["cooling"] = self.cooling.per_server_energy

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator
 
 from sim.cost.charge import UnitPrice
 from sim.cost.prices import CostError, PriceBook, Problem, Quote
+from sim.message import Message
 from sim.spec import Fraction, Spec
 
 NAME = "the API"
@@ -18,7 +19,9 @@ def _price(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"price": value}
     if isinstance(value, str) and "/" not in value:
-        raise ValueError(f"US dollars per million tokens or <item>/<offer> of data/prices is needed, not {value!r}")
+        raise ValueError(
+            Message("US dollars per million tokens or <item>/<offer> of data/prices is needed, not {value!r}", value)
+        )
     return value
 
 
@@ -83,5 +86,9 @@ def _found(stated: str | Quote, key: str, book: PriceBook) -> UnitPrice:
     else:
         price = book.offered(stated, f"api.{key}").price
     if price.unit != unit:
-        raise CostError(Problem(f"api.{key}", f"{stated} is a price per {price.unit}; {unit} is needed"))
+        raise CostError(
+            Problem(
+                f"api.{key}", Message("{offer} is a price per {unit}; {needed} is needed", stated, price.unit, unit)
+            )
+        )
     return price

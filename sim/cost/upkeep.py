@@ -10,6 +10,7 @@ from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure
 from sim.cost.component import OwnedFleet, OwnerComponent, UserComponent, for_each
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
+from sim.message import Message
 from sim.spec import Fraction, NonNegative, Positive
 from sim.units import HOURS_PER_YEAR
 
@@ -48,7 +49,7 @@ class Staff(UserComponent):
         elif self.over_servers is not None and hardware.server is not None:
             share = hardware.servers / self.over_servers
         else:
-            text = f"pool {hardware.pool_names} names no server to count: state over_gpus"
+            text = Message("pool {pool_names} names no server to count: state over_gpus", hardware.pool_names)
             raise CostError(Problem("operations.staff.over_servers", text))
         path = "operations.staff.usd_per_fte_year"
         price = self.usd_per_fte_year.unit_price("FTE-year", path, "FTE and year", *self._team())
@@ -86,7 +87,7 @@ class Software(UserComponent):
             result += _licences(hardware, hardware.gpus, "gpu", self.usd_per_gpu_year)
         if self.usd_per_server_year is not None:
             if hardware.server is None:
-                text = f"pool {hardware.pool_names} names no server to license"
+                text = Message("pool {pool_names} names no server to license", hardware.pool_names)
                 raise CostError(Problem("operations.software.usd_per_server_year", text))
             result += _licences(hardware, hardware.servers, "server", self.usd_per_server_year)
         return result

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.failures.domains import FailureTimes, RepairLaw
+from sim.message import Message
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.units import SECONDS_PER_HOUR
 
@@ -17,7 +18,7 @@ def _hours(value: Any) -> float:
     except (TypeError, ValueError):
         hours = -1.0
     if isinstance(value, bool) or not 0 <= hours < inf:
-        raise ValueError(f"a number of hours from the start is needed, not {value!r}")
+        raise ValueError(Message("a number of hours from the start is needed, not {value!r}", value))
     return hours
 
 
@@ -76,7 +77,9 @@ class MaintenanceSpec(Spec):
     @model_validator(mode="after")
     def _comes_back(self) -> Self:
         if self.takes_h >= self.every_h:
-            raise ValueError(f"takes_h ({self.takes_h:g}) must be below every_h ({self.every_h:g})")
+            raise ValueError(
+                Message("takes_h ({takes_h:g}) must be below every_h ({every_h:g})", self.takes_h, self.every_h)
+            )
         return self
 
 
@@ -94,7 +97,7 @@ class StandbyReplicas(Spec):
     @model_validator(mode="after")
     def _takes_over(self) -> Self:
         if self.takeover_s and self.kind != "warm":
-            raise ValueError(f"takeover_s applies to warm spares: a {self.kind} spare has none")
+            raise ValueError(Message("takeover_s applies to warm spares: a {kind} spare has none", self.kind))
         return self
 
 

@@ -14,6 +14,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.model import kv_bytes_per_token, params_total
 from sim.catalogue.quantization import kv_element_bytes
 from sim.fidelity.names import Names, engine_release, match
+from sim.message import Message
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.units import BITS_PER_BYTE
@@ -132,9 +133,14 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     power, drafts = _power(row, names, catalog), _drafts(row, setup, catalog)
     notes = _left_out(row, power, drafts)
     if (known.isl, known.osl) != (row.isl, row.osl):
-        notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
+        notes.append(Message("lengths assumed: {isl:g} in, {osl:g} out", setup.isl, setup.osl))
     if setup.prompts_held_steps and setup.prompts_held_ratio is None:
-        notes.append(f"prompts were held back for up to {setup.prompts_held_steps} steps, which is not simulated")
+        notes.append(
+            Message(
+                "prompts were held back for up to {prompts_held_steps} steps, which is not simulated",
+                setup.prompts_held_steps,
+            )
+        )
     row = known
     wanted = 0 if row.replay else _run_requests(row, setup)
     count = min(wanted, _most_requests(row))
@@ -347,9 +353,14 @@ def _longest(length: dict[str, Any]) -> int:
 
 
 def _left_out(row: BenchRow, power: dict[str, float] | None, drafts: dict[str, Any] | None) -> list[str]:
-    notes = []
+    notes: list[str] = []
     if row.spec_decode and drafts is None:
-        notes.append(f"speculative decoding ({row.spec_decode}) is not simulated: its acceptance rate is not known")
+        notes.append(
+            Message(
+                "speculative decoding ({spec_decode}) is not simulated: its acceptance rate is not known",
+                row.spec_decode,
+            )
+        )
     if row.power_cap_w is not None and power is None:
         notes.append("the power cap is not simulated")
     if row.load == "trace" and not row.replay:

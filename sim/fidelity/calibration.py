@@ -20,6 +20,7 @@ from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, calibration_of, load_priors
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
+from sim.message import Message
 from sim.report.terminal_table import FittedTable
 from sim.scenario.resolving.bind import bind
 from sim.steptime.calibration import Calibration, CalibrationRuns, Factor
@@ -138,7 +139,9 @@ def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
         else:
             own.append(row)
     taken = own[:: -(-len(own) // MOST_RUNS)] if own else []
-    found.skipped += [(row, f"{len(taken)} of {len(own)} runs are enough") for row in own if row not in taken]
+    found.skipped += [
+        (row, Message("{used} of {count} runs are enough", len(taken), len(own))) for row in own if row not in taken
+    ]
     first = simulator.runs(taken, [[{}]] * len(taken))
     for row, [prediction] in zip(taken, first, strict=True):
         if prediction.status != "covered":
@@ -194,11 +197,13 @@ def skip_lines(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]
         place = f"{table}:{first[reason].line}" if first[reason].line else first[reason].id
         lines.append(f"{place}: {reason}{f' ({count} rows)' if count > 1 else ''}")
     left = len(counts) - MOST_REASONS
-    return [*lines, f"and {left} other reasons"] if left > 0 else lines
+    return [*lines, Message("and {count} other reasons", left)] if left > 0 else lines
 
 
 def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
-    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *skip_lines(problem.skipped, table)])
+    return "\n".join(
+        [Message("{table}: no run can be used to calibrate {gpu}", table, gpu), *skip_lines(problem.skipped, table)]
+    )
 
 
 HEADER = """\

@@ -13,6 +13,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import KvCacheDtype
+from sim.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,13 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     try:
         gpu = catalog.gpu(row.gpu)
     except UnknownId as error:
-        missing.append(f"unknown gpu {row.gpu!r}{_near(error)}")
+        missing.append(Message("unknown gpu {gpu!r}{hint}", row.gpu, _near(error)))
     try:
         model = model_of(row.model, catalog)
     except UnknownId as error:
-        missing.append(f"unknown model {row.model!r}{_near(error)}")
+        missing.append(Message("unknown model {model!r}{hint}", row.model, _near(error)))
     except ConfigError as error:
-        missing.append(f"unknown model {row.model!r}: {error}")
+        missing.append(Message("unknown model {model!r}: {error}", row.model, error))
     try:
         # a table that says nothing about precision ran the checkpoint as its name says, or as it is
         if model is None:
@@ -64,16 +65,16 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
         else:
             quantization = weight_format(row.precision, row.model, model, catalog)
     except UnknownId:
-        missing.append(f"unknown precision {row.precision!r}")
+        missing.append(Message("unknown precision {precision!r}", row.precision))
     kv = KV_DTYPES.get(row.kv_dtype.lower())
     if kv is None:
-        missing.append(f"unknown precision of the KV cache {row.kv_dtype!r}")
+        missing.append(Message("unknown precision of the KV cache {kv_dtype!r}", row.kv_dtype))
     try:
         engine = engine_of(row.engine or "vllm", row.engine_version, catalog, campaigns)
         if engine.overheads is None:
-            missing.append(f"unknown engine {row.engine!r}: its overheads have not been measured")
+            missing.append(Message("unknown engine {engine!r}: its overheads have not been measured", row.engine))
     except UnknownId:
-        missing.append(f"unknown engine {row.engine!r}")
+        missing.append(Message("unknown engine {engine!r}", row.engine))
     if missing or gpu is None or model is None or engine is None or kv is None:
         raise NotCovered("; ".join(missing), gpu, model, engine)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))

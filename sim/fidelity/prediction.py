@@ -23,6 +23,7 @@ from sim.csvio import write_csv
 from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.names import NotCovered
 from sim.fleet.fleet import RunningFleet
+from sim.message import Message
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -188,7 +189,7 @@ def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
         if plan.infeasible and row.gpu_memory_utilization is None:
             pressed = resolve(case.scenario(gpu_memory_utilization=HIGHEST_UTILISATION), CASE, catalog)
             if not pressed.infeasible:
-                note = f"fits at gpu_memory_utilization {HIGHEST_UTILISATION} only"
+                note = Message("fits at gpu_memory_utilization {limit} only", HIGHEST_UTILISATION)
                 plan = pressed
         load = (case.row.concurrency or case.row.avg_batch, case.row.isl)
         yield PreparedRow(case, plan, note, fleet_confidence(scenario, scenario.fleets[0], catalog, load))

@@ -34,6 +34,7 @@ from sim.catalogue.value import Sourced, Value
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, key_of, scatter
 from sim.language import N_, _
+from sim.message import Message
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
@@ -192,14 +193,14 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
     missing = []
     benchmark = benchmarks.find(row.benchmark)
     if benchmark is None:
-        missing.append(f"benchmark {row.benchmark!r} is no service that answers in one pass")
+        missing.append(Message("benchmark {benchmark!r} is no service that answers in one pass", row.benchmark))
     elif row.scenario not in SCENARIOS or (row.scenario == "server" and benchmark.server_limit_s is None):
-        missing.append(f"{row.benchmark} has no scenario {row.scenario!r} here")
+        missing.append(Message("{benchmark} has no scenario {scenario!r} here", row.benchmark, row.scenario))
     accelerator = None
     try:
         accelerator = accelerator_of(row.accelerator, catalog)
     except UnknownId:
-        missing.append(f"unknown accelerator {row.accelerator!r}")
+        missing.append(Message("unknown accelerator {accelerator!r}", row.accelerator))
     if benchmark is None or accelerator is None or missing:
         raise ServiceNotCovered("; ".join(missing))
     model = catalog.any_model(benchmark.model)
@@ -209,7 +210,9 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
         device = device_of(gpu, precision) if profile is None else slice_of(gpu, profile, precision)
         if device is not None:
             return ServiceCase(row, benchmark, model, accelerator, device)
-    raise ServiceNotCovered(f"{accelerator.gpu.id} has no {' or '.join(benchmark.precisions)} rate")
+    raise ServiceNotCovered(
+        Message("{id} has no {precisions} rate", accelerator.gpu.id, " or ".join(benchmark.precisions))
+    )
 
 
 def metrics_of(case: ServiceCase, time_s: Callable[[float], float], server_share: float) -> dict[str, float]:

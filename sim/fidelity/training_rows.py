@@ -14,6 +14,7 @@ from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.link import Link
+from sim.message import Message
 from sim.training.figures import Stack, TrainedNetwork, TrainingData, trained_network
 from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
 from sim.training.memory import EIGHT_BIT, EIGHT_BIT_BYTES
@@ -119,7 +120,7 @@ def gpu_of(name: str, catalog: Catalog) -> Gpu:
     try:
         return catalog.gpu(GPUS.get(name.strip().lower(), name))
     except UnknownId:
-        raise TrainingNotCovered(f"unknown gpu {name!r}") from None
+        raise TrainingNotCovered(Message("unknown gpu {name!r}", name)) from None
 
 
 def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> ForwardCost:
@@ -142,16 +143,16 @@ def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Forwar
     except UnknownId:
         pass
     except ConfigError as error:
-        raise TrainingNotCovered(f"unknown model {name!r}: {error}") from None
+        raise TrainingNotCovered(Message("unknown model {name!r}: {error}", name, error)) from None
     size = params or _size_in(name)
     if not size or not _is_language_model(row):
-        raise TrainingNotCovered(f"unknown model {name!r}")
+        raise TrainingNotCovered(Message("unknown model {name!r}", name))
     try:
         return of_size(
             name, size, int(stated.get("hidden", 0)), int(stated.get("heads", 0)), int(stated.get("layers", 0))
         )
     except ValueError as error:
-        raise TrainingNotCovered(f"unknown model {name!r}: {error}") from None
+        raise TrainingNotCovered(Message("unknown model {name!r}: {error}", name, error)) from None
 
 
 def _is_language_model(row: TrainingRow) -> bool:
@@ -192,7 +193,7 @@ def precision_of(row: TrainingRow, gpu: Gpu, network: ForwardCost, data: Trainin
     if stated:
         computed = STORED.sub("", stated)
         if computed not in PRECISIONS:
-            raise TrainingNotCovered(f"unknown precision {row.text('precision')!r}")
+            raise TrainingNotCovered(Message("unknown precision {precision!r}", row.text("precision")))
         return PRECISIONS[computed]
     usual = data.stacks[stack].precision
     if not network.is_transformer:

@@ -39,6 +39,7 @@ from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.memory.weights import KvTier
+from sim.message import Message
 from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
@@ -336,7 +337,7 @@ def _multi_model_engine(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSha
     """Return one engine that runs the *engines* of several models in turn."""
     able = [engine for engine in engines if isinstance(engine, VllmEngine)]
     if len(able) < len(engines):
-        raise ValueError(f"pool {pool.name}: only engines of one rank share a replica")
+        raise ValueError(Message("pool {name}: only engines of one rank share a replica", pool.name))
     of_service = {service: place for place, one in enumerate(pool.models) for service in one.served}
     if not isinstance(pool.sharing, Swapped):
         return TimeSharedEngine(able, of_service)
@@ -372,7 +373,7 @@ def rank_limits(pool: PoolPlan) -> SchedulerLimits:
     values["max_num_batched_tokens"] = batching.step_tokens
     missing = [name for name, value in values.items() if value is None]
     if missing:
-        raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
+        raise ValueError(Message("pool {name}: {missing} not resolved", pool.name, ", ".join(missing)))
     values["options"] = EngineOptions.model_construct(**dict(batching))
     if isinstance(batching, QueueLimits):
         values |= {"enable_prefix_caching": bool(batching.enable_prefix_caching), "scheduling": batching.scheduling}

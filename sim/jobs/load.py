@@ -14,6 +14,7 @@ from sim.cost.clock import ClockError
 from sim.cost.prices import CostError
 from sim.jobs.plan import queue_issues, resolve_queue
 from sim.jobs.schema import QueueScenario
+from sim.message import Message
 from sim.scenario.checks.limits import volume_issues
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, validation_issues
 from sim.scenario.reading.layers import (
@@ -209,7 +210,7 @@ def _unknown_ids(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Itera
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
         if fleet.get("name") in names[:i]:
-            yield ValidationIssue((*place, "name"), f"the name {fleet['name']!r} is given twice")
+            yield ValidationIssue((*place, "name"), Message("the name {name!r} is given twice", fleet["name"]))
         yield from unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in mappings(fleet, "pools"):
             here = (*place, "pools", j)

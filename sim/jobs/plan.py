@@ -15,6 +15,7 @@ from sim.jobs.cluster import ClusterJob
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
 from sim.jobs.traces import JobTraceError
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, Place, ValidationIssue
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
 from sim.scenario.resolving.resolved import Fact
@@ -42,7 +43,8 @@ def queue_issues(scenario: QueueScenario, catalog: Catalog) -> Iterator[Validati
     for j, one in enumerate(scenario.jobs):
         if one.name is not None and one.name in names[:j]:
             yield ValidationIssue(
-                ("jobs", j, "name"), f"the name {one.name!r} is given twice: count creates several equal jobs"
+                ("jobs", j, "name"),
+                Message("the name {name!r} is given twice: count creates several equal jobs", one.name),
             )
         yield from _job_issues(one, ("jobs", j))
         if one.training is not None:
@@ -54,8 +56,15 @@ def _serving_issues(scenario: QueueScenario, fleet: QueueFleet, place: int) -> I
     if serving is None:
         return
     if gpus is not None and serving.most_gpus > gpus:
-        text = f"holds up to {serving.most_gpus} GPUs ({serving.most} x {serving.gpus_per_replica})"
-        yield ValidationIssue(("fleets", place, "serving", "replicas"), f"{text}, the cluster has {gpus}")
+        text = Message(
+            "holds up to {most_gpus} GPUs ({replicas} x {gpus_per_replica})",
+            serving.most_gpus,
+            serving.most,
+            serving.gpus_per_replica,
+        )
+        yield ValidationIssue(
+            ("fleets", place, "serving", "replicas"), Message("{text}, the cluster has {gpus}", text, gpus)
+        )
     if scenario.horizon_h is None:
         yield ValidationIssue(("horizon_h",), "is missing: the service has no end")
 
@@ -94,7 +103,9 @@ def _job_issues(one: QueuedJob, place: Place) -> Iterator[ValidationIssue]:
             if key in one.model_fields_set:
                 yield ValidationIssue((*place, key), "follows from training: remove it")
     if one.deadline_h is not None and one.deadline_h <= one.arrival_h:
-        yield ValidationIssue((*place, "deadline_h"), f"lies before the arrival at {one.arrival_h:g} h")
+        yield ValidationIssue(
+            (*place, "deadline_h"), Message("lies before the arrival at {arrival_h:g} h", one.arrival_h)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +193,8 @@ def _infeasible(jobs: tuple[ClusterJob, ...], refusals: list[str], gpus: int, le
     """Return the reason why jobs cannot run on *gpus* GPUs, of which the service leaves at most *left*."""
     least = min(job.gpus for job in jobs)
     if not refusals and least > left:
-        remark = f", of which the service leaves at most {left}" if left < gpus else ""
-        return f"every job needs at least {least} GPUs, the cluster has {gpus}{remark}"
+        remark = Message(", of which the service leaves at most {gpus}", left) if left < gpus else ""
+        return Message("every job needs at least {least} GPUs, the cluster has {gpus}{remark}", least, gpus, remark)
     return "; ".join(refusals)
 
 

@@ -23,6 +23,7 @@ from pydantic import Field
 from sim.decimals import number
 from sim.infile import STAGE, opened, status
 from sim.jobs.cluster import ClusterJob
+from sim.message import Message
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
 
@@ -38,7 +39,7 @@ class JobTraceError(ValueError):
     def __init__(self, errors: list[tuple[str, int, str]]) -> None:
         self.errors = errors[:SHOWN]
         if len(errors) > SHOWN:
-            self.errors.append((errors[0][0], 0, f"and {len(errors) - SHOWN} more"))
+            self.errors.append((errors[0][0], 0, Message("and {count} more", len(errors) - SHOWN)))
         super().__init__(errors)
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceRead
 
     Modification time and size show whether the file is unchanged.
     """
-    STAGE.set(f"reading {Path(trace.path).name}")
+    STAGE.set(Message("reading {name}", Path(trace.path).name))
     return trace.read()
 
 
@@ -115,7 +116,7 @@ def unreadable(path: str, error: OSError | UnicodeDecodeError) -> JobTraceError:
     """Return the error for a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
         return JobTraceError([(path, 0, "is no UTF-8 text")])
-    return JobTraceError([(path, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")])
+    return JobTraceError([(path, 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))])
 
 
 def shifted_to_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) -> JobTraceReading:
@@ -141,12 +142,16 @@ def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Ite
             reader = csv.reader(file)
             names = [name.strip() for name in (header or next(reader, []))]
             if missing := [name for name in required if name not in names]:
-                raise JobTraceError([(path, 1, f"the first line must name the columns {','.join(missing)}")])
+                raise JobTraceError(
+                    [(path, 1, Message("the first line must name the columns {missing}", ",".join(missing)))]
+                )
             for row in reader:
                 if not row:
                     continue
                 if len(row) != len(names):
-                    raise JobTraceError([(path, reader.line_num, f"{len(row)} fields in place of {len(names)}")])
+                    raise JobTraceError(
+                        [(path, reader.line_num, Message("{count} fields in place of {columns}", len(row), len(names)))]
+                    )
                 yield reader.line_num, dict(zip(names, row, strict=True))
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
@@ -165,8 +170,8 @@ class JobTraceFaults:
         """Parse a finite number of at least *least* (or above it). Return 0 after recording a mistake."""
         value = number(text)
         if value is None or value < least or (above and value == least):
-            self._found.append((self._path, line, f"{name} must be a number {'above' if above else 'from'} {least:g}"
-                                f"{'' if above else ' on'}, not {text!r}"))  # fmt: skip
+            self._found.append((self._path, line, Message("{name} must be a number {above} {least:g}"
+"{on}, not {value!r}", name, 'above' if above else 'from', least, '' if above else ' on', text)))  # fmt: skip
             return 0.0
         return value
 
@@ -175,7 +180,9 @@ class JobTraceFaults:
         try:
             return datetime.fromisoformat(text.strip()).replace(tzinfo=UTC).timestamp()
         except ValueError:
-            self._found.append((self._path, line, f"{name} must look like 2020-06-09 18:41:01, not {text!r}"))
+            self._found.append(
+                (self._path, line, Message("{name} must look like 2020-06-09 18:41:01, not {value!r}", name, text))
+            )
             return 0.0
 
     def stop_if_any(self) -> None:
@@ -202,7 +209,7 @@ class CsvJobs(JobTraceFile):
         jobs: list[ClusterJob] = []
         for line, row in table(self.path, CSV_REQUIRED):
             if unknown := [name for name in row if name not in (*CSV_REQUIRED, *CSV_OPTIONAL)]:
-                raise JobTraceError([(self.path, 1, f"unknown column {unknown[0]!r}")])
+                raise JobTraceError([(self.path, 1, Message("unknown column {unknown!r}", unknown[0]))])
             deadline, estimate = row.get("deadline_s", ""), row.get("walltime_s", "")
             jobs.append(
                 ClusterJob(
@@ -248,7 +255,9 @@ class PhillyJobs(JobTraceFile):
                 jobs.append(ClusterJob(str(one.get("jobid", place)), arrived_s, gpus, seconds))
         faults.stop_if_any()
         left = len(found) - len(jobs)
-        note = f"{left} of {len(found)} jobs have no attempt on a GPU that ended; they are ignored"
+        note = Message(
+            "{ignored} of {count} jobs have no attempt on a GPU that ended; they are ignored", left, len(found)
+        )
         return shifted_to_zero(self.path, jobs, [note] if left else [])
 
     def _load(self) -> list[dict[str, Any]]:
@@ -258,7 +267,9 @@ class PhillyJobs(JobTraceFile):
         except (OSError, UnicodeDecodeError) as error:
             raise unreadable(self.path, error) from None
         except ValueError as error:
-            raise JobTraceError([(self.path, getattr(error, "lineno", 0), f"is no JSON: {error}")]) from None
+            raise JobTraceError(
+                [(self.path, getattr(error, "lineno", 0), Message("is no JSON: {reason}", error))]
+            ) from None
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise JobTraceError([(self.path, 0, "must be a JSON list of jobs, as cluster_job_log is")])
         return found
@@ -289,7 +300,7 @@ class HeliosJobs(JobTraceFile):
                 )
         faults.stop_if_any()
         left = rows - len(jobs)
-        note = f"{left} of {rows} jobs used no GPU or no time; they are ignored"
+        note = Message("{ignored} of {count} jobs used no GPU or no time; they are ignored", left, rows)
         return shifted_to_zero(self.path, jobs, [note] if left else [])
 
 
@@ -358,9 +369,13 @@ class AlibabaJobs(JobTraceFile):
             if one.gpus and one.end_s > one.start_s
         ]
         left, parts = len(found) - len(jobs), sum(not one.gpus.is_integer() for one in found.values())
-        notes = [f"{left} of {len(found)} jobs used no GPU or have not ended; they are ignored"] if left else []
+        notes = (
+            [Message("{ignored} of {count} jobs used no GPU or have not ended; they are ignored", left, len(found))]
+            if left
+            else []
+        )
         if parts:
-            notes.append(f"{parts} jobs request parts of a GPU and get whole GPUs")
+            notes.append(Message("{count} jobs request parts of a GPU and get whole GPUs", parts))
         return shifted_to_zero(self.path, jobs, notes)
 
     def _submitted_s(self) -> dict[str, float]:

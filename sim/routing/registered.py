@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.message import Message
 from sim.records import Request
 from sim.registry import Registered
 
@@ -42,9 +43,11 @@ class UserRouter:
             chosen = index(answer)
         except TypeError:
             name = type(self._router).__name__
-            raise TypeError(f"router {name}: choose returns the index of a replica, not {answer!r}") from None
+            raise TypeError(
+                Message("router {name}: choose returns the index of a replica, not {value!r}", name, answer)
+            ) from None
         if not 0 <= chosen < self._replicas:
-            raise ValueError(f"the router chose replica {chosen} of {self._replicas}")
+            raise ValueError(Message("the router chose replica {chosen} of {replicas}", chosen, self._replicas))
         if chosen not in self._closed:
             return chosen
         after = ((chosen + step) % self._replicas for step in range(1, self._replicas))

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import ValidationIssue, did_you_mean
 from sim.scenario.sections import Everything, Section
@@ -231,11 +232,13 @@ def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
     try:
         claim.order()
     except CycleError as error:
-        yield ValidationIssue(("claim", "figures"), f"figures depend on each other: {' on '.join(error.args[1])}")
+        yield ValidationIssue(
+            ("claim", "figures"), Message("figures depend on each other: {figures}", " on ".join(error.args[1]))
+        )
 
 
 def _unknown(name: str, known: Any) -> str:
-    return f"there is no figure {name!r}{did_you_mean(name, known)}"
+    return Message("there is no figure {name!r}{hint}", name, did_you_mean(name, known))
 
 
 def fleet_issues(claim: Claim, fleets: Iterable[HasName]) -> Iterator[ValidationIssue]:
@@ -245,7 +248,9 @@ def fleet_issues(claim: Claim, fleets: Iterable[HasName]) -> Iterator[Validation
         fleet = getattr(spec, "fleet", None)
         if fleet is not None and fleet not in names:
             place = ("claim", "figures", name, "fleet")
-            yield ValidationIssue(place, f"there is no fleet {fleet!r}{did_you_mean(fleet, names)}")
+            yield ValidationIssue(
+                place, Message("there is no fleet {fleet!r}{hint}", fleet, did_you_mean(fleet, names))
+            )
 
 
 def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:

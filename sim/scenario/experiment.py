@@ -26,6 +26,7 @@ from sim.cost.token_api import Api
 from sim.failures import FailureSpec, SpotInterruptions
 from sim.memory.lora import LoraAdapters
 from sim.memory.weights import KvTier
+from sim.message import Message
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
@@ -55,10 +56,12 @@ def _readable(name: str) -> str:
     if "\n" in name or "\t" in name or "\r" in name:
         raise ValueError("a name stands on one line, without tabs")
     if name != name.strip():
-        raise ValueError(f"a name begins and ends without blanks: {name!r}")
+        raise ValueError(Message("a name begins and ends without blanks: {name!r}", name))
     for character in name:
         if category(character) in INVISIBLE:
-            raise ValueError(f"a name holds no invisible characters: U+{ord(character):04X} in {name!r}")
+            raise ValueError(
+                Message("a name holds no invisible characters: U+{code:04X} in {name!r}", ord(character), name)
+            )
     return name
 
 
@@ -72,7 +75,7 @@ PointSweep = tuple[dict[str, Any], ...]
 
 def _seconds_or_auto(value: Any) -> Any:
     if isinstance(value, str) and value != "auto":
-        raise ValueError(f"a number of seconds or auto is needed, not {value!r}")
+        raise ValueError(Message("a number of seconds or auto is needed, not {value!r}", value))
     return value
 
 
@@ -316,7 +319,9 @@ class Experiment(InheritedKeys):
             if self.workload is not None and not isinstance(self.workload, MergedWorkload):
                 raise ValueError("each of the services has its own workload: remove workload")
             if known := [service.name for service in self.services if service.workload.sent_before]:
-                raise ValueError(f"services: {known[0]}: sent_before is for a fleet with one service: remove it")
+                raise ValueError(
+                    Message("services: {service}: sent_before is for a fleet with one service: remove it", known[0])
+                )
             parts = {service.name: service.workload for service in self.services}
             object.__setattr__(
                 self, "workload", MergedWorkload.of(parts)

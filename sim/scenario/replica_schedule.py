@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from sim.cost.clock import SiteClock
+from sim.message import Message
 from sim.spec import NonNegative, Spec, WholeNumber
 
 MINUTES_PER_DAY = 24 * 60
@@ -20,7 +21,7 @@ def _minute(value: Any) -> int:
     if isinstance(value, str) and value.isdecimal():  # what went through JSON as a key is text
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MINUTES_PER_DAY:
-        raise ValueError(f'a time of day is needed, such as "08:30", not {value!r}')
+        raise ValueError(Message('a time of day is needed, such as "08:30", not {value!r}', value))
     return value
 
 

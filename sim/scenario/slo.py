@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, ScenarioErrors, did_you_mean, dotted, validation_issues
 from sim.spec import Fraction, Spec
 
@@ -38,14 +39,18 @@ def _limit(value: Any) -> float | dict[str, float]:
 
 def _seconds(value: Any, where: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{where}a number of seconds above 0 is needed, or {{p99: seconds}}, not {value!r}")
+        raise ValueError(
+            Message("{where}a number of seconds above 0 is needed, or {{p99: seconds}}, not {value!r}", where, value)
+        )
     return float(value)
 
 
 def _percentile(name: Any) -> str:
     found = re.fullmatch(r"p(\d+(?:\.\d+)?)", str(name))
     if found is None or not LOWEST_PERCENT <= float(found[1]) <= HIGHEST_PERCENT:
-        raise ValueError(f"{name!r} is no percentile: write p50, p95, p99 or another one from p1 to p99.9")
+        raise ValueError(
+            Message("{name!r} is no percentile: write p50, p95, p99 or another one from p1 to p99.9", name)
+        )
     return f"p{float(found[1]):g}"
 
 
@@ -147,7 +152,11 @@ def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
     for path, value in values.items():
         name, _, percentile = path.partition(".")
         if name not in Slo.model_fields:
-            wrong.append(InputError(f"--set slo.{path}", 0, "", f"is no limit{did_you_mean(name, Slo.model_fields)}"))
+            wrong.append(
+                InputError(
+                    f"--set slo.{path}", 0, "", Message("is no limit{hint}", did_you_mean(name, Slo.model_fields))
+                )
+            )
         limits = data.get(name)
         data[name] = {**(limits if isinstance(limits, dict) else {}), percentile: value} if percentile else value
     if wrong:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol, TypeVar
 
+from sim.message import Message
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Place, ValidationIssue
@@ -207,7 +208,7 @@ def _axis_issue(place: Place, values: Any) -> ValidationIssue | None:
     if not values:
         return ValidationIssue(place, "must not be empty")
     twice = repeated(values)
-    return ValidationIssue(place, f"the value {values[twice[0]]!r} is given twice") if twice else None
+    return ValidationIssue(place, Message("the value {values!r} is given twice", values[twice[0]])) if twice else None
 
 
 def repeated(values: Sequence[Any]) -> list[int]:
@@ -239,7 +240,7 @@ def _point_issue(index: int, point: Any, stands_twice: bool) -> ValidationIssue 
 
 def _path_issue(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> ValidationIssue | None:
     if str(axis) in BOOKKEEPING or str(axis) in never:
-        return ValidationIssue(place, f"{axis} cannot be swept")
+        return ValidationIssue(place, Message("{axis} cannot be swept", axis))
     try:
         place_of(data, str(axis))
     except LookupError as error:

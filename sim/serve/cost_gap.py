@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.answers.folder import StoredQuestion, manifest_of, question_of
 from sim.infile import opened
+from sim.message import Message
 from sim.report.words.money import showing, shown
 from sim.report.words.text import readable_name
 from sim.scenario.reading.layers import options
@@ -68,7 +69,7 @@ class CauseRoutes:
         context = self._context(request)
         section = json.dumps({"between": context.between, "inputs": self._cheapest_input(context)}, ensure_ascii=False)
         first, second = context.between
-        question = f"Why does the cost per token differ between {first} and {second}?"
+        question = Message("Why does the cost per token differ between {first} and {second}?", first, second)
         sets = [
             *options(context.values),
             f"{COMMAND}={section}",

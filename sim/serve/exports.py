@@ -21,6 +21,7 @@ from sim.answers.run import price_run
 from sim.catalogue.catalog import Catalog
 from sim.infile import confined_also, opened
 from sim.language import N_, _
+from sim.message import Message
 from sim.report.charts.panels import Panel
 from sim.report.charts.sweep_panels import curves, in_words, panels_of
 from sim.report.prediction_accuracy import confidences_by_key
@@ -106,7 +107,7 @@ def _write_run(form: str, file: Path, found: RunAnswer, values: Mapping[str, Any
 
 def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
     changed = ", ".join(f"{path}={value}" for path, value in values.items())
-    moved = [f"Changed since the run: {changed}."] if changed else []
+    moved = [Message("Changed since the run: {changed}.", changed)] if changed else []
     beyond = [LEFT_OUT] if found.scenario.futures else []
     return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
 
@@ -180,7 +181,9 @@ class ExportRoutes:
         """
         folder, form, values = self._answer(request), required_parameter(request, "format"), values_of(request)
         if form not in KINDS:
-            raise RefusedRequest(400, f"{form[:40]!r} is no export format: choose {', '.join(KINDS)}")
+            raise RefusedRequest(
+                400, Message("{form!r} is no export format: choose {kinds}", form[:40], ", ".join(KINDS))
+            )
         if reason := _why_not(folder, form):
             raise RefusedRequest(404, reason)
         kind, stored = KINDS[form], folder / _stored(folder, form)
@@ -212,7 +215,7 @@ class ExportRoutes:
         name = required_parameter(request, "run")
         folder = self.runs.workspace.folder(name)
         if not is_finished(folder):
-            raise RefusedRequest(404, f"{name}: has not finished yet")
+            raise RefusedRequest(404, Message("{name}: has not finished yet", name))
         return folder
 
 

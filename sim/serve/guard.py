@@ -16,9 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as AsgiMessage
 
 from sim.language import translate_rendered
+from sim.message import Message
 
 CHANGE_HEADER = "x-csrf-token"
 HEALTH = "/healthz"
@@ -36,7 +38,7 @@ MOST_SENDING = 100
 MOST_FIELDS = 200
 """Largest number of fields in the query of an address."""
 BUSY = "too many requests at once; this request was not read: send it again in a second"
-TOO_LARGE = f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent"
+TOO_LARGE = Message("at most {limit:g} MB can be sent", MOST_BODY_BYTES / 1e6)
 NO_TOKEN = (
     "this address needs its token: open the whole address that gpufleet serve printed, with ?token=...; programs send "
     "the token as Authorization: Bearer; gpufleet serve --no-token asks for none"
@@ -142,7 +144,7 @@ class Guard:
         if scope["type"] != "http":
             return  # the server has no websockets
 
-        async def with_headers(message: Message) -> None:
+        async def with_headers(message: AsgiMessage) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -189,12 +191,12 @@ class Guard:
                     if len(body) > MOST_BODY_BYTES:
                         return _refused(413, TOO_LARGE), receive
         except TimeoutError:
-            return _refused(408, f"the body of the request took longer than {LONGEST_BODY_S} s"), receive
+            return _refused(408, Message("the body of the request took longer than {limit} s", LONGEST_BODY_S)), receive
         finally:
             self._sending -= 1
-        waiting: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        waiting: list[AsgiMessage] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
-        async def again() -> Message:
+        async def again() -> AsgiMessage:
             return waiting.pop() if waiting else await receive()
 
         return None, again
@@ -207,7 +209,7 @@ class Guard:
         if origin is not None and not self.access.knows_origin(origin):
             return _refused(403, "only pages of this server may send it requests")
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
-            return _refused(414, f"the address is longer than {LONGEST_ADDRESS} characters")
+            return _refused(414, Message("the address is longer than {limit} characters", LONGEST_ADDRESS))
         if _length(headers) > MOST_BODY_BYTES:
             return _refused(413, TOO_LARGE)
         if scope["path"] == HEALTH:

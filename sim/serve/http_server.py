@@ -32,6 +32,7 @@ from sim.answers.folder import FolderBusy, manifest_of
 from sim.catalogue.catalog import load_catalog, own_folders
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
+from sim.message import Message
 from sim.report.charts.vega_lite import bundle
 from sim.report.page.template import words_of
 from sim.scenario.reading.shipped import scenario_file
@@ -230,17 +231,17 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
     """
     folder = workspace or Path.cwd()
     if not folder.is_dir():
-        raise CannotServe(f"--workspace {folder}: is no folder")
+        raise CannotServe(Message("--workspace {folder}: is no folder", folder))
     if target is None:
         return Workspace(folder), {}
     file = scenario_file(target)
     if not file.exists():
-        raise CannotServe(f"{target}: there is no such scenario or run")
+        raise CannotServe(Message("{target}: there is no such scenario or run", target))
     if not target.exists():
         return Workspace(folder), {"template": file.stem}
     is_run = file.is_dir()
     if is_run and manifest_of(file) is None:
-        raise CannotServe(f"{target}: is no folder of a gpufleet run")
+        raise CannotServe(Message("{target}: is no folder of a gpufleet run", target))
     if workspace is None and not file.resolve().is_relative_to(folder.resolve()):
         folder = file.resolve().parent
     found = Workspace(folder)
@@ -265,7 +266,9 @@ def listening(host: str, port: int) -> socket.socket:
         if found is not None:
             found.close()
         reason = (error.strerror or str(error)).lower()
-        raise CannotServe(f"{host}, port {port}: {reason}; --port names another, 0 takes a free one") from None
+        raise CannotServe(
+            Message("{host}, port {port}: {reason}; --port names another, 0 takes a free one", host, port, reason)
+        ) from None
     return found
 
 

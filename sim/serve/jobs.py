@@ -33,6 +33,7 @@ from sim.answers.folder import is_finished
 from sim.infile import ROOTS, confined
 from sim.language import current, translate_rendered
 from sim.language.catalogue import OWN
+from sim.message import Message
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.scenarios import SentScenario, sent_scenario
@@ -207,7 +208,9 @@ class CommandQueue:
 
     def _refuse_crowd(self) -> None:
         if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
-            raise RefusedRequest(503, f"{MOST_WAITING} runs are waiting already; cancel one, or try again later")
+            raise RefusedRequest(
+                503, Message("{most_waiting} runs are waiting already; cancel one, or try again later", MOST_WAITING)
+            )
 
     def _claim(self) -> None:
         """Take the lock of the queue and read its jobs. Raises RefusedRequest where another server holds it."""
@@ -215,7 +218,9 @@ class CommandQueue:
             return
         for folder in (self.kept.parent, self.kept):
             if folder.is_symlink():
-                raise RefusedRequest(403, f"{KEPT}: is a link, or lies behind one, and links are not followed")
+                raise RefusedRequest(
+                    403, Message("{kept}: is a link, or lies behind one, and links are not followed", KEPT)
+                )
             folder.mkdir(mode=0o700, exist_ok=True)
         lock = _locked(self.kept / LOCK)
         if lock is None:
@@ -256,7 +261,7 @@ class CommandQueue:
         except Exception as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             with self._changed:
-                self._set(job, FAILED, f"it could not be started: {str(reason)[:LONGEST_SHOWN]}")
+                self._set(job, FAILED, Message("it could not be started: {reason}", str(reason)[:LONGEST_SHOWN]))
 
     def _next(self) -> QueuedCommand | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
@@ -312,16 +317,18 @@ class CommandQueue:
             ):  # the server ends, or was killed before the job started
                 self._set(job, WAITING, "")
             elif code is None or code > SIGNALLED:
-                self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")
+                self._set(job, INTERRUPTED, Message("its process was killed; {stopped}", STOPPED))
             else:
                 self._set(job, FAILED, _stderr_tail(place) or "it ended before it was done")
 
     def _exceeded(self, job: QueuedCommand, pid: int) -> str:
         """Return the limit that the processes of *job* exceed, as a message; empty if none."""
         if time.time() - job.began > 3600 * self.limits.hours:
-            return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
+            return Message("it ran for longer than {hours:g} h (--run-hours) and was stopped", self.limits.hours)
         if self.limits.gigabytes and _resident_bytes(pid) > 1e9 * self.limits.gigabytes:
-            return f"it needed more than {self.limits.gigabytes:g} GB of memory (--run-gb) and was stopped"
+            return Message(
+                "it needed more than {gigabytes:g} GB of memory (--run-gb) and was stopped", self.limits.gigabytes
+            )
         return ""
 
     def _place(self, job: QueuedCommand) -> Path:

@@ -11,6 +11,7 @@ from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.cost.prices import CostError
 from sim.infile import OutsideFolders
 from sim.language import translate_rendered
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
@@ -40,7 +41,7 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
     """Return the response to a fault of the server, whose terminal has the traceback."""
-    text = f"the server could not answer this ({type(error).__name__}); its terminal shows why"
+    text = Message("the server could not answer this ({name}); its terminal shows why", type(error).__name__)
     return JSONResponse({"errors": [{"message": translate_rendered(text)}]}, 500)
 
 

@@ -20,6 +20,7 @@ from sim.catalogue.catalog import Catalog, load_catalog, own_folders
 from sim.infile import confined
 from sim.jobs.load import load_job
 from sim.language import N_, _, current, speaking, translate_rendered
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import has_job, load
@@ -102,8 +103,12 @@ LONGEST_S = 30
 """Longest time of a check [s]."""
 MOST_BYTES = 4 << 30
 """Memory that a check may reserve beyond that of the program [bytes]; Linux only."""
-TOO_LONG = f"the check took longer than {LONGEST_S} s and was stopped: name a smaller trace or fewer points"
-TOO_LARGE = f"the check needs more than {MOST_BYTES >> 30} GB of memory: name a smaller trace or fewer points"
+TOO_LONG = Message(
+    "the check took longer than {limit} s and was stopped: name a smaller trace or fewer points", LONGEST_S
+)
+TOO_LARGE = Message(
+    "the check needs more than {limit} GB of memory: name a smaller trace or fewer points", MOST_BYTES >> 30
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,9 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
     except MemoryError:
         return CheckAnswer([{"message": TOO_LARGE}], fields)
     except Exception as error:
-        text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
+        text = Message(
+            "the check failed ({name}): a file may have changed meanwhile; check again", type(error).__name__
+        )
         return CheckAnswer([{"message": translate_rendered(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
     return CheckAnswer([], fields, count, scenario.name, as_data(scenario))

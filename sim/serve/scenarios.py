@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from sim.catalogue.catalog import load_catalog
 from sim.infile import opened, write_below
 from sim.language import N_, _
+from sim.message import Message
 from sim.scenario.reading.shipped import shipped_folder
 from sim.scenario.template import schema_text, template
 from sim.serve import own_numbers
@@ -89,7 +90,10 @@ def template_text(name: str) -> str:
     files = _files()
     if name not in files:
         raise RefusedRequest(
-            404, f"{name[:60]!r} is no template: choose {', '.join(one['name'] for one in templates())}"
+            404,
+            Message(
+                "{name!r} is no template: choose {names}", name[:60], ", ".join(one["name"] for one in templates())
+            ),
         )
     return files[name].read_text(encoding="utf-8")
 
@@ -148,7 +152,8 @@ class ScenarioRoutes:
         now = _digest(text_of(path)) if path.exists() else ""
         if now not in (sent.digest, _digest(sent.text)):
             raise RefusedRequest(
-                409, f"{sent.path}: has been changed elsewhere; save under another name, or reload the page"
+                409,
+                Message("{path}: has been changed elsewhere; save under another name, or reload the page", sent.path),
             )
         write_below(self.workspace.root, path, sent.text)
         return JSONResponse({"path": sent.path, "digest": _digest(sent.text)})
@@ -203,7 +208,7 @@ class ScenarioRoutes:
 
     def _scenario(self, name: str) -> str:
         if not name.endswith(SCENARIOS):
-            raise RefusedRequest(400, f"{name[:60]!r} is no name of a scenario: it ends in .yaml")
+            raise RefusedRequest(400, Message("{name!r} is no name of a scenario: it ends in .yaml", name[:60]))
         return name
 
 
@@ -219,7 +224,7 @@ def sent_in(data: dict[str, Any]) -> SentScenario:
     if not all(isinstance(one, str) for one in (*texts.values(), *(sets if isinstance(sets, list) else [None]))):
         raise RefusedRequest(400, "path, text and digest are texts, and set is a list of texts")
     if len(sets) > MOST_VALUES:
-        raise RefusedRequest(400, f"at most {MOST_VALUES} values can be set at once")
+        raise RefusedRequest(400, Message("at most {limit} values can be set at once", MOST_VALUES))
     try:
         "".join([*texts.values(), *sets]).encode()
     except UnicodeEncodeError:
@@ -244,11 +249,11 @@ def text_of(path: Path) -> str:
         with opened(path) as file:
             content = file.read(MOST_BODY_BYTES + 1)
         if len(content) > MOST_BODY_BYTES:
-            raise RefusedRequest(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
+            raise RefusedRequest(413, Message("{name}: is larger than {limit:g} MB", path.name, MOST_BODY_BYTES / 1e6))
         text: str = content.decode("utf-8-sig")
         return text
     except UnicodeDecodeError:
-        raise RefusedRequest(422, f"{path.name}: is no UTF-8 text") from None
+        raise RefusedRequest(422, Message("{name}: is no UTF-8 text", path.name)) from None
 
 
 def _digest(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from sim.answers.folder import is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.data_folder import data_root
+from sim.message import Message
 from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refusals import RefusedRequest
 from sim.study.execution.durable import MANIFEST
@@ -52,7 +53,7 @@ class Workspace:
         steps = name.split("/")
         if not name or len(name) > LONGEST_PATH or any(_is_odd(step) for step in steps):
             raise RefusedRequest(
-                400, f"{name[:60]!r} is no path inside the workspace: folders and names, separated by /"
+                400, Message("{name!r} is no path inside the workspace: folders and names, separated by /", name[:60])
             )
         found = self.root
         for step in steps:
@@ -64,23 +65,27 @@ class Workspace:
             except OSError as error:
                 raise RefusedRequest(400, f"{name[:60]}: {(error.strerror or str(error)).lower()}") from None
             if stat.S_ISLNK(mode):
-                raise RefusedRequest(403, f"{name}: is a link, or lies behind one, and links are not followed")
+                raise RefusedRequest(
+                    403, Message("{name}: is a link, or lies behind one, and links are not followed", name)
+                )
         return found
 
     def folder(self, name: str) -> Path:
         """Return the folder *name*, which has no links inside. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_dir():
-            raise RefusedRequest(404, f"{name}: the folder no longer exists; reload the page")
+            raise RefusedRequest(404, Message("{name}: the folder no longer exists; reload the page", name))
         for link in _links(found):
-            raise RefusedRequest(403, f"{name}: holds a link ({link.name}), and links are not followed")
+            raise RefusedRequest(
+                403, Message("{name}: holds a link ({link}), and links are not followed", name, link.name)
+            )
         return found
 
     def file(self, name: str) -> Path:
         """Return the file *name*. Raises RefusedRequest where there is none."""
         found = self.path(name)
         if not found.is_file():
-            raise RefusedRequest(404, f"{name}: the file no longer exists; reload the page")
+            raise RefusedRequest(404, Message("{name}: the file no longer exists; reload the page", name))
         return found
 
     def name_of(self, path: Path) -> str:
@@ -88,7 +93,9 @@ class Workspace:
         try:
             return path.absolute().relative_to(self.root).as_posix()
         except ValueError:
-            raise RefusedRequest(403, f"{path.name} lies outside the workspace {self.root}") from None
+            raise RefusedRequest(
+                403, Message("{name} lies outside the workspace {root}", path.name, self.root)
+            ) from None
 
     def listed(self) -> WorkspaceFiles:
         """Return scenario files by name, and answers, the newest first."""

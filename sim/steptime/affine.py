@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from sim.message import Message
 from sim.records import Batch, Leap
 from sim.registry import Registered
 from sim.spec import NonNegative, Spec
@@ -85,9 +86,11 @@ class UserStepTime:
         found: Leap = self._model.leap(batch)
         name = type(self._model).__name__
         if not isinstance(found, Leap):
-            raise TypeError(f"step-time model {name}: leap returns a sim.Leap, not {type(found).__name__}")
+            raise TypeError(
+                Message("step-time model {name}: leap returns a sim.Leap, not {type}", name, type(found).__name__)
+            )
         if wrong := _impossible(found):
-            raise ValueError(f"step-time model {name}: {wrong}")
+            raise ValueError(Message("step-time model {name}: {wrong}", name, wrong))
         return found
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
@@ -102,9 +105,11 @@ class UserStepTime:
 def _impossible(leap: Leap) -> str:
     """Return the reason why *leap* is impossible; empty if it is valid."""
     if not (isfinite(leap.first_s) and leap.first_s > 0):
-        return f"a step lasts a finite time above 0, not {leap.first_s!r} s"
+        return Message("a step lasts a finite time above 0, not {first_s!r} s", leap.first_s)
     if not (isfinite(leap.growth_s) and leap.growth_s >= 0):
-        return f"steps grow with the contexts, so growth_s is 0 or more, not {leap.growth_s!r}"
+        return Message("steps grow with the contexts, so growth_s is 0 or more, not {growth_s!r}", leap.growth_s)
     if not leap.valid_steps >= 1:
-        return f"valid_steps counts the first step, so it is 1 or more, not {leap.valid_steps!r}"
-    return "" if 0 <= leap.load <= 1 else f"load is from 0 (idle) to 1 (the power limit), not {leap.load!r}"
+        return Message("valid_steps counts the first step, so it is 1 or more, not {valid_steps!r}", leap.valid_steps)
+    return (
+        "" if 0 <= leap.load <= 1 else Message("load is from 0 (idle) to 1 (the power limit), not {load!r}", leap.load)
+    )

@@ -9,6 +9,7 @@ from sim.catalogue.engine import Engine
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.value import Value
+from sim.message import Message
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.steptime.coefficients import Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
@@ -154,9 +155,9 @@ class Calibration(Spec):
             value=now,
             range=(min(now, value.value * factor.low), max(now, min(most, value.value * factor.high))),
             source="calibration",
-            where=f"{self.rows} runs in {self.table}" if self.table else "own runs",
+            where=Message("{rows} runs in {table}", self.rows, self.table) if self.table else "own runs",
             kind="fitted",
-            note=f"{value.value:g} in data/",
+            note=Message("{value:g} in data/", value.value),
         )
 
 

@@ -23,6 +23,7 @@ from sim.catalogue.link import Link
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.catalogue.value import Value
+from sim.message import Message
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.steptime.collective import ReplicaNetwork
 from sim.units import BITS_PER_BYTE
@@ -256,7 +257,7 @@ class RooflineInputs:
 def known_overheads(engine: Engine) -> Overheads:
     """Return the engine's host times. Raises ValueError if they were not measured."""
     if engine.overheads is None:
-        raise ValueError(f"there are no measurements of the step overheads of engine {engine.id!r}")
+        raise ValueError(Message("there are no measurements of the step overheads of engine {id!r}", engine.id))
     return engine.overheads
 
 

@@ -6,6 +6,7 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
+from sim.message import Message
 from sim.scenario.slo import Slo
 from sim.study.availability import OverFailures
 from sim.study.capacity import FleetCapacity
@@ -80,19 +81,25 @@ def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
     if not missed:
         return "no request arrives in the window: give a longer horizon_s"
     lowest = min(missed, key=lambda load: load.load)
-    even = f"even at {axis.label} {lowest.load:.3g}"
+    even = Message("even at {label} {load:.3g}", axis.label, lowest.load)
     if min(load.load for load in simulated) < lowest.load:
-        even = f"even at {axis.label} {lowest.load:.3g}, below which no request arrives in the window"
+        even = Message(
+            "even at {label} {load:.3g}, below which no request arrives in the window", axis.label, lowest.load
+        )
     over = [found.over.share for found in one.found if found.over is not None]
     if over:
-        return f"over its failures only {100 * mean(over):.4g} % of the requests are within the limits {even}"
+        return Message(
+            "over its failures only {share:.4g} % of the requests are within the limits {where}", 100 * mean(over), even
+        )
     if lowest.overloaded:
-        return f"unbounded: the queue grows {even}"
+        return Message("unbounded: the queue grows {where}", even)
     if named := [f"{name} {value:.3g}" for name, value in lowest.percentiles.items() if value is not None]:
-        return f"latencies are {', '.join(named)} {even}"
+        return Message("latencies are {latencies} {where}", ", ".join(named), even)
     if lowest.slo_attainment:
-        return f"only {100 * lowest.slo_attainment:.3g} % of the requests are within the limits {even}"
-    return f"no request is within the limits {even}"
+        return Message(
+            "only {share:.3g} % of the requests are within the limits {where}", 100 * lowest.slo_attainment, even
+        )
+    return Message("no request is within the limits {where}", even)
 
 
 def _over_failures(over: Sequence[OverFailures]) -> dict[str, float | None]:

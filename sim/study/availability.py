@@ -22,6 +22,7 @@ from sim.case.run import without_load
 from sim.cost.operations import Operations
 from sim.failures import FailureSpec
 from sim.fleet.fleet import RunningFleet
+from sim.message import Message
 from sim.records import FleetLog
 from sim.scenario.experiment import Fleet, Pool
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -266,10 +267,13 @@ def why_no_availability(slo: Slo, fleets: Sequence[Fleet], operations: Operation
                 "give per_gpu_year or rate"
             )
         if any(pool.schedule is not None or pool.autoscaling is not None for pool in fleet.pools):
-            return f"slo.availability: fleet {fleet.name} is scaled while it runs; availability needs a fixed number"
+            return Message(
+                "slo.availability: fleet {name} is scaled while it runs; availability needs a fixed number", fleet.name
+            )
         if any(pool.spot is not None and pool.spot.trace is not None for pool in fleet.pools):
-            return (
-                f"slo.availability: fleet {fleet.name} has spot instances by a trace of hours; "
-                "availability over years needs interruptions_per_h"
+            return Message(
+                "slo.availability: fleet {name} has spot instances by a trace of hours; "
+                "availability over years needs interruptions_per_h",
+                fleet.name,
             )
     return ""

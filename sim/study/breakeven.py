@@ -15,6 +15,7 @@ import numpy as np
 from sim.cost import token_api
 from sim.cost.financing import Holding, costs_after_tax, internal_rate, net_present_usd
 from sim.cost.time_value import Horizon
+from sim.message import Message
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
 from sim.scenario.sweep import as_data
@@ -101,10 +102,10 @@ def _inputs(ledgers: CandidateLedgers) -> Iterator[TippingInput]:
         flows = cost.flows
         if flows.resold_usd:
             moved = _scaled(usd_per_h, one, flows.resold_usd, cost.hardware_usd_per_h)
-            yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
+            yield TippingInput(Message("hardware price of {name}", one.name), "USD", flows.resold_usd, ANY, moved)
         if flows.rent_usd_per_h:
             moved = _scaled(usd_per_h, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
-            yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
+            yield TippingInput(Message("rent of {name}", one.name), "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
     yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
 
@@ -364,10 +365,14 @@ def _by_load(ledgers: CandidateLedgers) -> dict[str, list[tuple[float, float]]]:
 
 def why_no_breakeven(scenario: Scenario) -> list[str]:
     """Return the reasons why the fleets of *scenario* cannot be compared, one line each; empty where they can."""
-    refusals = []
+    refusals: list[str] = []
     for position, fleet in enumerate(scenario.fleets):
         if fleet.has_own_costs:
-            refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
+            refusals.append(
+                Message("fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools", position)
+            )
         elif fleet.cost is None:
-            refusals.append(f"fleets.{position}.cost: is missing: the cost of {fleet.name} is compared")
+            refusals.append(
+                Message("fleets.{position}.cost: is missing: the cost of {name} is compared", position, fleet.name)
+            )
     return refusals

@@ -30,6 +30,7 @@ from math import ceil, inf, isfinite, log, log2, log10, sqrt
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
@@ -358,15 +359,15 @@ def why_no_capacity(scenario: Scenario) -> str:
     try:
         LoadAxis.of(scenario)
     except ValueError as error:
-        return f"workload.arrivals: {error}"
+        return Message("workload.arrivals: {reason}", error)
     for place, slo in levels:
         if place and slo.availability is not None:
-            return f"{place}slo.availability: is not supported for several services: remove it"
+            return Message("{place}slo.availability: is not supported for several services: remove it", place)
         if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets, scenario.operations):
             return refusal
     missing = next((place for place, slo in levels if not slo.goals), None)
     if missing is not None:
-        return f"{missing}slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
+        return Message("{missing}slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s", missing)
     return ""
 
 

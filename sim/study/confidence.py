@@ -41,6 +41,7 @@ from sim.catalogue.engine import family_of
 from sim.catalogue.link import Link
 from sim.catalogue.model import Model, params_total
 from sim.catalogue.value import Sourced
+from sim.message import Message
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind
@@ -269,12 +270,17 @@ def _model(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequ
         return 0, ""
     sizes = [entry.params_billion for entry in index if entry.kind == setting.kind]
     if not sizes:
-        return 2, f"no model with its kind of layers ({setting.kind}) was measured"
+        return 2, Message("no model with its kind of layers ({kind}) was measured", setting.kind)
     least, most = min(sizes), max(sizes)
     if not least / ROUNDED <= setting.params_billion <= most * ROUNDED:
         return (
             2,
-            f"measured models of its kind ({setting.kind}) have {_billions(least)} to {_billions(most)} parameters",
+            Message(
+                "measured models of its kind ({kind}) have {least} to {most} parameters",
+                setting.kind,
+                _billions(least),
+                _billions(most),
+            ),
         )
     return 1, "this model was not measured on this GPU, models of its kind and size were"
 
@@ -288,7 +294,7 @@ def _format(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seq
         return 0, ""
     if any(entry.kernel == setting.kernel for entry in index):
         return 1, "weights in this format were not measured on this GPU, but on others"
-    return 2, f"weights in this format ({setting.kernel}) were not measured"
+    return 2, Message("weights in this format ({kernel}) were not measured", setting.kernel)
 
 
 def _layout(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
@@ -296,7 +302,9 @@ def _layout(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seq
         return 0, ""
     most = max((entry.gpus for entry in index if entry.link == setting.link), default=0)
     if setting.gpus > most:
-        return 2, f"replicas of {setting.gpus} GPUs over this kind of link were not measured, at most of {most}"
+        return 2, Message(
+            "replicas of {gpus} GPUs over this kind of link were not measured, at most of {most}", setting.gpus, most
+        )
     return 1, "this parallel layout was not measured on this GPU"
 
 
@@ -305,7 +313,7 @@ def _engine(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seq
         return 0, ""
     if any(entry.engine == setting.engine for entry in index):
         return 1, "this engine was not measured on this GPU, but on others"
-    return 2, f"the engine {setting.engine} was not measured"
+    return 2, Message("the engine {engine} was not measured", setting.engine)
 
 
 def _load(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
@@ -314,7 +322,7 @@ def _load(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seque
         return 0, ""
     far = [what for what, value, span in wanted if not any(_near_range(value, *span(entry)) for entry in index)]
     return (
-        (2, (f"{far[0]} beyond the range of the measurements"))
+        (2, (Message("{far} beyond the range of the measurements", far[0])))
         if far
         else (1, "this load was not measured on this GPU")
     )

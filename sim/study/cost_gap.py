@@ -35,6 +35,7 @@ from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
+from sim.message import Message
 from sim.power import LoadLaw, PoolPower
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -332,7 +333,14 @@ def explain(
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
             return ExplainedGaps(
-                (), f"The gap between {first} and {second} is not divided among causes, because of {name}: {reason}."
+                (),
+                Message(
+                    "The gap between {first} and {second} is not divided among causes, because of {name}: {reason}.",
+                    first,
+                    second,
+                    name,
+                    reason,
+                ),
             )
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
     games = {load: list(_games(scenario, catalog, out / COUNTERFACTUALS, (first, second), load)) for load in loads}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
@@ -45,7 +46,9 @@ class StoredRun:
         """
         file = folder / SCENARIO_FILE
         if not file.is_file():
-            raise ScenarioErrors([InputError(str(folder), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
+            raise ScenarioErrors(
+                [InputError(str(folder), 0, "", Message("is no finished run: it has no {file}", SCENARIO_FILE))]
+            )
         scenario = load(file, catalog=catalog)
         stored = [one for path in (folder / POINTS).glob("[!.]*") if (one := load_case(path)) is not None]
         by_key = {key_of(one): one for one in stored}

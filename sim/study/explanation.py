@@ -14,6 +14,7 @@ from sim.engine.lora import AdapterSlots
 from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
+from sim.message import Message
 from sim.records import Meters, ReplicaProgress, ReplicaVisit, Request, StepSpan
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.drafting import ComputedStepTime
@@ -176,7 +177,7 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
     """
     log = RunningFleet(plan).run()
     if not 0 <= index < len(log.requests):
-        raise NoSuchRequest(f"the run has {len(log.requests)} requests, from 0 on")
+        raise NoSuchRequest(Message("the run has {count} requests, from 0 on", len(log.requests)))
     request = log.requests[index]
     replicas = {hop.replica for hop in request.hops}
     spans: list[tuple[int, StepSpan]] = []

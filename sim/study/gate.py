@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.message import Message
 from sim.scenario.reading.errors import nearest
 from sim.study.diff import StoredRun, matched
 from sim.study.metrics.columns import BY_NAME, column, is_column
@@ -33,15 +34,23 @@ class Condition:
         """
         found = _CONDITION.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is no condition; examples: {EXAMPLES}")
+            raise ValueError(Message("{condition!r} is no condition; examples: {examples}", text, EXAMPLES))
         name, operator, sign, number, percent = found.groups()
         if not is_column(name):
             near = nearest(name, BY_NAME)
-            meant = f"; did you mean {near!r}?" if near else ""
-            raise ValueError(f"{text!r}: summary.csv has no column {name!r}{meant}")
+            meant = Message("; did you mean {near!r}?", near) if near else ""
+            raise ValueError(Message("{condition!r}: summary.csv has no column {name!r}{hint}", text, name, meant))
         share = name in BY_NAME and column(name).unit == "share"
         if percent and not sign and not share:
-            raise ValueError(f"{text!r}: a change in percent has a sign: {name} {operator} +{number} %")
+            raise ValueError(
+                Message(
+                    "{condition!r}: a change in percent has a sign: {name} {operator} +{number} %",
+                    text,
+                    name,
+                    operator,
+                    number,
+                )
+            )
         limit = float(f"{sign}{number}") / (100.0 if percent else 1.0)
         return cls(text, name, operator == ">", limit, ("relative" if percent else "absolute") if sign else "")
 
@@ -88,14 +97,16 @@ def judged(first: StoredRun, second: StoredRun, conditions: Sequence[Condition])
     Raises
     ------
     ValueError
-        Where a condition can be judged at no point at all: it would pass unnoticed.
+        Where a condition can be judged at no point at all: it would pass unnoticed. Its arguments are the messages.
 
     """
     before = {id(b): a for a, b in matched(first, second)}
     found = [_outcome(one, before.get(id(point)), point) for point in second.points for one in conditions]
     seen = {id(one.condition) for one in found if one.value is not None or one.fails}
     if blind := [one.text for one in conditions if id(one) not in seen]:
-        raise ValueError("\n".join(f"{text!r}: no point of the two runs has the values it needs" for text in blind))
+        raise ValueError(
+            *(Message("{condition!r}: no point of the two runs has the values it needs", text) for text in blind)
+        )
     return found
 
 
@@ -106,6 +117,10 @@ def _outcome(condition: Condition, first: Point | None, second: Point) -> Outcom
         return Outcome(condition, second, before, after, value, condition.holds(value))
     if not second.ok:
         broken = first is None or first.ok
-        return Outcome(condition, second, before, after, None, broken, f"does not fit: {second.row['reason']}")
+        return Outcome(
+            condition, second, before, after, None, broken, Message("does not fit: {reason}", second.row["reason"])
+        )
     missing = "the first run" if after is not None else "the second run"
-    return Outcome(condition, second, before, after, None, False, f"not judged: {missing} has no such value")
+    return Outcome(
+        condition, second, before, after, None, False, Message("not judged: {missing} has no such value", missing)
+    )

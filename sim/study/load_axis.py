@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sim.message import Message
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
@@ -55,10 +56,13 @@ class LoadAxis:
             return replace(chosen, whose=chosen.whose or scenario.service)
         if clients := [name for name, axis in each.items() if axis.whole]:
             raise ValueError(
-                f"{clients[0]} has clients, and their number does not grow in proportion: choose it with `service`"
+                Message(
+                    "{clients} has clients, and their number does not grow in proportion: choose it with `service`",
+                    clients[0],
+                )
             )
         if still := [one.name for one in scenario.services if not one.workload.mean_rate_rps()]:
-            raise ValueError(f"all requests of {still[0]} come at once, so it has no rate to raise")
+            raise ValueError(Message("all requests of {service} come at once, so it has no rate to raise", still[0]))
         return cls("", ALL_LOADS, 1.0, False, {axis.path: (0.0, axis.start) for axis in each.values()})
 
     @classmethod
@@ -110,8 +114,9 @@ def why_not_its_mean(scenario: Scenario) -> str:
         arrivals = workload.arrivals
         if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
             hours = arrivals.length_s / SECONDS_PER_HOUR
-            return (
-                f"horizon_s: ends before the profile of {hours:g} hours does, so the run does not cover its mean load"
+            return Message(
+                "horizon_s: ends before the profile of {hours:g} hours does, so the run does not cover its mean load",
+                hours,
             )
     return ""
 

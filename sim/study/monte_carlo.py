@@ -35,6 +35,7 @@ from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import ONE_HOUR, MeteredWindow, combined_window
 from sim.infile import opened
+from sim.message import Message
 from sim.records import Interval
 from sim.rng import stream
 from sim.scenario.reading.distribution import Uncertain
@@ -250,7 +251,7 @@ class Biller:
         fleet, self._catalog = at.fleets[position], catalog
         self.terms, self.machines = FleetTerms.of(at, fleet), resolve_fleet(at, fleet, catalog).machines
         if not self.terms.is_priced:
-            raise ValueError(f"fleet {case.fleet} has no cost")
+            raise ValueError(Message("fleet {fleet} has no cost", case.fleet))
         self.reading = MeterReading.of(cases, resolve(scenario, case, catalog))
         self.stored = DrawnAmounts(
             fsum(one.metrics["cost_usd"] for one in cases),

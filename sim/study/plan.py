@@ -27,6 +27,7 @@ from sim.cost.multi_year import MultiYear
 from sim.cost.rental import Rent
 from sim.cost.time_value import discount_factor, price_factor
 from sim.cost.token_api import ApiTariff
+from sim.message import Message
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan, gpus_of
@@ -173,9 +174,10 @@ def why_no_plan(scenario: Scenario) -> str:
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:
-        return (
-            f"service: {scenario.service} shares pools, and units of a plan share the loads of all services: remove "
-            "`service`, and all loads grow in proportion"
+        return Message(
+            "service: {service} shares pools, and units of a plan share the loads of all services: remove "
+            "`service`, and all loads grow in proportion",
+            scenario.service,
         )
     return ""
 

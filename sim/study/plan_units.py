@@ -24,6 +24,7 @@ from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import ONE_HOUR, MeteredWindow
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
+from sim.message import Message
 from sim.scenario.year import ALL_HOURS, Calendar, Hours
 
 ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whatever floats make of the quotient
@@ -483,7 +484,9 @@ def unlimited(held: Sequence[HeldUnits]) -> str:
     names = sorted({one.kind.fleet for one in held if one.kind.capacity == inf})
     if not names:
         return ""
-    return f"existing {' and '.join(names)}: one unit meets the service level at every load that was tried"
+    return Message(
+        "existing {names}: one unit meets the service level at every load that was tried", " and ".join(names)
+    )
 
 
 def still_needed(peak: float, capacity: float, reserve_units: int, existing: Sequence[HeldUnits]) -> int:

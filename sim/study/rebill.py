@@ -15,6 +15,7 @@ from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
 from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import MeteredWindow
+from sim.message import Message
 from sim.records import Interval
 from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -224,7 +225,7 @@ class _Metered:
         """Return the meters of *case*, simulated without load where nothing is *stored* of it."""
         plan, machines = resolve(scenario, case, catalog), fleet_of(scenario, case, catalog).machines
         if plan.costs is None:
-            raise ValueError(f"fleet {case.fleet} has no cost")
+            raise ValueError(Message("fleet {fleet} has no cost", case.fleet))
         if stored is None:
             return cls(case, machines, idle_window(plan), 0)
         return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])

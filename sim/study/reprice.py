@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sim.case.result import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.records import BusyTime, FleetLog, Interval, Meters, ReplicaVisit, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
@@ -89,7 +90,9 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
     """
     path = run / SCENARIO_FILE
     if not path.is_file():
-        raise ScenarioErrors([InputError(str(run), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
+        raise ScenarioErrors(
+            [InputError(str(run), 0, "", Message("is no finished run: it has no {file}", SCENARIO_FILE))]
+        )
     try:
         data = read(path).data
     except YamlError as error:
@@ -103,9 +106,14 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
 def _changed_input(run: Path, what: str) -> InputError:
     """Return the error that the input *what* of the run has changed."""
     if what == SCENARIO:
-        text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"
+        text = Message(
+            "differs from what was simulated in more than {money} and a fleet's cost: simulate it anew",
+            ", ".join(MONEY),
+        )
         return InputError(str(run / SCENARIO_FILE), 0, "", text)
-    return InputError(str(run), 0, "", f"{what} has changed since this run was simulated: run its scenario again")
+    return InputError(
+        str(run), 0, "", Message("{input} has changed since this run was simulated: run its scenario again", what)
+    )
 
 
 def moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -126,7 +134,9 @@ def refusal(data: dict[str, Any], item: str) -> InputError | None:
         return None  # load reports it better
     axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
     if not _is_money(place):
-        text = f"is no cost input: only {', '.join(MONEY)} and a fleet's cost can change without a simulation"
+        text = Message(
+            "is no cost input: only {money} and a fleet's cost can change without a simulation", ", ".join(MONEY)
+        )
         return InputError(f"--set {path}", 0, "", text)
     if any(place[: len(axis)] == axis or axis[: len(place)] == place for axis in axes):
         return InputError(f"--set {path}", 0, "", "is swept: the run has a point for each of its values")
@@ -173,7 +183,12 @@ def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, Stored
     for case in with_further(scenario, found):
         stored = found.get(key_of(case))
         if stored is None:
-            text = f"the run is not complete: {case.fleet} at {case.axes}, replication {case.replication}, is missing"
+            text = Message(
+                "the run is not complete: {fleet} at {axes}, replication {replication}, is missing",
+                case.fleet,
+                case.axes,
+                case.replication,
+            )
             raise ScenarioErrors([InputError(str(run), 0, "", text)])
         yield case, stored
 

@@ -11,6 +11,7 @@ from math import isfinite
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS, RelativeRange, Sensitivity, around, number_at
@@ -100,7 +101,7 @@ class Swings:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences on the fleets that are left out."""
-        return tuple(f"{name} is not compared: {reason}." for name, reason in self.unable.items())
+        return tuple(Message("{name} is not compared: {reason}.", name, reason) for name, reason in self.unable.items())
 
 
 def why_no_sensitivity(scenario: Scenario) -> list[str]:
@@ -110,7 +111,10 @@ def why_no_sensitivity(scenario: Scenario) -> list[str]:
     if (scenario.sensitivity or Sensitivity()).metric != USD:
         return []
     unpriced = [(position, fleet.name) for position, fleet in enumerate(scenario.fleets) if not fleet.is_priced]
-    return [f"fleets.{position}.cost: is missing: the cost of {name} is compared" for position, name in unpriced]
+    return [
+        Message("fleets.{position}.cost: is missing: the cost of {name} is compared", position, name)
+        for position, name in unpriced
+    ]
 
 
 def swings(
@@ -287,7 +291,10 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
         name = f"{place[-1]} of {scenario.fleets[int(place[1])].name}"
         if place[-1] == "price":
             held = value_at(data, place[:-1])
-            name, unit = f"quote for {place[-2]} of {scenario.fleets[int(place[1])].name}", held.get("currency", "USD")
+            name, unit = (
+                Message("quote for {place} of {name}", place[-2], scenario.fleets[int(place[1])].name),
+                held.get("currency", "USD"),
+            )
     section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
     return VariedInput(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
 

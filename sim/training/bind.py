@@ -9,6 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.server import Server
+from sim.message import Message
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.training.figures import TrainingData, framework_memory, load_training, network_named, rates
 from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
@@ -204,15 +205,15 @@ def advice(bound_job: BoundJob, catalog: Catalog) -> str:
         candidate = replace(job, micro_batch=batch, micro_batches=mine // batch, parallel=parallel, recompute=recompute)
         least = replace(bound_job, job=candidate, memory=memory(candidate, layout))
         if least.fits:
-            return f"it fits with {_changes(job, candidate)}"
+            return Message("it fits with {changes}", _changes(job, candidate))
     needed = least.memory.total_bytes / job.gpu.memory_bytes.value
     shortfall = (
-        f"with {_changes(job, least.job)} it still needs {needed:.1f} times the memory"
+        Message("with {changes} it still needs {needed:.1f} times the memory", _changes(job, least.job), needed)
         if least is not bound_job
         else ""
     )
     more = "more GPUs to share it (tp, pp, zero), lora, or a larger GPU" if job.method == "full" else "a larger GPU"
-    return "; ".join(filter(None, [shortfall, f"it takes {more}"]))
+    return "; ".join(filter(None, [shortfall, Message("it takes {more}", more)]))
 
 
 def _changes(job: OptimizerStep, candidate: OptimizerStep) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
+from sim.message import Message
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.training.bind import JobHardware, default_precision, gpus_of, job_figures
 from sim.training.figures import NotTrainable, network_named
@@ -60,18 +61,30 @@ def _network_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[
     if not network.is_transformer:
         for key in ("tp", "pp", "cp", "ep"):
             if layout.size(key) > 1:
-                text = f"{network.id} runs whole on every GPU: remove it; only dp divides the work"
+                text = Message("{id} runs whole on every GPU: remove it; only dp divides the work", network.id)
                 yield layout.issue(key, text)
         return
     tp, pp, chunks = (layout.size(key) for key in ("tp", "pp", "virtual_stages"))
     if network.heads % tp:
-        text = f"{tp} does not divide the {network.heads} heads of {network.id}: {fitting(network.heads)}"
+        text = Message(
+            "{tp} does not divide the {heads} heads of {id}: {fitting}",
+            tp,
+            network.heads,
+            network.id,
+            fitting(network.heads),
+        )
         yield layout.issue("tp", text)
     if chunks > 1 and pp == 1:
         yield layout.issue("virtual_stages", "needs pipeline stages: pp above 1")
     elif network.layers % (pp * chunks):
-        what = f"pp {pp} x virtual_stages {chunks} does" if chunks > 1 else f"{pp} does"
-        text = f"{what} not divide the {network.layers} layers of {network.id}: {fitting(network.layers)}"
+        what = Message("pp {pp} x virtual_stages {chunks} does", pp, chunks) if chunks > 1 else f"{pp} does"
+        text = Message(
+            "{what} not divide the {layers} layers of {id}: {fitting}",
+            what,
+            network.layers,
+            network.id,
+            fitting(network.layers),
+        )
         yield layout.issue("pp", text)
 
 
@@ -84,15 +97,27 @@ def _gpu_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[Vali
         named = [key for key in ("dp", "tp", "pp", "cp") if getattr(wanted, key)]
         shape = " x ".join(f"{key} {getattr(wanted, key)}" for key in named)
         multiple = "" if wanted.dp else " or a multiple"
-        counted = f"{gpus} GPU{'s are' if gpus > 1 else ' is'} not {shape} = {needed}{multiple}"
+        counted = Message(
+            "{gpus} GPU{are} not {shape} = {needed}{multiple}",
+            gpus,
+            "s are" if gpus > 1 else " is",
+            shape,
+            needed,
+            multiple,
+        )
         fits = needed if wanted.dp else max(1, gpus // ranks) * ranks
         yield ValidationIssue((*layout.place, "gpus"), f"{counted}: gpus: {fits}")
         return
     experts, share = layout.size("ep"), layout.size("tp") * gpus // ranks
     if experts > 1 and not network.routed_copies:
-        yield layout.issue("ep", f"{network.id} has no experts to spread: leave it out")
+        yield layout.issue("ep", Message("{id} has no experts to spread: leave it out", network.id))
     elif share % experts:
-        text = f"{experts} does not divide the {share} ranks of data and tensor parallelism: {fitting(share)}"
+        text = Message(
+            "{experts} does not divide the {share} ranks of data and tensor parallelism: {fitting}",
+            experts,
+            share,
+            fitting(share),
+        )
         yield layout.issue("ep", text)
 
 
@@ -103,11 +128,15 @@ def _batch_issues(layout: _RequestedLayout) -> Iterator[ValidationIssue]:
     dp = gpus_of(layout.wanted, layout.pool) // ranks
     if batch % dp:
         near = sorted({max(1, batch // dp) * dp, (batch // dp + 1) * dp})
-        text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {layout.pool.gpu}: "
+        text = Message(
+            "{batch} samples do not divide by the {dp} data-parallel ranks of {gpu}: ", batch, dp, layout.pool.gpu
+        )
         yield ValidationIssue((*layout.at, "global_batch"), text + " or ".join(map(str, near)))
     elif micro is not None and batch // dp % micro:
         mine = batch // dp
-        text = f"{micro} does not divide the {mine} samples of a data-parallel rank: {fitting(mine)}"
+        text = Message(
+            "{micro} does not divide the {mine} samples of a data-parallel rank: {fitting}", micro, mine, fitting(mine)
+        )
         yield layout.issue("micro_batch", text)
 
 
@@ -161,7 +190,7 @@ def _amount_issues(job: TrainingJob, at: Place, network: ForwardCost) -> Iterato
         text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
         yield ValidationIssue(at, text)
     if network.is_transformer and job.sequence is None:
-        yield ValidationIssue((*at, "sequence"), f"is missing: tokens of a sample of {network.id}")
+        yield ValidationIssue((*at, "sequence"), Message("is missing: tokens of a sample of {id}", network.id))
     if not network.is_transformer:
         for key in ("sequence", "tokens", "lora"):
             if getattr(job, key) is not None:
@@ -172,7 +201,9 @@ def _amount_issues(job: TrainingJob, at: Place, network: ForwardCost) -> Iterato
 def _framework_issues(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     known = job_figures(catalog).data.stacks
     if setup.framework is not None and setup.framework not in known:
-        text = f"unknown framework {setup.framework!r}{did_you_mean(setup.framework, known, listed=20)}"
+        text = Message(
+            "unknown framework {framework!r}{hint}", setup.framework, did_you_mean(setup.framework, known, listed=20)
+        )
         yield ValidationIssue((*at, "framework"), text)
 
 
@@ -181,7 +212,10 @@ def hardware_issues(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[V
     hardware = JobHardware.of(pool, catalog)
     server = hardware.server
     if server is not None and server.gpu is not None and server.gpu != hardware.gpu.id:
-        yield ValidationIssue((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
+        yield ValidationIssue(
+            (*place, "server"),
+            Message("{server} is built for {gpu}, not for {other}", server.id, server.gpu, hardware.gpu.id),
+        )
     if pool.power is not None and pool.power.cap_w is not None:
         yield ValidationIssue((*place, "power", "cap_w"), "the effect of a power cap on training is not known")
     yield from _framework_issues(pool, place, catalog)
@@ -203,9 +237,11 @@ def placement_issues(
     sizes = list(size_issues(job, at, pool, network, place))
     yield from sizes
     if not sizes and gpus_of(wanted, pool) > hardware.gpus_per_node and pool.network is None:
-        text = (
-            f"is missing: {gpus_of(wanted, pool)} GPUs fill more than one server of {hardware.gpus_per_node}: "
-            "{link: infiniband-ndr, adapters: 8}"
+        text = Message(
+            "is missing: {gpus_of} GPUs fill more than one server of {gpus_per_node}: "
+            "{{link: infiniband-ndr, adapters: 8}}",
+            gpus_of(wanted, pool),
+            hardware.gpus_per_node,
         )
         yield ValidationIssue((*place, "network"), text)
 

@@ -17,6 +17,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value
+from sim.message import Message
 from sim.spec import Spec
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.training.job import Precision
@@ -224,7 +225,11 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCos
         raise
     if isinstance(model, OtherModel):
         known = ", ".join(key for key, one in data.networks.items() if not one.dimensions)
-        raise NotTrainable(f"the training cost of {model.id} is not known; known are language models, BERT and {known}")
+        raise NotTrainable(
+            Message(
+                "the training cost of {id} is not known; known are language models, BERT and {known}", model.id, known
+            )
+        )
     return of_model(model)
 
 

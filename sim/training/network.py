@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sim.catalogue.model import Model, matrices, params_total
+from sim.message import Message
 
 FLOP_PER_WEIGHT = 2
 """FLOP per weight: a multiplication and an addition."""
@@ -207,7 +208,9 @@ def of_size(
     """
     body = params - vocab * (hidden or (params / 1e9) ** (1 / 3) * 2000)
     if body <= 0 and not (layers and hidden):
-        raise ValueError(f"{params:.3g} parameters are fewer than an embedding of {vocab} tokens has")
+        raise ValueError(
+            Message("{params:.3g} parameters are fewer than an embedding of {vocab} tokens has", params, vocab)
+        )
     if layers and not hidden:
         hidden = round((body / 12 / layers) ** 0.5 / 128) * 128
     hidden = hidden or max(128, round((body * TYPICAL_ASPECT / 12) ** (1 / 3) / 128) * 128)

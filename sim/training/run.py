@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, isinf, sqrt
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.power import LoadLaw
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.bind import BoundJob, advice, bound
@@ -243,13 +244,20 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
             "reserve": memory.reserve_bytes,
         }
         by_use = ", ".join(f"{name} {size / GB:.3g}" for name, size in parts.items())
-        needs = f"needs {memory.total_bytes / GB:.3g} GB of memory on each GPU ({by_use}), it has {capacity / GB:.3g}"
+        needs = Message(
+            "needs {total_bytes:.3g} GB of memory on each GPU ({by_use}), it has {capacity:.3g}",
+            memory.total_bytes / GB,
+            by_use,
+            capacity / GB,
+        )
         return f"{needs}; {advice(one, catalog)}"
     if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
         years = time.training_s / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        return f"takes {years:.3g} years without any failure: use more GPUs, or reduce the training work"
+        return Message("takes {years:.3g} years without any failure: use more GPUs, or reduce the training work", years)
     if time.total_s == inf:
         hours = interruptions.mtbf_s / SECONDS_PER_HOUR
         often = "save at the interval optimal" if interruptions.save_s else "give checkpoint"
-        return f"a failure every {hours:.3g} h loses more work than is done between two saves: {often}"
+        return Message(
+            "a failure every {hours:.3g} h loses more work than is done between two saves: {often}", hours, often
+        )
     return ""

@@ -11,6 +11,7 @@ from sim.cost.cost_plan import Cost
 from sim.cost.finance import Finance
 from sim.cost.operations import Operations
 from sim.cost.site import Site
+from sim.message import Message
 from sim.power import Power
 from sim.scenario.claim import Claim
 from sim.scenario.experiment import GridSweep, Name, PointSweep
@@ -173,7 +174,11 @@ class JobPool(TrainingSetup):
             return self
         if self.parallel.dp is not None:
             raise ValueError(
-                f"replicas and parallel.dp both count copies of the model: {copies} or {self.parallel.dp}?"
+                Message(
+                    "replicas and parallel.dp both count copies of the model: {copies} or {dp}?",
+                    copies,
+                    self.parallel.dp,
+                )
             )
         return self.model_copy(update={"parallel": self.parallel.model_copy(update={"dp": copies})})
 

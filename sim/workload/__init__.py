@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
+from sim.message import Message
 from sim.spec import Spec, WholeNumber
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
@@ -64,19 +65,23 @@ class Workload(Spec):
         drawn = ("arrivals", "lengths", "sessions", "shared_prefix")
         given = [name for name in drawn if getattr(self, name) is not None]
         if self.trace is not None and given:
-            raise ValueError(f"a trace brings its own requests: remove trace or {' and '.join(given)}")
+            raise ValueError(Message("a trace brings its own requests: remove trace or {given}", " and ".join(given)))
         if self.trace is None and "arrivals" not in given:
-            only = f"; only {' and '.join(given)} is given" if given else ""
-            raise ValueError(f"needs arrivals and lengths, or a trace{only}")
+            only = Message("; only {given} is given", " and ".join(given)) if given else ""
+            raise ValueError(Message("needs arrivals and lengths, or a trace{only}", only))
         if self.sessions is not None:
             self._sessions_fit()
         if self.sent_before and (self.lengths is None or self.sessions or self.shared_prefix or self.adapters):
             raise ValueError("sent_before: needs arrivals and lengths, without sessions, shared_prefix and adapters")
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"tenants: {twice[0]!r} is given twice")
+            raise ValueError(Message("tenants: {name!r} is given twice", twice[0]))
         if UNATTRIBUTED in names:
-            raise ValueError(f"tenants: {UNATTRIBUTED!r} is the row of what no request causes: choose another name")
+            raise ValueError(
+                Message(
+                    "tenants: {unattributed!r} is the row of what no request causes: choose another name", UNATTRIBUTED
+                )
+            )
         if self.tenants and not any(tenant.share for tenant in self.tenants):
             raise ValueError("tenants: at least one needs a share above 0")
         if self.shared_prefix is not None and self.lengths is None:
@@ -124,8 +129,14 @@ class Workload(Spec):
         if self.trace is not None:
             known = set(self.trace.requests(None).tenant or ())
             if strange := sorted({tenant.name for tenant in self.tenants} - known):
-                reason = f"the column 'tenant' has {', '.join(sorted(known))[:80]}" if known else "it has no tenants"
-                raise TraceError([(self.trace.path, 0, f"no request is of tenant {strange[0]!r}: {reason}")])
+                reason = (
+                    Message("the column 'tenant' has {names}", ", ".join(sorted(known))[:80])
+                    if known
+                    else "it has no tenants"
+                )
+                raise TraceError(
+                    [(self.trace.path, 0, Message("no request is of tenant {name!r}: {reason}", strange[0], reason))]
+                )
         self.facts()
 
     def facts(self) -> list[tuple[str, Value]]:
@@ -266,13 +277,23 @@ class Workload(Spec):
         elif self.arrivals is None:
             raise AssertionError("a workload is drawn or recorded")
         elif self.lengths is None:
-            sentence = f"{self.arrivals.describe()}; each request is one unit of work"
+            sentence = Message("{describe}; each request is one unit of work", self.arrivals.describe())
         else:
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
             alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""
             alike += f"; {self.sessions.describe()}" if self.sessions else ""
-            alike += f"; the first {self.sent_before} prompts were sent before" if self.sent_before else ""
-            sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}{alike}"
+            alike += (
+                Message("; the first {sent_before} prompts were sent before", self.sent_before)
+                if self.sent_before
+                else ""
+            )
+            sentence = Message(
+                "{describe}; prompts: {prompt}; answers: {output}{alike}",
+                self.arrivals.describe(),
+                prompt,
+                output,
+                alike,
+            )
         return sentence[0].upper() + sentence[1:] + "."
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from sim.message import Message
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
 from sim.workload.published import hourly_table
@@ -83,7 +84,7 @@ class Poisson(Renewal):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"Poisson arrivals at {self.rate_rps:g} requests/s"
+        return Message("Poisson arrivals at {rate_rps:g} requests/s", self.rate_rps)
 
 
 class Gamma(Renewal):
@@ -107,7 +108,7 @@ class Gamma(Renewal):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"gamma arrivals at {self.rate_rps:g} requests/s (cv {self.cv:g})"
+        return Message("gamma arrivals at {rate_rps:g} requests/s (cv {cv:g})", self.rate_rps, self.cv)
 
 
 class Constant(OpenLoop):
@@ -136,7 +137,7 @@ class Constant(OpenLoop):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"evenly spaced arrivals at {self.rate_rps:g} requests/s"
+        return Message("evenly spaced arrivals at {rate_rps:g} requests/s", self.rate_rps)
 
 
 class Burst(Spec):
@@ -158,7 +159,7 @@ class Burst(Spec):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"{self.num_requests} requests at once"
+        return Message("{num_requests} requests at once", self.num_requests)
 
 
 class ClosedLoop(Spec):
@@ -197,9 +198,9 @@ class ClosedLoop(Spec):
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
         mean = "a mean of " if self.random else ""
-        pause = f", {mean}{self.think_s:g} s after the last answer" if self.think_s else ""
-        clients = "1 client sends" if self.concurrency == 1 else f"{self.concurrency} clients send"
-        return f"{clients} one request at a time{pause}"
+        pause = Message(", {mean}{think_s:g} s after the last answer", mean, self.think_s) if self.think_s else ""
+        clients = "1 client sends" if self.concurrency == 1 else Message("{concurrency} clients send", self.concurrency)
+        return Message("{clients} one request at a time{pause}", clients, pause)
 
 
 class Profile(Renewal):
@@ -264,8 +265,10 @@ class Profile(Renewal):
     def describe(self) -> str:
         """Return a description, as part of a sentence. Raises UnknownId."""
         rates = self._hours()[0]
-        name = f"{len(rates)} hourly rates" + (f" of {self.shape}" if self.shape else "")
-        return f"Poisson arrivals over {name}, mean {rates.mean():.4g}, peak {rates.max():.4g} requests/s"
+        name = Message("{count} hourly rates", len(rates)) + (f" of {self.shape}" if self.shape else "")
+        return Message(
+            "Poisson arrivals over {name}, mean {mean:.4g}, peak {max:.4g} requests/s", name, rates.mean(), rates.max()
+        )
 
 
 Arrivals = Annotated[

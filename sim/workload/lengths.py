@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from sim.message import Message
 from sim.rng import geometric, log_moments, lognormal
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.workload.published import length_table
@@ -31,7 +32,7 @@ class Clipped(Spec):
     @model_validator(mode="after")
     def _limits_are_in_order(self) -> Self:
         if self.max is not None and self.max < self.min:
-            raise ValueError(f"max ({self.max}) must not be below min ({self.min})")
+            raise ValueError(Message("max ({max}) must not be below min ({min})", self.max, self.min))
         return self
 
     def whole_tokens(self, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -41,8 +42,8 @@ class Clipped(Spec):
     def limits(self) -> str:
         """Return the limits as part of a sentence, such as `, 8 to 3000`; empty without limits."""
         if self.max is None:
-            return f", at least {self.min}" if self.min > 1 else ""
-        return f", {self.min} to {self.max}" if self.min > 1 else f", at most {self.max}"
+            return Message(", at least {min}", self.min) if self.min > 1 else ""
+        return f", {self.min} to {self.max}" if self.min > 1 else Message(", at most {max}", self.max)
 
 
 class Fixed(Spec):
@@ -60,7 +61,7 @@ class Fixed(Spec):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"{self.value} tokens"
+        return Message("{value} tokens", self.value)
 
 
 class Uniform(Spec):
@@ -77,7 +78,7 @@ class Uniform(Spec):
     @model_validator(mode="after")
     def _limits_are_in_order(self) -> Self:
         if self.max < self.min:
-            raise ValueError(f"max ({self.max}) must not be below min ({self.min})")
+            raise ValueError(Message("max ({max}) must not be below min ({min})", self.max, self.min))
         return self
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -86,7 +87,7 @@ class Uniform(Spec):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"{self.min} to {self.max} tokens, equally likely"
+        return Message("{min} to {max} tokens, equally likely", self.min, self.max)
 
 
 class Lognormal(Clipped):
@@ -126,7 +127,7 @@ class Lognormal(Clipped):
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
         spread = f"sigma {self.sigma:g}" if self.sigma is not None else f"cv {self.cv:g}"
-        return f"lognormal, mean {self.mean:g} ({spread}){self.limits()} tokens"
+        return Message("lognormal, mean {mean:g} ({spread}){limits} tokens", self.mean, spread, self.limits())
 
 
 class Geometric(Clipped):
@@ -144,7 +145,7 @@ class Geometric(Clipped):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"geometric, mean {self.mean:g}{self.limits()} tokens"
+        return Message("geometric, mean {mean:g}{limits} tokens", self.mean, self.limits())
 
 
 class Empirical(Clipped):

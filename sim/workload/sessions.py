@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from sim.message import Message
 from sim.records import ONLY_SERVICE
 from sim.rng import exponential, log_moments, lognormal
 from sim.spec import Fraction, NonNegative, Positive, Spec, WholeNumber
@@ -52,7 +53,7 @@ class ExponentialTime(Spec):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"exponential, mean {self.mean:g} s"
+        return Message("exponential, mean {mean:g} s", self.mean)
 
 
 class LognormalTime(Spec):
@@ -70,7 +71,7 @@ class LognormalTime(Spec):
 
     def describe(self) -> str:
         """Return a description, as part of a sentence."""
-        return f"lognormal, mean {self.mean:g} s (cv {self.cv:g})"
+        return Message("lognormal, mean {mean:g} s (cv {cv:g})", self.mean, self.cv)
 
 
 Duration = Annotated[FixedTime | ExponentialTime | LognormalTime, Field(discriminator="distribution")]
@@ -141,13 +142,13 @@ class Sessions(Spec):
 
     def describe(self) -> str:
         """Return a description, as a phrase."""
-        text = f"sessions of turns {_count(self.turns)}, think time {self.think_s.describe()}"
+        text = Message("sessions of turns {count}, think time {describe}", _count(self.turns), self.think_s.describe())
         if self.system_prompt_tokens:
-            text += f", a system prompt of {self.system_prompt_tokens} tokens"
+            text += Message(", a system prompt of {system_prompt_tokens} tokens", self.system_prompt_tokens)
         if self.tool_calls is not None:
-            text += f", tool calls in {self.tool_calls.share:.0%} of turns"
+            text += Message(", tool calls in {share:.0%} of turns", self.tool_calls.share)
         if self.sub_agents is not None:
-            text += f", sub-agents in {self.sub_agents.share:.0%} of turns"
+            text += Message(", sub-agents in {share:.0%} of turns", self.sub_agents.share)
         return text
 
 

@@ -7,6 +7,7 @@ Equal block ids stand for equal text, as in a prefix cache.
 from collections.abc import Iterable, Sequence
 from typing import overload
 
+from sim.message import Message
 from sim.spec import Count, Spec
 from sim.workload.requests import Streams, uniforms
 
@@ -38,8 +39,8 @@ class SharedPrefix(Spec):
 
     def describe(self) -> str:
         """Return a description, as a phrase."""
-        texts = "the same text" if self.prefixes == 1 else f"one of {self.prefixes} texts"
-        return f"prompts begin with {texts} of {self.tokens} tokens"
+        texts = "the same text" if self.prefixes == 1 else Message("one of {prefixes} texts", self.prefixes)
+        return Message("prompts begin with {prefixes} of {tokens} tokens", texts, self.tokens)
 
 
 def own_block_hashes(start: int, prompt_tokens: Iterable[int], known: int) -> list[tuple[int, ...]]:

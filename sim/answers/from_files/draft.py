@@ -17,6 +17,7 @@ from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.catalogue.market import USD
 from sim.catalogue.model import Model
+from sim.message import Message
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -121,7 +122,11 @@ class _Drafting:
         if len({key for key, _ in models if key}) > 1:
             named = ", ".join(dict.fromkeys(f"{one.model} ({one.place})" for one in servers))
             self.problems.append(
-                (self.sources[0].name, 0, f"servers of different models: {named}; name the files of one model")
+                (
+                    self.sources[0].name,
+                    0,
+                    Message("servers of different models: {named}; name the files of one model", named),
+                )
             )
         if self.problems:
             raise FileErrors(self.problems)
@@ -132,7 +137,11 @@ class _Drafting:
         if len(found) > 1:
             names = " and ".join(one.name for one in found)
             self.problems.append(
-                (found[1].name, 0, f"{names} both state the {noun}; a scenario has one: name one of them")
+                (
+                    found[1].name,
+                    0,
+                    Message("{names} both state the {noun}; a scenario has one: name one of them", names, noun),
+                )
             )
         return found[0] if found else None
 
@@ -144,7 +153,7 @@ class _Drafting:
         try:
             catalog.quantization(server.precision or "none")
         except UnknownId as error:
-            self.problems.append((*where, f"--quantization: {error}"))
+            self.problems.append((*where, Message("--quantization: {error}", error)))
             server.precision = ""
         own = self._own_config(server)
         if config is not None or own is not None:
@@ -221,7 +230,11 @@ class _Drafting:
                 self.catalog.engine(named)
                 return named
             self.result.notes.append(
-                f"{server.engine} {server.version} is no release of the catalogue; the newest is taken"
+                Message(
+                    "{engine} {version} is no release of the catalogue; the newest is taken",
+                    server.engine,
+                    server.version,
+                )
             )
         return server.engine
 
@@ -254,7 +267,17 @@ class _Drafting:
             next(iter(reasons.items())) if any(one.gpu for one in servers) or self.gpu else list(reasons.items())[-1]
         )
         place = servers[0].place or self.sources[0].name
-        raise FileErrors([(place, 0, f"the model does not fit on {shown[0]}: {shown[1]}; name other GPUs with --gpu")])
+        raise FileErrors(
+            [
+                (
+                    place,
+                    0,
+                    Message(
+                        "the model does not fit on {gpu}: {reason}; name other GPUs with --gpu", shown[0], shown[1]
+                    ),
+                )
+            ]
+        )
 
     def _candidates(self, servers: list[ServerDraft]) -> Iterable[tuple[str, int]]:
         """Yield (GPU, tensor-parallel size) for servers that lack them, in the order in which they are tried."""
@@ -306,8 +329,13 @@ class _Drafting:
 
     def _question(self, traffic: SourceFile | None) -> str:
         fleet = self.result.data["fleets"][0]["name"]
-        load_text = f"with the requests of {traffic.name}" if traffic is not None else "at these rates"
-        return f"Which latency and which cost does {self.model_name} have on {fleet} {load_text}?"
+        load_text = Message("with the requests of {name}", traffic.name) if traffic is not None else "at these rates"
+        return Message(
+            "Which latency and which cost does {model_name} have on {fleet} {load_text}?",
+            self.model_name,
+            fleet,
+            load_text,
+        )
 
     def _compare(self, servers: list[ServerDraft], traffic: SourceFile | None) -> None:
         """Note where files contradict each other."""
@@ -315,23 +343,41 @@ class _Drafting:
         for server in servers:
             if server.gpus is not None and server.gpus != server.parallel and "mig" not in server.keys:
                 notes.append(
-                    f"{server.gpus} GPUs are there, and a server of {server.parallel} is simulated: its command says so"
+                    Message(
+                        "{gpus} GPUs are there, and a server of {parallel} is simulated: its command says so",
+                        server.gpus,
+                        server.parallel,
+                    )
                 )
             longest = server.keys.get("max_model_len")
             if traffic is not None and longest and traffic.longest > longest:
                 notes.append(
-                    f"the longest request has {traffic.longest:,} tokens; "
-                    f"those above {longest:,} (max_model_len) are rejected"
+                    Message(
+                        "the longest request has {longest:,} tokens; "
+                        "those above {limit:,} (max_model_len) are rejected",
+                        traffic.longest,
+                        longest,
+                    )
                 )
         if traffic is not None and traffic.model and servers[0].model:
             with suppress(UnknownId):
                 if (seen := model_of(traffic.model, self.catalog).id) != self.result.data["model"]:
-                    notes.append(f"the metrics are those of {seen}, and {self.result.data['model']} is simulated")
+                    notes.append(
+                        Message(
+                            "the metrics are those of {measured}, and {model} is simulated",
+                            seen,
+                            self.result.data["model"],
+                        )
+                    )
         replicas = sum(one.replicas for one in servers)
         if traffic is not None and traffic.observed_servers and traffic.observed_servers < replicas:
             notes.append(
-                f"the metrics are those of {traffic.observed_servers} of {replicas} servers: "
-                "multiply rate_rps if the pages leave some out"
+                Message(
+                    "the metrics are those of {observed} of {replicas} servers: "
+                    "multiply rate_rps if the pages leave some out",
+                    traffic.observed_servers,
+                    replicas,
+                )
             )
 
 

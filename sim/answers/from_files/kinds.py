@@ -13,6 +13,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.infile import opened
+from sim.message import Message
 
 START_BYTES = 1_000_000
 """Largest part of a file that its kind is known by, and largest command or manifest [bytes]."""
@@ -95,13 +96,15 @@ def _start(path: Path) -> str:
         with opened(path) as file:
             content: bytes = file.read(START_BYTES)
     except OSError as error:
-        raise FileErrors([(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}")]) from None
+        raise FileErrors(
+            [(str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))]
+        ) from None
     if b"\0" in content:
         raise FileErrors([(str(path), 0, UNKNOWN)])
     try:
         return content.decode("utf-8-sig", errors="strict" if len(content) < START_BYTES else "ignore")
     except UnicodeDecodeError as error:
-        raise FileErrors([(str(path), 0, f"is no UTF-8 text (byte {error.start})")]) from None
+        raise FileErrors([(str(path), 0, Message("is no UTF-8 text (byte {position})", error.start))]) from None
 
 
 def _describes_model(keys: dict[str, object]) -> bool:
@@ -124,7 +127,12 @@ def _config(path: Path) -> SourceFile:
         ) from None
     source.model = str(path.resolve())
     source.read += [
-        f"{model.name}: {model.layers} layers, {model.max_context:,} tokens of context, weights in "
-        f"{model.native_quantization or model.native_dtype}"
+        Message(
+            "{name}: {layers} layers, {max_context:,} tokens of context, weights in {native_quantization}",
+            model.name,
+            model.layers,
+            model.max_context,
+            model.native_quantization or model.native_dtype,
+        )
     ]
     return source

@@ -11,6 +11,7 @@ from sim.answers.from_files.shell import Command, Word, expanded
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
+from sim.message import Message
 from sim.yamlio import Document, YamlError, read_text
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
@@ -75,11 +76,17 @@ def _read_object(
     kind = str(manifest.get("kind", ""))
     named = _at(manifest, "metadata", "name")
     if kind in SCALERS:
-        source.not_simulated.append(f"{kind} {named or ''} (see autoscaling of a pool)".replace("  ", " "))
+        source.not_simulated.append(Message("{workload} (see autoscaling of a pool)", f"{kind} {named or ''}".rstrip()))
         return
     for where, key, count in _counts(manifest, place):
         if not re.fullmatch(r"\d+", str(count)):
-            problems.append((document.path, document.line(where), f"{key} must be a whole number, not {count!r}"))
+            problems.append(
+                (
+                    document.path,
+                    document.line(where),
+                    Message("{name} must be a whole number{bound}, not {value!r}", key, "", count),
+                )
+            )
     for pod_place, pod, replicas in _pods(manifest, place, 1):
         containers = [((*pod_place, "containers", i), one) for i, one in enumerate(pod.get("containers") or ())]
         if isinstance(pod.get("model"), dict):  # KServe's predictor
@@ -168,7 +175,7 @@ def _read_container(
                 server.keys["mig"] = str(key).removeprefix("nvidia.com/mig-")
     server.gpu = _gpu(pod, pod_place, document, problems, catalog)
     source.servers.append(server)
-    source.read.append(f"replicas: {replicas}")
+    source.read.append(Message("replicas: {replicas}", replicas))
 
 
 def _gpu(pod: Mapping[Any, Any], place: Place, document: Document, problems: list[Problem], catalog: Catalog) -> str:
@@ -181,7 +188,9 @@ def _gpu(pod: Mapping[Any, Any], place: Place, document: Document, problems: lis
             try:
                 return gpu_of(value, catalog)
             except UnknownId as error:
-                problems.append((document.path, document.line(where), f"{key}: {error} (--gpu states it)"))
+                problems.append(
+                    (document.path, document.line(where), Message("{key}: {error} (--gpu states it)", key, error))
+                )
                 return ""
     return ""
 

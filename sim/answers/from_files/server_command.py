@@ -22,6 +22,7 @@ from sim.answers.from_files.server_options import (
 from sim.answers.from_files.shell import Command, Word, commands_in
 from sim.answers.from_files.source import ServerDraft, SourceFile
 from sim.catalogue.checkpoint_names import KV_DTYPES
+from sim.message import Message
 
 Problem = tuple[str, int, str]
 STARTS = re.compile(
@@ -169,7 +170,7 @@ class _Options:
                 if not self.server.model and self.server.engine == "vllm":
                     self._model(word)
                 elif word.text:
-                    self._fault(word.line, f"{_cut(word.text)!r} belongs to no option")
+                    self._fault(word.line, Message("{word!r} belongs to no option", _cut(word.text)))
                 continue
             name, given = self._name(word)
             option = self.table.get(name)
@@ -216,7 +217,7 @@ class _Options:
                 self._leave(name, option)
             return
         if not values:
-            self._fault(word.line, f"--{name} has no value")
+            self._fault(word.line, Message("--{name} has no value", name))
             return
         if not option.key:
             self._leave(name, option)
@@ -233,13 +234,19 @@ class _Options:
             dtype = KV_DTYPES.get(str(value).lower())
             if dtype is None:
                 self._fault(
-                    word.line, f"--{name}: unknown storage {value!r}; known here: {', '.join(filter(None, KV_DTYPES))}"
+                    word.line,
+                    Message(
+                        "--{name}: unknown storage {value!r}; known here: {names}",
+                        name,
+                        value,
+                        ", ".join(filter(None, KV_DTYPES)),
+                    ),
                 )
             else:
                 self._put(name, option.key, dtype)
         elif option.key == "dtype":
             if str(value) not in ("auto", "half", "float16", "bfloat16"):
-                self.source.not_simulated.append(f"--{name} (numbers of another width)")
+                self.source.not_simulated.append(Message("--{name} (numbers of another width)", name))
         elif option.key == "expert_parallel":
             self._put(name, "enable_expert_parallel", value > 1)
         else:
@@ -248,23 +255,23 @@ class _Options:
     def _value(self, name: str, option: Option, text: str, line: int) -> Any:
         """Return the value of an option; None if it is not one or leaves the engine's default."""
         if "$" in text:
-            self._fault(line, f"--{name}: the variable in {_cut(text)!r} is not set in the file")
+            self._fault(line, Message("--{name}: the variable in {value!r} is not set in the file", name, _cut(text)))
             return None
         if option.kind == "text":
             return text
         if text in ("-1", "auto"):
             if option.key == BATCHING + "chunked_prefill_size":
-                self.source.not_simulated.append(f"--{name} (prompts are not cut)")
+                self.source.not_simulated.append(Message("--{name} (prompts are not cut)", name))
             return None
         if option.kind == "number":
             try:
                 return float(text)
             except ValueError:
-                self._fault(line, f"--{name} must be a number, not {_cut(text)!r}")
+                self._fault(line, Message("--{name} must be a number, not {value!r}", name, _cut(text)))
                 return None
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
         if found is None or ("." in found[1] and not found[2]):
-            self._fault(line, f"--{name} must be a whole number, not {_cut(text)!r}")
+            self._fault(line, Message("--{name} must be a whole number, not {value!r}", name, _cut(text)))
             return None
         return round(float(found[1]) * MULTIPLES.get(found[2], 1))
 
@@ -275,7 +282,9 @@ class _Options:
 
     def _model(self, word: Word) -> None:
         if "$" in word.text:
-            self._fault(word.line, f"the variable in the model {_cut(word.text)!r} is not set in the file")
+            self._fault(
+                word.line, Message("the variable in the model {value!r} is not set in the file", _cut(word.text))
+            )
         self.server.model = word.text
 
     def _leave(self, name: str, option: Option) -> None:
@@ -288,11 +297,11 @@ class _Options:
         near = get_close_matches(name, self.table, 1, ALMOST)
         shown = _cut(word.text.partition("=")[0])
         if near:
-            self._fault(word.line, f"unknown option {shown}; did you mean --{near[0]}?")
+            self._fault(word.line, Message("unknown option {option}; did you mean --{near}?", shown, near[0]))
         elif any(part in re.split(r"[-_]", name) for part in SECRET_VARIABLE):
             self.source.secrets.append(f"--{name}")
         else:
-            self.source.not_simulated.append(f"{shown} (unknown)")
+            self.source.not_simulated.append(Message("{option} (unknown)", shown))
 
     def _finish(self) -> None:
         """Resolve options that depend on others."""
@@ -301,7 +310,7 @@ class _Options:
             keys.pop("data_parallel_size", None)  # its ranks are among the GPUs of --tp-size
         for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             if keys.get(size) == 0:
-                self._fault(0, f"{size} must be at least 1")
+                self._fault(0, Message("{size} must be at least 1", size))
 
     def _fault(self, line: int, text: str) -> None:
         self.problems.append((self.path, line, text))

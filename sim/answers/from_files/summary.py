@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sim.answers.from_files.draft import Draft
 from sim.language import translate_rendered
+from sim.message import Message
 from sim.yamlio import dump_line
 
 
@@ -21,7 +22,7 @@ def _shown(draft: Draft, key: str) -> str:
     fleet = draft.data["fleets"][0]
     if key == "workload":
         arrivals = draft.data["workload"]["arrivals"]
-        return f"{arrivals['process']}, {arrivals['rate_rps']} requests/s"
+        return Message("{process}, {rate_rps} requests/s", arrivals["process"], arrivals["rate_rps"])
     if key == "cost":
         return str(fleet["cost"]["price"])
     return dump_line(draft.data.get(key, fleet["pools"][0].get(key)))
@@ -30,7 +31,7 @@ def _shown(draft: Draft, key: str) -> str:
 def sections(draft: Draft) -> Iterator[tuple[str, list[str]]]:
     """Yield (title, sentences) on the files of *draft*."""
     for source in draft.sources:
-        yield f"read from {source.name} ({source.kind})", source.read or ["its command"]
+        yield Message("read from {name} ({kind})", source.name, source.kind), source.read or ["its command"]
     for title, name in (
         ("not simulated", "not_simulated"),
         ("without effect on latency and cost", "harmless"),

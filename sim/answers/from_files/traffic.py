@@ -11,6 +11,7 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served import fragment, traffic_of
 from sim.benchdata.served.traffic import combined_traffic
 from sim.infile import opened
+from sim.message import Message
 from sim.workload.traces import TraceError, trace_of
 
 MOST_REQUESTS = 20_000
@@ -53,14 +54,20 @@ def request_log(path: Path, format: str) -> SourceFile:
     prompts, outputs = requests.prompt_tokens, requests.output_tokens
     source.longest = int(np.max(prompts + outputs))
     source.read += [
-        f"{count:,} requests in {_duration(source.span_s)}",
-        f"prompts of {np.mean(prompts):,.0f} tokens (p95 {np.percentile(prompts, 95):,.0f}), "
-        f"answers of {np.mean(outputs):,.0f} tokens (p95 {np.percentile(outputs, 95):,.0f})",
+        Message("{count:,} requests in {duration}", count, _duration(source.span_s)),
+        Message(
+            "prompts of {prompt_mean:,.0f} tokens (p95 {prompt_p95:,.0f}), "
+            "answers of {answer_mean:,.0f} tokens (p95 {answer_p95:,.0f})",
+            np.mean(prompts),
+            np.percentile(prompts, 95),
+            np.mean(outputs),
+            np.percentile(outputs, 95),
+        ),
         *(note.removeprefix(f"{path.name}: ") for note in reading.notes),
     ]
     if count > MOST_REQUESTS:
         trace["limit"] = MOST_REQUESTS
-        source.read.append(f"the first {MOST_REQUESTS:,} of them are simulated (limit)")
+        source.read.append(Message("the first {most_requests:,} of them are simulated (limit)", MOST_REQUESTS))
     source.workload = {"trace": trace}
     return source
 
@@ -77,13 +84,19 @@ def recording(paths: Sequence[Path], seconds: float | None) -> SourceFile:
     source.rate_rps, source.span_s = whole.rate_rps, whole.seconds
     source.model, source.engine, source.observed_servers = whole.model, whole.engine.lower(), len(periods)
     source.read += [
-        f"{whole.requests:,.0f} requests in {_duration(whole.seconds)}",
-        f"prompts of {whole.prompt_tokens:,.0f} tokens, answers of {whole.output_tokens:,.0f} tokens in the mean",
+        Message("{requests:,.0f} requests in {duration}", whole.requests, _duration(whole.seconds)),
+        Message(
+            "prompts of {prompt_tokens:,.0f} tokens, answers of {output_tokens:,.0f} tokens in the mean",
+            whole.prompt_tokens,
+            whole.output_tokens,
+        ),
         *notes,
         *(remark for one in periods for remark in one.remarks),
     ]
     if whole.cached_share:
-        source.read.append(f"{100 * whole.cached_share:.0f} % of the prompt tokens were cached: a shared prefix")
+        source.read.append(
+            Message("{cached_share:.0f} % of the prompt tokens were cached: a shared prefix", 100 * whole.cached_share)
+        )
     return source
 
 

@@ -28,6 +28,7 @@ from sim.benchdata.served.scrapes import (
 from sim.benchdata.served.spans import are_spans, seen_in_spans
 from sim.benchdata.served.traffic import ServedPeriod
 from sim.infile import json_objects, status
+from sim.message import Message
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
@@ -188,7 +189,7 @@ def traffic_of(paths: Sequence[Path], seconds: float | None) -> tuple[list[Serve
                 text = "is no later than the page before it: name them in the order in which they were taken"
                 raise BenchdataError([(str(recording.pages[-1][0]), 0, text)])
             seconds = last - first
-            notes.append(f"the pages lie {seconds:,.0f} s apart by the times of their files")
+            notes.append(Message("the pages lie {seconds:,.0f} s apart by the times of their files", seconds))
     return seen_in(scrapes, seconds), notes
 
 
@@ -199,7 +200,9 @@ def _uptime_s(path: Path, text: str, now_s: float | None) -> tuple[float, str]:
         taken_s = status(path).st_mtime if now_s is None else now_s
         if taken_s > started_s:
             by = "the time of its file" if now_s is None else "its samples"
-            return taken_s - started_s, f"mean rate since the start of the server, up to {by}; its peaks are higher"
+            return taken_s - started_s, Message(
+                "mean rate since the start of the server, up to {end}; its peaks are higher", by
+            )
     text = "one page without the server's start: name a second page, taken later, or give --seconds since the start"
     raise BenchdataError([(str(path), 0, text)])
 
@@ -241,7 +244,7 @@ def _content(file: Path) -> FileContent:
     try:
         return json_objects(text)
     except json.JSONDecodeError as error:
-        raise BenchdataError([(str(file), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
+        raise BenchdataError([(str(file), error.lineno, Message("is no JSON: {reason}", error.msg.lower()))]) from None
 
 
 def _rows_of_file(
@@ -310,7 +313,9 @@ def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) ->
             raise BenchdataError([(str(paths[0]), 0, text)])
         return [None] * stretches
     if len(seconds) not in (1, stretches):
-        text = f"{len(seconds)} lengths for {stretches} stretches; give one for all or one for each"
+        text = Message(
+            "{count} lengths for {stretches} stretches; give one for all or one for each", len(seconds), stretches
+        )
         raise BenchdataError([("--seconds", 0, text)])
     return list(seconds) * (stretches if len(seconds) == 1 else 1)
 
@@ -318,13 +323,17 @@ def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) ->
 def parsed(pairs: Sequence[str]) -> dict[str, str]:
     """Parse the `column=value` pairs of --about. Raises BenchdataError."""
     found = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
-    wrong = [("--about", 0, f"must be column=value, not {pair!r}") for pair in pairs if not pair.partition("=")[2]]
+    wrong: list[tuple[str, int, str]] = [
+        ("--about", 0, Message("must be column=value, not {pair!r}", pair))
+        for pair in pairs
+        if not pair.partition("=")[2]
+    ]
     wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated(pairs)]
     columns = (*TEXTS, *COUNTS, *AMOUNTS)
     for name in (one for one, value in found.items() if value and one not in columns):
         near = get_close_matches(name, columns, n=1)
-        which = f"did you mean {near[0]}?" if near else f"one of {', '.join(columns)}"
-        wrong.append((f"--about {name}", 0, f"there is no such column; {which}"))
+        which = Message("did you mean {near}?", near[0]) if near else f"one of {', '.join(columns)}"
+        wrong.append((f"--about {name}", 0, Message("there is no such column; {hint}", which)))
     if wrong:
         raise BenchdataError(wrong)
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 from sim.benchdata.errors import NO_TRACE, BenchdataError, why_unusable
 from sim.benchdata.served.traffic import ServedPeriod
+from sim.message import Message
 
 MS = {"ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3, "sec": 1e3}
 AIPERF_LATENCIES = {
@@ -126,7 +127,7 @@ def _why_not_simulated(config: dict[str, Any]) -> str:
         return "the rate changed during the run, which is not simulated"
     loads = [_load_of_run({"phases": [one]}, 0, 0.0) for one in phases]
     if any(one != loads[0] for one in loads):
-        return f"combines {len(phases)} phases of different loads; run each phase separately"
+        return Message("combines {count} phases of different loads; run each phase separately", len(phases))
     return ""
 
 
@@ -173,7 +174,7 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Served
 
     Raises BenchdataError.
     """
-    found, problems = [], []
+    found, problems = [], list[tuple[str, int, str]]()
     left_out: list[tuple[int, str]] = []
     for number, benchmark in enumerate(report["benchmarks"], 1):
         try:
@@ -187,13 +188,15 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Served
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
             problem = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else "is not in GuideLLM's form"
             problem = str(error) if type(error) is ValueError else problem
-            problems.append((str(path), 0, f"benchmark {number}: {problem}"))
+            problems.append((str(path), 0, Message("benchmark {number}: {problem}", number, problem)))
     if not found and not problems:
-        problems = [(str(path), 0, f"benchmark {number}: {why}") for number, why in left_out]
-        problems = problems or [(str(path), 0, "holds no benchmarks")]
+        reasons: list[str] = [Message("benchmark {number}: {why}", number, why) for number, why in left_out]
+        problems = [(str(path), 0, reason) for reason in reasons or ["holds no benchmarks"]]
     if problems:
         raise BenchdataError(problems)
-    remarks = tuple(f"{path}: benchmark {number} is ignored: {why}" for number, why in left_out)
+    remarks = tuple(
+        Message("{path}: benchmark {number} is ignored: {why}", path, number, why) for number, why in left_out
+    )
     return [replace(found[0], remarks=remarks), *found[1:]]
 
 
@@ -267,5 +270,5 @@ def _finite(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
+        raise ValueError(Message("{name} must be a finite number, not {value!r}", name, value))
     return float(value)

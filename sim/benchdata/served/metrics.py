@@ -20,6 +20,7 @@ from sim.benchdata.row import CountedTraffic
 from sim.benchdata.served.lengths import Histogram, TokenProgress, all_answers, remaining_answers
 from sim.benchdata.served.scrapes import CUMULATIVE, ENGINES, NAMES, MetricsScrape, Series, labelled
 from sim.benchdata.served.traffic import QUEUED, ServedPeriod, rate_seen, runs_of_recording
+from sim.message import Message
 
 TARGET = ("cluster", "namespace", "job", "pod", "instance")
 """Labels by which collectors distinguish servers; engines do not set them."""
@@ -58,9 +59,12 @@ def check_growth(scrapes: Sequence[MetricsScrape]) -> None:
         for series, after in later.values.items():
             before = earlier.values.get(series, 0.0)
             if after < before and series[0].endswith(CUMULATIVE):
-                text = (
-                    f"{series[0]} falls from {before:g} to {after:g}: the server was started again between the "
-                    f"scrapes, or they stand in the wrong order"
+                text = Message(
+                    "{series} falls from {before:g} to {after:g}: the server was started again between the "
+                    "scrapes, or they stand in the wrong order",
+                    series[0],
+                    before,
+                    after,
                 )
                 raise BenchdataError([(later.place, 0, text)])
 
@@ -154,27 +158,36 @@ class CounterDifferences:
         """Return the histogram of *what*. Raises BenchdataError if it is absent or empty."""
         name = self._name(what, "_count")
         if name is None:
-            self.refuse(f"has no {self._wanted(what)}: a server's metrics page has it after the first answered request")
+            self.refuse(
+                Message(
+                    "has no {wanted}: a server's metrics page has it after the first answered request",
+                    self._wanted(what),
+                )
+            )
         bounds: dict[float, float] = {}
         for series in self.last.values:
             if series[0] == f"{name}_bucket":
                 end = self._bound(series)
                 bounds[end] = bounds.get(end, 0.0) + self._change(series)
         if not bounds:
-            self.refuse(f"{name} has no buckets; keep the series {name}_bucket")
+            self.refuse(Message("{name} has no buckets; keep the series {name}_bucket", name))
         count = self._sum(f"{name}_count")
         if not count:
-            self.refuse(f"{name} counts nothing between the scrapes: no request was answered")
+            self.refuse(Message("{name} counts nothing between the scrapes: no request was answered", name))
         found = Histogram(count, self._sum(f"{name}_sum"), tuple(sorted(bounds.items())))
         if not found.plausible:
-            self.refuse(f"{name}: sum, count and buckets are not of the same values; keep all series of the histogram")
+            self.refuse(
+                Message(
+                    "{name}: sum, count and buckets are not of the same values; keep all series of the histogram", name
+                )
+            )
         return found
 
     def _bound(self, series: Series) -> float:
         try:
             return float(labelled(series).get("le", ""))
         except ValueError:
-            self.refuse(f"{series[0]} has a bucket whose label le is no number")
+            self.refuse(Message("{series} has a bucket whose label le is no number", series[0]))
 
     def streamed_ttft_s(self) -> float | None:
         """Return the mean time to first token of streamed answers, if distinguished [s].
@@ -228,7 +241,7 @@ class CounterDifferences:
         found = [gauge(one, name) if name else 0.0 for one in self.scrapes]
         for value, at in zip(found, self.scrapes, strict=True):
             if value < 0:
-                raise BenchdataError([(at.place, 0, f"{name} must be at least 0, not {value:g}")])
+                raise BenchdataError([(at.place, 0, Message("{name} must be at least 0, not {value:g}", name, value))])
         return found
 
     def refuse(self, text: str) -> NoReturn:
@@ -368,7 +381,11 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
     busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
     if not busy:
         raise BenchdataError([(scrapes[-1].place, 0, "none of its servers answered a request between the scrapes")])
-    idle = [f"{called} is ignored: it answered no request" for called in servers if called and called not in busy]
+    idle = [
+        Message("{called} is ignored: it answered no request", called)
+        for called in servers
+        if called and called not in busy
+    ]
     found: list[ServedPeriod] = []
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
@@ -419,7 +436,9 @@ def _period(
 def _check_order(scrapes: Sequence[MetricsScrape]) -> None:
     for earlier, later in pairwise(scrapes):
         if earlier.time_s is not None and later.time_s is not None and later.time_s <= earlier.time_s:
-            text = f"is no later than {earlier.place}; name the scrapes in the order in which they were taken"
+            text = Message(
+                "is no later than {place}; name the scrapes in the order in which they were taken", earlier.place
+            )
             raise BenchdataError([(later.place, 0, text)])
 
 
@@ -440,7 +459,7 @@ def _engine_and_model(scrapes: Sequence[MetricsScrape]) -> tuple[str, str]:
         problems.append("holds metrics of vLLM and of SGLang; calibrate one server at a time")
     if len(models) > 1:
         named = " and ".join(sorted(models))
-        problems.append(f"holds metrics of several models, {named}; keep the series of one model_name")
+        problems.append(Message("holds metrics of several models, {named}; keep the series of one model_name", named))
     if problems:
         raise BenchdataError([(scrapes[-1].place, 0, text) for text in problems])
     return engines.pop(), (models or {""}).pop()

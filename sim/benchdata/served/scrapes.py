@@ -18,6 +18,7 @@ from typing import Any
 from sim.benchdata.errors import BenchdataError
 from sim.decimals import number
 from sim.infile import opened
+from sim.message import Message
 
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -113,7 +114,9 @@ def text_of(path: Path) -> str:
     except UnicodeDecodeError:
         raise BenchdataError([(str(path), 0, "cannot be read: it is no text")]) from None
     except OSError as error:
-        raise BenchdataError([(str(path), 0, f"cannot be read: {(error.strerror or str(error)).lower()}")]) from None
+        raise BenchdataError(
+            [(str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))]
+        ) from None
 
 
 def is_page(text: str) -> bool:
@@ -147,7 +150,9 @@ def scrape(path: Path, text: str) -> MetricsScrape:
         if match is None:
             problems.append((str(path), place, "is no sample of the text format: a name, labels, a number"))
         elif name is not None and value is None:
-            problems.append((str(path), place, f"{match[1]} must be a finite number, not {match[3]!r}"))
+            problems.append(
+                (str(path), place, Message("{name} must be a finite number, not {value!r}", match[1], match[3]))
+            )
         elif name is not None and value is not None:
             found.values[name, _labels(LABEL.findall(match[2] or ""))] = value
             found.time_s = _time_s(match[4]) if match[4] else found.time_s
@@ -206,10 +211,12 @@ def _values_by_time(path: Path, answer: Any) -> dict[float, Values]:
         for at_s, text in (one for one in points if len(one) == 2):
             value = number(text)
             if value is None:
-                raise BenchdataError([(str(path), 0, f"{name} must be a finite number, not {text!r}")])
+                raise BenchdataError(
+                    [(str(path), 0, Message("{name} must be a finite number, not {value!r}", name, text))]
+                )
             found.setdefault(float(at_s), {})[key] = value
     if not found:
-        raise BenchdataError([(str(path), 0, f"{NONE_READ}: query them by name, without rate()")])
+        raise BenchdataError([(str(path), 0, Message("{none_read}: query them by name, without rate()", NONE_READ))])
     return found
 
 
@@ -283,7 +290,9 @@ def _metric_samples(path: Path, metric: dict[str, Any], resource_labels: dict[st
     if not kind or not any(read_name(f"{name}{end}") for end in ("", "_total", "_count")):
         return
     if kind != "gauge" and metric[kind].get("aggregationTemporality") not in CUMULATIVE_TEMPORALITY:
-        raise BenchdataError([(str(path), 0, f"{name} is no running total: let the collector keep cumulative values")])
+        raise BenchdataError(
+            [(str(path), 0, Message("{name} is no running total: let the collector keep cumulative values", name))]
+        )
     for point in metric[kind].get("dataPoints") or ():
         at_s = float(point["timeUnixNano"]) / NS_PER_S
         labels = resource_labels | dict(_attributes(point))

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served.traffic import ServedPeriod, rate_seen
 from sim.decimals import number
+from sim.message import Message
 from sim.otel import CACHED_TOKENS, OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 
 TTFT = ("gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token")
@@ -38,14 +39,23 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> ServedPeriod:
         _refuse(path, "has a span without times, or with attributes that are not in OTLP's form")
     if unknown:
         problems = [
-            (str(path), 0, f"unknown token key {key!r} in a span; did you mean {unknown[key]!r}?") for key in unknown
+            (str(path), 0, Message("unknown token key {key!r} in a span; did you mean {unknown!r}?", key, unknown[key]))
+            for key in unknown
         ]
         raise BenchdataError(problems)
     if len(found) < 2:
-        _refuse(path, f"has {len(found)} spans with {PROMPT_TOKENS[0]} and {OUTPUT_TOKENS[0]}; two are needed at least")
+        _refuse(
+            path,
+            Message(
+                "has {count} spans with {prompt_tokens} and {output_tokens}; two are needed at least",
+                len(found),
+                PROMPT_TOKENS[0],
+                OUTPUT_TOKENS[0],
+            ),
+        )
     models = sorted({one.model for one in found if one.model})
     if len(models) > 1:
-        _refuse(path, f"holds spans of several models, {' and '.join(models)}; keep those of one")
+        _refuse(path, Message("holds spans of several models, {models}; keep those of one", " and ".join(models)))
     begins = [one.begin_s for one in found]
     seconds = max(begins) - min(begins)
     if seconds <= 0 or any(one.e2e_s <= 0 for one in found):
@@ -139,7 +149,7 @@ def _time_s(span: dict[str, Any], name: str) -> float:
     """Return a time of *span* [s]. Raises KeyError, ValueError."""
     value = number(span[name])
     if value is None:
-        raise ValueError(f"{name} must be a number, not {span[name]!r}")
+        raise ValueError(Message("{name} must be a number, not {span!r}", name, span[name]))
     return value / NS_PER_S
 
 
@@ -148,7 +158,7 @@ def _number(attributes: dict[str, Any], names: Sequence[str]) -> float | None:
     value_text = first_of(attributes, names)
     value = number(value_text)
     if value is None and value_text is not None:
-        raise ValueError(f"{names[0]} must be a number, not {value_text!r}")
+        raise ValueError(Message("{name} must be a number, not {value!r}", names[0], value_text))
     return value
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import BenchRow, CountedTraffic
 from sim.benchdata.table import Problem, row_of
+from sim.message import Message
 from sim.yamlio import dump
 
 QUEUED = 0.05
@@ -140,7 +141,9 @@ class ServedPeriod:
         if not cells["model"]:
             problems.append((0, "names no model: add --about model=..."))
         if self.ranks > 1 and str(about.get("dp", "")) != str(self.ranks):
-            problems.append((0, f"counts {self.ranks} data-parallel ranks apart: add --about dp={self.ranks}"))
+            problems.append(
+                (0, Message("counts {ranks} data-parallel ranks apart: add --about dp={ranks}", self.ranks))
+            )
         row = None if problems else row_of(cells, 0, path.parent, problems)
         if row is None:
             raise BenchdataError([(str(path), line, text) for line, text in problems])

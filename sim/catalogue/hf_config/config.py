@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sim.message import Message
+
 Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
 
@@ -42,7 +44,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, kind):
-            raise ConfigError(self.path, key, f"{_NEEDED[kind]} is needed, not {shown(value)}")
+            raise ConfigError(self.path, key, Message("{needed} is needed, not {value}", _NEEDED[kind], shown(value)))
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -64,19 +66,19 @@ class Config:
     def check_divides(self, key: str, part: int, whole: int) -> None:
         """Raise ConfigError unless *part*, the value of *key*, divides *whole* evenly."""
         if whole % part:
-            raise ConfigError(self.path, key, f"{part} does not divide {whole}")
+            raise ConfigError(self.path, key, Message("{part} does not divide {whole}", part, whole))
 
     def no_step_time(self, key: str, what: str) -> "ConfigError":
         """Return the error for a model with a part, requested by *key*, for which no step time is known."""
-        return ConfigError(self.path, key, f"{what} cannot be costed: no step time is known for it here")
+        return ConfigError(self.path, key, Message("{part} cannot be costed: no step time is known for it here", what))
 
 
 def _checked(path: Path, key: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         needed = "a positive whole number" if least else "a whole number from 0"
-        raise ConfigError(path, key, f"{needed} is needed, not {shown(value)}")
+        raise ConfigError(path, key, Message("{needed} is needed, not {value}", needed, shown(value)))
     if value > LARGEST:
-        raise ConfigError(path, key, f"at most {LARGEST:,} is accepted, not {shown(value)}")
+        raise ConfigError(path, key, Message("at most {largest:,} is accepted, not {value}", LARGEST, shown(value)))
     return value
 
 

@@ -7,6 +7,7 @@ Most differ from Llama in a few facts that the config leaves to the code (biases
 from collections.abc import Callable
 
 from sim.catalogue.hf_config.config import Config, Fields
+from sim.message import Message
 
 
 def llama(config: Config, tied: bool = False) -> Fields:
@@ -436,7 +437,7 @@ def _longcat(config: Config) -> Fields:
     chosen = max(1, round(config.count("moe_topk") * experts / (experts + idle)))
     flat = Config(config.path, config.keys | keys | {"num_experts_per_tok": chosen})
     sizes = {"shared_experts": block // inner, "dense_layers": pairs}
-    note = {"note": f"{chosen} of the chosen experts compute, on average"}
+    note = {"note": Message("{chosen} of the chosen experts compute, on average", chosen)}
     return (
         latent_heads(flat)
         | moe(flat, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)

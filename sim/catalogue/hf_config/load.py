@@ -17,6 +17,7 @@ from sim.catalogue.hf_config.full_attention import PLAIN, RECENT, WINDOWED
 from sim.catalogue.hf_config.mixed_attention import GATED, HYBRID, MIXED
 from sim.catalogue.model import Model
 from sim.infile import opened
+from sim.message import Message
 
 MXFP4_PACKED = "mxfp4-pack-quantized"
 """Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
@@ -71,7 +72,9 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
         width = keys.whole("bits", 4)
         group = CHANNEL if keys.keys.get("group_size") == CHANNEL else keys.whole("group_size", 128)
         usual = "awq-int4" if method == "awq" and (width, group) == (4, 128) else ""
-        return usual or INTEGERS.get((width, group), f"{method}, {width} bits in groups of {group}")
+        return usual or INTEGERS.get(
+            (width, group), Message("{method}, {bits} bits in groups of {group}", method, width, group)
+        )
     if method == "modelopt":
         algorithm = keys.get("quant_algo", str, "")
         mixed = _of_layers(keys, mixture) if algorithm == "MIXED_PRECISION" else ""
@@ -90,7 +93,7 @@ def _of_mlx(keys: Config) -> str:
     ]
     mixed = ", mixed" if others else ""
     known = "" if mixed else MLX.get((mode, width, group), "")
-    return known or f"MLX's {mode}, {width} bits in groups of {group}{mixed}"
+    return known or Message("MLX's {mode}, {bits} bits in groups of {group}{mixed}", mode, width, group, mixed)
 
 
 def _of_quark(keys: Config, mixture: bool) -> str:
@@ -257,8 +260,10 @@ def model_from_config(path: Path) -> Model:
             raise Config(file, keys).no_step_time(*REFUSED[name])
     if not isinstance(kind, str) or kind not in READERS:
         near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ConfigError(file, "model_type", f"the architecture {shown(kind)} is not supported{hint}")
+        hint = Message("; did you mean {near}?", " or ".join(near)) if near else ""
+        raise ConfigError(
+            file, "model_type", Message("the architecture {name} is not supported{hint}", shown(kind), hint)
+        )
     config = Config(file, as_published(keys))
     fields = READERS[kind](config)
     _check_layers(config, bool(fields.get("linear_attention_layers")))
@@ -288,7 +293,9 @@ def _check_layers(config: Config, with_states: bool) -> None:
     if unknown:
         raise config.no_step_time("layer_types", shown(unknown[0]))
     if kinds and isinstance(layers, int) and len(kinds) < layers:
-        raise ConfigError(config.path, "layer_types", f"{len(kinds)} entries for {layers} layers")
+        raise ConfigError(
+            config.path, "layer_types", Message("{count} entries for {layers} layers", len(kinds), layers)
+        )
 
 
 def _read(file: Path) -> Fields:
@@ -297,19 +304,19 @@ def _read(file: Path) -> Fields:
         with opened(file) as stream:
             text = stream.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
-            raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")
+            raise ConfigError(file, "", Message("larger than {limit:g} MB", MOST_BYTES / 1e6))
         # Configs of Nemotron 3 contain Infinity; as text it is rejected where a number is needed.
         keys = json.loads(text.decode("utf-8-sig"), parse_constant=str)
     except OSError as error:
         raise ConfigError(file, "", error.strerror or "cannot be read") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(file, "", f"no UTF-8 text (byte {error.start})") from error
+        raise ConfigError(file, "", Message("no UTF-8 text (byte {position})", error.start)) from error
     except RecursionError as error:
         raise ConfigError(file, "", "not JSON: nested too deeply") from error
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(file, "", f"not JSON: {error}") from error
+        raise ConfigError(file, "", Message("not JSON: {error}", error)) from error
     if not isinstance(keys, dict):
         raise ConfigError(file, "", "not a JSON object")
     return keys

@@ -19,6 +19,7 @@ from sim.catalogue.hf_config.full_attention import (
     shared_moe,
     sliding,
 )
+from sim.message import Message
 
 SHORT_CONVOLUTION = 4
 """Width of the convolution before a layer with a state; other widths are refused."""
@@ -221,7 +222,11 @@ def _gemma4(config: Config) -> Fields:
         return fields
     shared = config.count("intermediate_size") // config.count("moe_intermediate_size")
     experts = moe(config, "num_experts", "moe_intermediate_size", "top_k_experts", shared_experts=shared)
-    return fields | experts | {"note": f"the dense block beside the experts is counted as {shared} shared experts"}
+    return (
+        fields
+        | experts
+        | {"note": Message("the dense block beside the experts is counted as {shared} shared experts", shared)}
+    )
 
 
 def _deepseek_v4(config: Config) -> Fields:

@@ -285,7 +285,8 @@ def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         return
     if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
         yield ValidationIssue(
-            (*place, "server"), Message("{id} is built for {gpu}, not for {id_2}", server.id, server.gpu, pool.gpu.id)
+            (*place, "server"),
+            Message("{server} is built for {gpu}, not for {other}", server.id, server.gpu, pool.gpu.id),
         )
 
 

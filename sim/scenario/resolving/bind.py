@@ -29,6 +29,7 @@ from sim.catalogue.value import Value
 from sim.infile import status
 from sim.memory.kv_cache import KvLayout, StateCache
 from sim.memory.weights import ReplicaLayout
+from sim.message import Message
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Experiment, Fleet, InheritedKeys, Pool, nearest
 from sim.scenario.reading.errors import InputError, ScenarioErrors, dotted, validation_issues
@@ -313,11 +314,17 @@ def _with_groups(
         if not _has_groups(pool, model, engine):
             return batching, None, ""
         if conflict := _groups_conflict(pool, batching, beside_others):
-            without = f"for kv_groups are not simulated with {conflict}"
+            without = Message("for kv_groups are not simulated with {conflict}", conflict)
             return (
                 batching,
                 None,
-                (f"{model.id}: windows use their mean share of a KV block, states use none, {without}"),
+                (
+                    Message(
+                        "{id}: windows use their mean share of a KV block, states use none, {without}",
+                        model.id,
+                        without,
+                    )
+                ),
             )
     elif batching.kv_groups != "model":
         return batching, None, ""
@@ -370,7 +377,7 @@ def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:
     if device is not None and pool.slicing is not None and pool.spec.most_replicas == 1:
         device = replace(device, alone=True)
     if device is None:
-        raise ValueError(f"{pool.gpu.id} has no known {precision} rate")
+        raise ValueError(Message("{id} has no known {precision} rate", pool.gpu.id, precision))
     factors = batch_coefficients(catalog).factors(pool.service, device)
     rate = pool.speed.value if pool.speed else 1.0
     return OnePassStepTime(pool.steptime, pool.service, device, speed_of(device, factors), rate)

@@ -36,6 +36,7 @@ from sim.cost.hardware import PoolFacts, servers_needed
 from sim.failures import ServerLayout, domains_of
 from sim.memory.fit import MemoryFit
 from sim.memory.lora import LoraAdapters, adapter_bytes, projections
+from sim.message import Message
 from sim.power import PoolPower, pool_power
 from sim.routing.kv_transfer import PoolPorts, TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
@@ -491,7 +492,12 @@ def sleep_shortfall(bound: BoundPool, fits: list[MemoryFit | None]) -> str:
     return (
         ""
         if needed <= has
-        else f"sleeping models need {needed / GB:.0f} GB of host memory, {server.id} has {has / GB:.0f}"
+        else Message(
+            "sleeping models need {needed:.0f} GB of host memory, {server} has {available:.0f}",
+            needed / GB,
+            server.id,
+            has / GB,
+        )
     )
 
 

@@ -29,7 +29,7 @@ from sim.cost.cost_plan import CostPlan
 from sim.memory.fit import MemoryFit, fit, suggest_changes, suggest_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
-from sim.message import joined
+from sim.message import Message, joined
 from sim.power import LoadLaw, unpacks
 from sim.records import ONLY_SERVICE, StepTime
 from sim.registry import versions
@@ -141,7 +141,7 @@ def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:
 def _part(rate: Value, stretch: float) -> Value:
     """Return *rate* divided by *stretch*, for lanes that several GPUs share."""
     span = (rate.range[0] / stretch, rate.range[1] / stretch) if rate.range else None
-    note = f"{rate.value:g} over lanes that GPUs of a server share"
+    note = Message("{value:g} over lanes that GPUs of a server share", rate.value)
     return rate.model_copy(update={"value": rate.value / stretch, "range": span, "note": note})
 
 
@@ -355,11 +355,16 @@ def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterato
     exchange = name == "exchange_tables"
     table = exchange_table(link, ranks) if exchange else table_for(getattr(link, name), ranks)
     if table is not None and table.kind not in WEAK_KINDS:
-        note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
+        note = Message(
+            "time of an all-reduce of {bytes:g} bytes, the largest of {count} measured",
+            table.bytes[-1],
+            len(table.bytes),
+        )
         if exchange:
-            note = (
-                f"time of a gather and a scatter of {table.bytes[-1]:g} bytes, "
-                f"the largest of {len(table.bytes)} measured"
+            note = Message(
+                "time of a gather and a scatter of {bytes:g} bytes, the largest of {count} measured",
+                table.bytes[-1],
+                len(table.bytes),
             )
         origin = table.model_dump(include={"source", "where", "kind", "as_of"})
         yield Fact(f"{prefix}.{name}.{table.gpus}", Value(value=table.time_s[-1], note=note, **origin))
@@ -617,7 +622,7 @@ def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
 def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
     """Return why the pool cannot start, and what would; empty if it can. An explicit block pool is not checked."""
     if pool.gpu is not None and pool.engine.vendors and pool.gpu.vendor not in pool.engine.vendors:
-        return f"{pool.engine.name} does not run on {pool.gpu.name}"
+        return Message("{engine} does not run on {gpu}", pool.engine.name, pool.gpu.name)
     slots = isinstance(pool.batching, Slots)
     if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
         return _slots_refusal(pool, memory) if memory is not None and slots else ""
@@ -730,4 +735,9 @@ def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:
     if pool.spec.batching.max_num_seqs is None or not _has_too_many_slots(pool, memory):
         return ""
     slots, context = pool.batching.max_num_seqs, pool.batching.max_model_len
-    return f"{slots} slots of {context} tokens asked for, the memory holds {memory.num_gpu_blocks}"
+    return Message(
+        "{slots} slots of {context} tokens asked for, the memory holds {num_gpu_blocks}",
+        slots,
+        context,
+        memory.num_gpu_blocks,
+    )

@@ -22,6 +22,7 @@ from sim.cost.cost_plan import CostPlan
 from sim.failures import FailureDomain, MaintenanceSpec, SpotInterruptions, StandbyReplicas
 from sim.memory.fit import MemoryFit
 from sim.memory.weights import KvTier
+from sim.message import Message
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
@@ -88,10 +89,23 @@ def _note(slicing: Slicing, counts: dict[str, int], gpus: int, pools: str) -> st
     if len(counts) == 1:
         ((profile, count),) = counts.items()
         whole = gpus * slicing.mig.profiles[profile].instances
-        return f"Pool {pools}: {whole - count} of {whole} slices {profile} on {cards} are paid for and idle."
+        return Message(
+            "Pool {pool}: {idle} of {slices} slices {profile} on {cards} are paid for and idle.",
+            pools,
+            whole - count,
+            whole,
+            profile,
+            cards,
+        )
     slices = sum(count * slicing.mig.profiles[profile].compute_slices for profile, count in counts.items())
     whole = gpus * slicing.mig.compute_slices
-    return f"Pools {pools}: {whole - slices} of {whole} compute slices on {cards} are paid for and idle."
+    return Message(
+        "Pools {pools}: {idle} of {slices} compute slices on {cards} are paid for and idle.",
+        pools,
+        whole - slices,
+        whole,
+        cards,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sim.catalogue.value import Value
 from sim.memory.fit import DraftMemory, MemoryFit
 from sim.memory.kv_cache import StateCache
 from sim.memory.weights import ReplicaLayout
+from sim.message import Message
 from sim.spec import Spec
 from sim.steptime.inputs import RooflineInputs
 
@@ -127,9 +128,12 @@ def state_note(model: Model | None, cache: StateCache | None, memory: MemoryFit 
     most = cache.requests(memory.state_places)
     if wanted is not None and wanted <= most:
         return ""
-    return (
-        f"{model.id}: recurrent states limit a rank to {most} requests at once: "
-        f"{memory.state_places} places, {cache.per_request} a request"
+    return Message(
+        "{model}: recurrent states limit a rank to {limit} requests at once: {places} places, {per_request} a request",
+        model.id,
+        most,
+        memory.state_places,
+        cache.per_request,
     )
 
 

@@ -21,6 +21,7 @@ from sim.cost.prices import CostError, Problem
 from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api
+from sim.message import Message
 from sim.scenario.experiment import TERMS, Experiment, Fleet
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put
@@ -202,8 +203,14 @@ def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
         if own is None or own.currency == "USD" or own.currency not in own.rates:
             continue
         if (own.currency, own.rates[own.currency]) != (code, usd):
-            text = f"reports in {own.currency} at {own.rates[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
-            yield index, f"{text}: one report has one currency and one rate"
+            text = Message(
+                "reports in {currency} at {rates:g} US dollars, the rest in {code} at {usd:g}",
+                own.currency,
+                own.rates[own.currency],
+                code,
+                usd,
+            )
+            yield index, Message("{text}: one report has one currency and one rate", text)
 
 
 def _with_rates(operations: Operations | None, catalog: Catalog) -> Operations | None:
@@ -213,6 +220,8 @@ def _with_rates(operations: Operations | None, catalog: Catalog) -> Operations |
         return operations
     found = catalog.failure_rate(failures.rate)
     if found.component != "gpu":
-        text = f"{failures.rate} is the rate of a {found.component}; GPUs are what is replaced here"
+        text = Message(
+            "{rate} is the rate of a {component}; GPUs are what is replaced here", failures.rate, found.component
+        )
         raise CostError(Problem("operations.failures.rate", text))
     return operations.model_copy(update={"failures": failures.at(found.mtbf_h.value)})

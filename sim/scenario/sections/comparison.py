@@ -16,6 +16,7 @@ from sim.cost.cost_plan import Cost
 from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.cost.prices import CostError
 from sim.cost.rental import Rent
+from sim.message import Message
 from sim.scenario.experiment import Experiment, Fleet, nearest
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.sections import Billing, Everything, Section
@@ -89,12 +90,17 @@ def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) 
     names = [fleet.name for fleet in scenario.fleets]
     for name in breakeven.also:
         if name not in names:
-            yield ValidationIssue(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+            yield ValidationIssue(
+                ("breakeven", "also", name),
+                Message("there is no fleet {name!r}{hint}", name, did_you_mean(name, names)),
+            )
     taken = {token_api.NAME} if scenario.api is not None else set()
     for fleet in scenario.fleets:
         for candidate in candidate_names(fleet, breakeven.also.get(fleet.name, {})):
             if candidate in taken:
-                text = f"two candidates are called {candidate!r}: choose another label, or rename the fleet"
+                text = Message(
+                    "two candidates are called {candidate!r}: choose another label, or rename the fleet", candidate
+                )
                 yield ValidationIssue(("breakeven", "also", fleet.name), text)
             taken.add(candidate)
 
@@ -143,7 +149,9 @@ def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterato
             break
     for name in plan.bridge:
         if name not in names:
-            yield ValidationIssue(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
+            yield ValidationIssue(
+                ("plan", "bridge", name), Message("unknown fleet {name!r}{hint}", name, did_you_mean(name, names))
+            )
         elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
             yield ValidationIssue(
                 ("plan", "bridge", name), "rents already: no order is on the way that could be bridged"
@@ -158,16 +166,23 @@ def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUni
     fleet = next((one for one in scenario.fleets if one.name == entry.fleet), None)
     if fleet is None:
         names = [one.name for one in scenario.fleets]
-        yield "fleet", f"unknown fleet {entry.fleet!r}{did_you_mean(entry.fleet, names)}"
+        yield "fleet", Message("unknown fleet {fleet!r}{hint}", entry.fleet, did_you_mean(entry.fleet, names))
     elif isinstance(fleet.cost, Rent):
-        yield "fleet", f"{entry.fleet} rents: existing units are owned; name a fleet that buys"
+        yield "fleet", Message("{fleet} rents: existing units are owned; name a fleet that buys", entry.fleet)
     age = plan.age_months(entry.bought)
     if age < 0:
-        yield "bought", f"{entry.bought} is after the start of the plan, {plan.starts}: later purchases are orders"
+        yield (
+            "bought",
+            Message(
+                "{bought} is after the start of the plan, {starts}: later purchases are orders",
+                entry.bought,
+                plan.starts,
+            ),
+        )
     finance = (fleet.finance or scenario.finance) if fleet is not None else None
     if finance is not None and age >= finance.whole_life_months:
-        life = f"a life of {finance.life_years:g} years is over"
-        yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
+        life = Message("a life of {life_years:g} years is over", finance.life_years)
+        yield "bought", Message("{bought} is {age} months before the plan starts: {life}", entry.bought, age, life)
 
 
 def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
+from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, dotted
 from sim.scenario.reading.layers import place_of, value_at
@@ -25,7 +26,9 @@ def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
             raise ValueError("no hour has any load")
         total = fsum(hours.values())
         if not isclose(total, HOURS_PER_YEAR, abs_tol=0.5):
-            raise ValueError(f"the hours add up to {total:g}; a year has {HOURS_PER_YEAR:g}")
+            raise ValueError(
+                Message("the hours add up to {total:g}; a year has {hours_per_year:g}", total, HOURS_PER_YEAR)
+            )
         return hours
     if isinstance(value, list | tuple) and len(value) in (HOURS_PER_DAY, HOURS_PER_WEEK):
         day = tuple(_number(load, "a load") for load in value)
@@ -33,7 +36,7 @@ def _profile(value: Any) -> dict[float, float] | tuple[float, ...]:
             raise ValueError("no hour has any load")
         return day
     text = "{load: hours per year} is needed, or a list of 24 loads, one an hour of the day, or 168, from Monday on"
-    raise ValueError(f"{text}; a load is requests per second, or clients of a closed loop")
+    raise ValueError(Message("{text}; a load is requests per second, or clients of a closed loop", text))
 
 
 def _number(value: Any, what: str) -> float:
@@ -43,7 +46,7 @@ def _number(value: Any, what: str) -> float:
     except (TypeError, ValueError):
         number = float("nan")
     if not isfinite(number) or number < 0:
-        raise ValueError(f"{what} must be a number of 0 or more, not {value!r}")
+        raise ValueError(Message("{name} must be a number of 0 or more, not {value!r}", what, value))
     return number
 
 
@@ -65,7 +68,7 @@ def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterato
     """Yield an issue for a load profile beside a schedule of replicas, which follows the time of day."""
     if any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools):
         text = "weights steady loads, and a schedule follows the day: simulate whole days of arrivals"
-        yield ValidationIssue(("load_profile",), f"{text}: {{process: profile}}")
+        yield ValidationIssue(("load_profile",), Message("{text}: {{process: profile}}", text))
 
 
 def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
@@ -75,7 +78,7 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Ite
     simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]
     known = [load for load in simulated if isinstance(load, int | float) and not isinstance(load, bool)]
     if len(known) < len(simulated):
-        text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
+        text = Message("weights the loads of {axis}, which these arrivals do not have", dotted(place))
         yield ValidationIssue(("load_profile",), text)
         return
     if not swept:
@@ -84,8 +87,14 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Ite
     loads = [load for load, hours, _ in loads_of(profile) if hours and load]
     outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
     if outside:
-        text = f"{', '.join(outside)} {unit} lie outside what is simulated ({min(known):g} to {max(known):g}): "
-        yield ValidationIssue(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
+        text = Message(
+            "{loads} {unit} lie outside what is simulated ({low:g} to {high:g}): ",
+            ", ".join(outside),
+            unit,
+            min(known),
+            max(known),
+        )
+        yield ValidationIssue(("load_profile",), text + Message("add them to sweep: {{{axis}: [...]}}", dotted(place)))
 
 
 def _load_at(data: dict[str, Any], point: dict[str, Any], load: Place) -> Any:

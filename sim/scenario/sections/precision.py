@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import ValidationIssue
 from sim.scenario.sections import Everything, Section
@@ -96,13 +97,17 @@ def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterato
     if all(fixed):
         yield ValidationIssue(("precision",), "nothing here is random: all replications would be equal")
     if precision.max_replications < scenario.replications:
-        text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
+        text = Message(
+            "must not be below replications ({replications}), not {max_replications}",
+            scenario.replications,
+            precision.max_replications,
+        )
         yield ValidationIssue(("precision", "max_replications"), text)
     if precision.metric is None:
         return
     priced = [fleet.is_priced for fleet in scenario.fleets] or [True]
     if precision.metric.startswith("usd") and not any(priced):
-        yield ValidationIssue(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
+        yield ValidationIssue(("precision", "metric"), Message("{metric} needs a fleet with a cost", precision.metric))
     levels = [one.slo for one in scenario.services] or [scenario.slo]
     if precision.metric == "slo_attainment" and not any(one.per_request for one in levels):
         yield ValidationIssue(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted
@@ -50,7 +51,8 @@ def _check(sensitivity: Sensitivity, scenario: Experiment, everything: Everythin
     for i, name in enumerate(sensitivity.between or ()):
         if name not in names:
             yield ValidationIssue(
-                ("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}"
+                ("sensitivity", "between", i),
+                Message("there is no fleet {name!r}{hint}", name, did_you_mean(name, names)),
             )
     if sensitivity.between and sensitivity.between[0] == sensitivity.between[1]:
         yield ValidationIssue(("sensitivity", "between"), "two different fleets are needed")
@@ -67,7 +69,9 @@ def _input_issues(
         place: Place = ("sensitivity", "inputs", path)
         if path == ALL_LOADS and scenario.services and scenario.service is None:
             if isinstance(ends, tuple) and not 0 < ends[0] < ends[1]:
-                yield ValidationIssue(place, f"needs 0 < low < high, not {ends[0]:g} and {ends[1]:g}")
+                yield ValidationIssue(
+                    place, Message("needs 0 < low < high, not {low:g} and {high:g}", ends[0], ends[1])
+                )
             continue
         try:
             where = place_of(data, path)
@@ -76,10 +80,12 @@ def _input_issues(
             continue
         depth, now = descend(data, where)
         if path in BOOKKEEPING or where[0] in (*NO_INPUTS, *sections_of(type(scenario))):
-            yield ValidationIssue(place, f"{path} is no input")
+            yield ValidationIssue(place, Message("{path} is no input", path))
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []
-            yield ValidationIssue(place, f"the scenario does not set it{did_you_mean(where[depth], known)}")
+            yield ValidationIssue(
+                place, Message("the scenario does not set it{hint}", did_you_mean(where[depth], known))
+            )
         elif (number := number_at(path, now)) is None:
             yield ValidationIssue(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
@@ -87,7 +93,9 @@ def _input_issues(
         else:
             low, high = around(scenario, *number, ends.relative)
             if not allowed(scenario, number[0], (low, high)):
-                yield ValidationIssue(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
+                yield ValidationIssue(
+                    place, Message("{low:g} or {high:g} is not allowed there; give [low, high]", low, high)
+                )
                 continue
             for value in (low, high):
                 yield from contradictions(number[0], place, value)
@@ -111,7 +119,10 @@ def _contradictions(scenario: Experiment, everything: Everything) -> Contradicti
     def found(path: str, place: Place, value: float) -> Iterator[ValidationIssue]:
         for one in everything(at_point(scenario, {path: value}).model_copy(update=quiet)):
             if one not in standing and isinstance(one, ValidationIssue):
-                yield ValidationIssue(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+                yield ValidationIssue(
+                    place,
+                    Message("{value:g} is not allowed: {place}: {message}", value, dotted(one.place), one.message),
+                )
 
     return found
 
@@ -120,13 +131,13 @@ def _range_issues(
     scenario: Experiment, path: str, place: Place, ends: tuple[float, float], contradictions: Contradictions
 ) -> Iterator[ValidationIssue]:
     if ends[0] >= ends[1]:
-        yield ValidationIssue(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
+        yield ValidationIssue(place, Message("low ({low:g}) must be below high ({high:g})", ends[0], ends[1]))
         return
     for i, value in enumerate(ends):
         try:
             at_point(scenario, {path: value})
         except ValueError:
-            yield ValidationIssue((*place, i), f"{value:g} is not allowed there")
+            yield ValidationIssue((*place, i), Message("{value:g} is not allowed there", value))
         else:
             yield from contradictions(path, (*place, i), value)
 

@@ -212,10 +212,10 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             if count > 1:
                 named = isinstance(value, str | int)
                 shown = value if named else dump_line(value.model_dump(mode="json", exclude_none=True))
-                yield ValidationIssue(("size", name), f"{shown} is given twice")
+                yield ValidationIssue(("size", name), Message("{value} is given twice", shown))
     for label in size.rents:
         if label in size.costs:
-            yield ValidationIssue(("size", "rents", label), f"the label {label!r} is used in costs, too")
+            yield ValidationIssue(("size", "rents", label), Message("the label {label!r} is used in costs, too", label))
     workload = scenario.workload
     steady = workload.stationary and workload.sessions is None and workload.mean_rate_rps()
     if size.mixed is not None and workload.trace is None and not steady:
@@ -364,7 +364,7 @@ def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
         yield ValidationIssue(("size", "spares"), "are kept for failures: give size.failures and slo.availability")
     for kind, count in Counter(spares.kinds).items():
         if count > 1:
-            yield ValidationIssue(("size", "spares", "kinds"), f"{kind} is given twice")
+            yield ValidationIssue(("size", "spares", "kinds"), Message("{kind} is given twice", kind))
     if "cold" in spares.kinds and size.failures is not None and size.cold_start is None:
         yield ValidationIssue(("size", "spares", "kinds"), "a cold spare starts first: give size.cold_start")
     if spares.takeover_s and "warm" not in spares.kinds:
@@ -376,7 +376,9 @@ def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:
     named += [(("size", "rents", label, gpu), gpu) for label, offers in size.rents.items() for gpu in offers]
     for place, gpu in named:
         if gpu not in size.gpus:
-            yield ValidationIssue(place, f"{gpu} is not among size.gpus{did_you_mean(gpu, size.gpus)}")
+            yield ValidationIssue(
+                place, Message("{gpu} is not among size.gpus{hint}", gpu, did_you_mean(gpu, size.gpus))
+            )
 
 
 def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -387,8 +389,13 @@ def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]
     known = dict.fromkeys(name for profiles in cut for name in profiles)
     for i, name in enumerate(size.mig):
         if name != WHOLE and name not in known:
-            have = f"they have {', '.join(known)}" if known else "none of them can be cut"
-            text = f"no GPU among size.gpus has a MIG profile {name!r}: {have}{did_you_mean(name, known)}"
+            have = Message("they have {names}", ", ".join(known)) if known else "none of them can be cut"
+            text = Message(
+                "no GPU among size.gpus has a MIG profile {name!r}: {known}{hint}",
+                name,
+                have,
+                did_you_mean(name, known),
+            )
             yield ValidationIssue(("size", "mig", i), text)
 
 

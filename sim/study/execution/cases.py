@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from sim.case.result import CaseResult
 from sim.case.run import reprice, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.message import Message
 from sim.registry import Registration, enter, entered
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
@@ -87,7 +88,14 @@ class CaseJob:
         stored = load_case(self.folder)
         if stored is None or self._is_stored_case_of(stored):
             return stored
-        warn_of(self.folder, DamagedFile(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
+        warn_of(
+            self.folder,
+            DamagedFile(
+                Message(
+                    "holds {fleet} at {axes}, replication {replication}", stored.fleet, stored.axes, stored.replication
+                )
+            ),
+        )
         return None
 
     def _is_stored_case_of(self, stored: StoredCase) -> bool:
@@ -141,10 +149,18 @@ class WorkerLost(Exception):
 
     def __init__(self, task: Any, deaths: int) -> None:
         case = task.case if isinstance(task, CaseJob) else None
-        what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
+        what = (
+            Message("{fleet} at {axes}, replication {replication}", case.fleet, case.axes, case.replication)
+            if case
+            else "a simulation"
+        )
         super().__init__(
-            f"{what}: {deaths} processes were killed while they simulated it, probably for lack of memory; finished "
-            "points are kept: use fewer workers"
+            Message(
+                "{case}: {count} processes were killed while they simulated it, probably for lack of memory; finished "
+                "points are kept: use fewer workers",
+                what,
+                deaths,
+            )
         )
 
 

@@ -26,6 +26,7 @@ from typing import Any, Self
 from distributed import Client, Future, KilledWorker, get_worker
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.registry import Registration, enter, entered
 from sim.scenario.reading.layers import FILE_KEYS, files_of
 from sim.scenario.schema import Scenario
@@ -208,7 +209,7 @@ class Cluster:
                     raise self._gone()
                 result = future.result(timeout=CONNECT_S)
             except KilledWorker as error:
-                raise ClusterError(f"one job has cost several workers: {error}") from None
+                raise ClusterError(Message("one job has cost several workers: {error}", error)) from None
             except TimeoutError:
                 if future.status == "error":
                     raise
@@ -236,7 +237,9 @@ class Cluster:
             return work.what, result
 
     def _gone(self) -> ClusterError:
-        return ClusterError(f"the scheduler at {self._address} no longer answers; finished cases are kept")
+        return ClusterError(
+            Message("the scheduler at {address} no longer answers; finished cases are kept", self._address)
+        )
 
     def _next_done(self, group: SubmittedCalls) -> Future[Any]:
         """Wait until a call is done, and return its future.
@@ -270,10 +273,18 @@ class Cluster:
     def _without_workers(self) -> ClusterError:
         if self._mismatched:
             found = "; ".join(f"{address} has {other}" for address, other in self._mismatched.items())
-            return ClusterError(f"no worker at {self._address} has this program: {found}: install the same on both")
+            return ClusterError(
+                Message(
+                    "no worker at {address} has this program: {found}: install the same on both", self._address, found
+                )
+            )
         if self._any_joined:
-            return ClusterError(f"no worker is left at {self._address}; finished cases are kept")
-        return ClusterError(f"no worker has joined the scheduler at {self._address} in {self._wait_s:g} s (--wait)")
+            return ClusterError(Message("no worker is left at {address}; finished cases are kept", self._address))
+        return ClusterError(
+            Message(
+                "no worker has joined the scheduler at {address} in {wait_s:g} s (--wait)", self._address, self._wait_s
+            )
+        )
 
     def _refresh_workers(self) -> set[str]:
         """Refresh the set of workers, and return the addresses of those with this program."""
@@ -303,7 +314,9 @@ class Cluster:
             return
         self._mismatched[address] = other = _difference(program)
         self._fit.discard(address)
-        self._report(f"worker {address} has {other}: it gets no cases; install the same on both")
+        self._report(
+            Message("worker {address} has {difference}: it gets no cases; install the same on both", address, other)
+        )
 
     def _bind(self, group: SubmittedCalls) -> None:
         """Allow open work on all workers with this program, so that workers that join later get a share of it."""
@@ -349,17 +362,24 @@ class Cluster:
         slow = [one for one in slow if str(one.futures[0].key) in worker_of]
         for work, address in zip(sorted(slow, key=lambda one: one.since_s or 0.0), idle, strict=False):
             there, took_s = worker_of[str(work.futures[0].key)], now - (work.since_s or 0.0)
-            self._report(f"a case runs for {took_s:.0f} s on {there}; it is started on {address}, too")
+            self._report(
+                Message(
+                    "a case runs for {took_s:.0f} s on {there}; it is started on {address}, too", took_s, there, address
+                )
+            )
             self._start(group, work, address)
 
 
 def _difference(program: Any) -> str:
     """Return a description of the differences of *program*, a worker's answer, from this program."""
     if not isinstance(program, Mapping):
-        return f"no gpufleet that could be asked ({type(program).__name__})"
+        return Message("no gpufleet that could be asked ({error})", type(program).__name__)
     mine = _program()
     other = [name for name in dict(mine) | dict(program) if mine.get(name) != program.get(name)]
-    return ", ".join(f"{name} {program.get(name, 'missing')} instead of {mine.get(name, 'none')}" for name in other)
+    return ", ".join(
+        Message("{name} {theirs} instead of {ours}", name, program.get(name, "missing"), mine.get(name, "none"))
+        for name in other
+    )
 
 
 def _connected(address: str) -> Client:
@@ -368,9 +388,9 @@ def _connected(address: str) -> Client:
     try:
         return Client(address, timeout=CONNECT_S, set_as_default=False)
     except TypeError:
-        raise ClusterError(f"{address} needs certificates: {TLS_SETTINGS}") from None
+        raise ClusterError(Message("{address} needs certificates: {settings}", address, TLS_SETTINGS)) from None
     except (OSError, ValueError) as error:
-        raise ClusterError(f"no scheduler answers at {address}: {error}") from None
+        raise ClusterError(Message("no scheduler answers at {address}: {error}", address, error)) from None
 
 
 def _at(job: CaseJob) -> Scenario:

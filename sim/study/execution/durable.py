@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.infile import opened
+from sim.message import Message
 
 MANIFEST = "manifest.json"
 """File of a results folder with the origin of the answer: command, versions and inputs."""
@@ -125,7 +126,7 @@ def check_folder(folder: Path) -> None:
     except OSError:
         raise DamagedFile(f"has no {SUMS_FILE}") from None
     if stored_text != _sums(folder):
-        raise DamagedFile(f"does not agree with its {SUMS_FILE}")
+        raise DamagedFile(Message("does not agree with its {file}", SUMS_FILE))
 
 
 def _sums(folder: Path) -> str:

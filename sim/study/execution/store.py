@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from sim.case.result import CaseResult
 from sim.cost.ledger import LedgerRow
 from sim.infile import opened
+from sim.message import Message
 from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
@@ -81,7 +82,7 @@ def load_case(folder: Path) -> StoredCase | None:
         check_folder(folder)
         stored = read_case(folder)
         if stored.point != folder.name:
-            raise DamagedFile(f"holds another point, {stored.point or 'without a name'}")
+            raise DamagedFile(Message("holds another point, {point}", stored.point or "without a name"))
     except DamagedFile as error:
         warn_of(folder, error)
         return None

@@ -31,6 +31,7 @@ from sim.cost.buying import Buy
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
 from sim.cost.rental import RentedTime
+from sim.message import Message
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.checks.pools import pool_issues
@@ -76,7 +77,7 @@ class FleetNeeds:
 
         """
         if plan.costs is None:
-            raise CostError(Problem("cost", f"{fleet.name} has no cost section"))
+            raise CostError(Problem("cost", Message("{name} has no cost section", fleet.name)))
         costs, least_kw = plan.costs.averaged(), least_kw_by_pool(plan)
         least = [(one.paid.monthly, one.least_usd_per_h(least_kw.get(one.pool, 0.0))) for one in costs.charges]
         operating, capital = (sum(usd for monthly, usd in least if monthly is wanted) for wanted in (True, False))
@@ -133,18 +134,18 @@ def over(
 def _over(budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
     if budget.capex_usd is not None and _exceeds(needs.capex_usd, budget.capex_usd):
         asked, allowed = _apart(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
-        yield f"capital of ${asked} exceeds ${allowed}"
+        yield Message("capital of ${needed} exceeds ${allowed}", asked, allowed)
     operating = operating_usd_per_month(needs, usd_per_h)
     rounding = rounding_usd_per_h * HOURS_PER_MONTH
     if budget.usd_per_month is not None and _exceeds(operating, budget.usd_per_month, rounding):
         asked, allowed = _apart(operating, budget.usd_per_month, "{:,.{}f}", 0)
         least = "at least " if usd_per_h is None else ""
-        yield f"operating cost of {least}${asked} a month exceeds ${allowed}"
+        yield Message("operating cost of {least}${needed} a month exceeds ${allowed}", least, asked, allowed)
     if budget.kw is not None and needs.kw is None:
         yield "its power is not known"
     elif budget.kw is not None and needs.kw is not None and _exceeds(needs.kw, budget.kw):
         asked, allowed = _apart(needs.kw, budget.kw, "{:.{}g}", 3)
-        yield f"power of {asked} kW exceeds {allowed} kW"
+        yield Message("power of {needed} kW exceeds {allowed} kW", asked, allowed)
 
 
 def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
@@ -328,7 +329,7 @@ class PoolBounds:
         served = self._served_of(goal)
         if served.mean() < least:
             longest = self.pool.batching.max_model_len
-            return f"{1 - served.mean():.0%} of the requests are longer than its {longest} tokens"
+            return Message("{share:.0%} of the requests are longer than its {limit} tokens", 1 - served.mean(), longest)
         limits = self._alone_s(goal)
         shares = {name: float((served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
         name = min(shares, key=lambda key: shares[key], default="")
@@ -336,9 +337,12 @@ class PoolBounds:
             return ""
         values, limit = limits[name]
         median = float(np.median(values))
-        return (
-            f"served alone, {shares[name]:.0%} of the requests take at most {_seconds(limit)} {name}; "
-            f"the median takes {_seconds(median)}"
+        return Message(
+            "served alone, {share:.0%} of the requests take at most {limit} {latency}; the median takes {median}",
+            shares[name],
+            _seconds(limit),
+            name,
+            _seconds(median),
         )
 
     @property
@@ -471,9 +475,9 @@ def why_no_size(scenario: Scenario) -> str:
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:
-        return (
-            f"service: {scenario.service} shares pools, and a fleet is sized for all services that share it: remove "
-            "`service`"
+        return Message(
+            "service: {service} shares pools, and a fleet is sized for all services that share it: remove `service`",
+            scenario.service,
         )
     levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
     told = (_why_no_level(*one) for one in levels or [("", scenario.slo)])
@@ -486,14 +490,15 @@ def why_no_size(scenario: Scenario) -> str:
 def _why_no_level(place: str, slo: Slo) -> str:
     """Return what a service level lacks for a search; *place* is the prefix of its key."""
     if not slo.goals:
-        return f"{place}slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
+        return Message("{place}slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s", place)
     if slo.tenants is not None:
-        return (
-            f"{place}slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and "
-            "capacity"
+        return Message(
+            "{place}slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and "
+            "capacity",
+            place,
         )
     if place and slo.availability is not None:
-        return f"{place}slo.availability: is not supported for several services: remove it"
+        return Message("{place}slo.availability: is not supported for several services: remove it", place)
     return ""
 
 
@@ -552,7 +557,7 @@ class CandidateBounds:
         if unit.refusal:
             return ReplicaBounds(unit.refusal, 0)
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
-            return ReplicaBounds(f"does not have {unit.own_spares} spare replicas in every pool", 0)
+            return ReplicaBounds(Message("does not have {own_spares} spare replicas in every pool", unit.own_spares), 0)
         if refusal := self.refusal(unit):
             return ReplicaBounds(refusal, 0)
         try:
@@ -699,7 +704,7 @@ def least_usd_per_h(plan: FleetPlan, name: str) -> float:
 
     """
     if plan.costs is None:
-        raise CostError(Problem("cost", f"{name} has no cost section"))
+        raise CostError(Problem("cost", Message("{name} has no cost section", name)))
     least_kw = least_kw_by_pool(plan)
     charges = plan.costs.averaged().charges
     return sum(charge.least_usd_per_h(least_kw.get(charge.pool, 0.0)) for charge in charges)

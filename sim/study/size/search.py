@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.prices import CostError
+from sim.message import Message
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
 from sim.scenario.sections.size import OWNED, Budget, Size
@@ -322,7 +323,7 @@ class Search:
                 self._push(len(self._units) - 1, entry.replicas, entry.floor_usd_per_h)
                 return
         except CostError as error:
-            reason = f"no price: {error}"
+            reason = Message("no price: {error}", error)
         self._candidates.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
 
     def _try_each_kind(self) -> None:
@@ -379,19 +380,23 @@ class Search:
         if unit.elastic is not None and (least > most or self._bounds.bounds_of(unit.steady).reason):
             return  # told with replicas that always run
         if not reason and least > most and unit.own is None:
-            host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
+            host = "" if most == self.size.max_replicas else Message("; its server has power for {count}", unit.most)
             if unit.way == OWNED:
                 owned = self.size.owned[unit.pool["gpu"]]
-                reason = f"needs at least {least} replicas, and the {owned} owned GPUs are {most}"
+                reason = Message(
+                    "needs at least {least} replicas, and the {owned} owned GPUs are {replicas}", least, owned, most
+                )
             else:
-                reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
+                reason = Message(
+                    "needs at least {least} replicas, {limit} allowed{host}", least, self.size.max_replicas, host
+                )
         if reason:
             self._candidates.append(self._refused(unit, reason))
             return
         try:
             self._push(order, least)
         except CostError as error:
-            self._candidates.append(self._refused(unit, f"no price: {error}"))
+            self._candidates.append(self._refused(unit, Message("no price: {error}", error)))
 
     def _other_product(self, unit: Unit) -> str:
         """Return why the scenario's own fleet *unit*, with another model, cannot be ranked; empty if it can."""
@@ -401,7 +406,11 @@ class Search:
         model = model_of(unit.own, self.scenario)
         if model in ("", wanted):
             return ""
-        return f"serves {model} and the others {wanted}: compare: {{across_models: true}} ranks them as one product"
+        return Message(
+            "serves {model} and the others {wanted}: compare: {{across_models: true}} ranks them as one product",
+            model,
+            wanted,
+        )
 
     def _push(self, order: int, replicas: int, least_usd_per_h: float = 0.0) -> None:
         floor, needs = self._bounds.floor(self._units[order], replicas, self.size.spare_replicas)

@@ -13,6 +13,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.server import Server
 from sim.cost.buying import Buy
+from sim.message import Message
 from sim.scenario.schema import Fleet, InheritedKeys, Scenario, nearest
 from sim.scenario.sections.size import OWNED, WHOLE, Size, SplitFleets
 
@@ -137,7 +138,7 @@ def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Ho
                 reasons.append(f"{server.id} {error}")
     if not found:
         why = f": {'; '.join(reasons)}" if reasons else ""
-        raise NoHost(f"no server in data/servers carries {gpus}x {gpu.id}{why}")
+        raise NoHost(Message("no server in data/servers carries {gpus}x {id}{why}", gpus, gpu.id, why))
     return found
 
 
@@ -145,14 +146,14 @@ def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Cat
     """Return *server* as a host; raises NoHost with the predicate of a sentence."""
     slots = int(server.gpu_slots.value)
     if slots < gpus:
-        raise NoHost(f"has {slots} slot{'s' * (slots > 1)}")
+        raise NoHost(Message("has {slots} slot{plural}", slots, "s" * (slots > 1)))
     if server.base_power_w is None and not gpu.is_host:
         raise NoHost("draws an unknown power")
     if server.gpu is not None:
         return HostServer(server.id)
     fed = _fed(server, gpu, cap_w)
     if fed < gpus:
-        raise NoHost(f"has power for {fed} of them")
+        raise NoHost(Message("has power for {fed} of them", fed))
     return HostServer(server.id, _link(server, gpu, catalog), fed if fed < slots else None)
 
 
@@ -162,7 +163,7 @@ def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
     if server.max_power_w is None or server.base_power_w is None:
         return slots
     if gpu.tdp_w is None:
-        raise NoHost(f"may not have enough power for them: the power limit of {gpu.id} is not known")
+        raise NoHost(Message("may not have enough power for them: the power limit of {id} is not known", gpu.id))
     left_w = server.max_power_w.value * server.psu_efficiency.value - server.base_power_w.value
     return min(slots, int(left_w // min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)))
 
@@ -173,7 +174,7 @@ def _link(server: Server, gpu: Gpu, catalog: Catalog) -> str | None:
     if its.theoretical_bytes_per_s.value >= own.theoretical_bytes_per_s.value:
         return gpu.link
     if its.peer_to_peer and not own.peer_to_peer:
-        raise NoHost(f"has {its.name}, of which the card cannot use all: that link is not in data/links")
+        raise NoHost(Message("has {name}, of which the card cannot use all: that link is not in data/links", its.name))
     return None
 
 
@@ -201,7 +202,14 @@ class DecodeReplicas:
     def named(self, prompts: str, replicas: int, spare: int) -> str:
         """Return the name of a fleet with *replicas* prefill replicas."""
         more = f"+{spare}" if spare else ""
-        return f"{replicas}{more}x ({prompts}) for prompts, {self.replicas}{more}x ({self.name}) for answers"
+        return Message(
+            "{replicas}{more}x ({prompts}) for prompts, {answer_replicas}{more}x ({answers}) for answers",
+            replicas,
+            more,
+            prompts,
+            self.replicas,
+            self.name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +347,7 @@ def _autoscaled(unit: Unit, size: Size) -> Iterator[Unit]:
     most = min(size.max_replicas, scaler.max_replicas)
     for base in [scaler.min_replicas] if stated else range(1, most):
         elastic = ElasticBase(base, unit.machine, pool, commitment, most)
-        machine = f"{unit.machine}, autoscaled from {base}"
+        machine = Message("{machine}, autoscaled from {base}", unit.machine, base)
         yield replace(unit, machine=machine, choice="", elastic=elastic)
 
 
@@ -349,7 +357,7 @@ def _of_two_roles(single: Sequence[Unit], size: Size, split: SplitFleets) -> Ite
     for prompts, answers in product(single, single):
         if prompts.way != answers.way:
             continue
-        kinds = f"{prompts.machine} for prompts, {answers.machine} for answers"
+        kinds = Message("{prompts} for prompts, {answers} for answers", prompts.machine, answers.machine)
         most = size.max_replicas - 1 if answers.most is None else min(size.max_replicas - 1, answers.most)
         for number in range(1, most + 1):
             beside = DecodeReplicas(answers.name, answers.pool, answers.cost, number, transfer, kinds)
@@ -385,7 +393,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
         }
         words = [f"{tensor * pipeline}x {gpu}" if profile is None else f"{profile} of {gpu}"]
         words += [quantization] if quantization else []
-        words += [f"in {pipeline} stages"] if pipeline > 1 else []
+        words += [Message("in {pipeline} stages", pipeline)] if pipeline > 1 else []
         more = _limits(limits) if len(size.batching) > 1 else []
         more += _limits(slots) if slots is not None and len(size.lora) > 1 else []
         if gpu in size.servers:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sim.decimals import numbers
 from sim.infile import opened
+from sim.message import Message
 from sim.workload.traces.trace_file import TraceError, TraceFaults, misnamed, unreadable
 
 ROWS_AT_ONCE = 512
@@ -42,7 +43,9 @@ def read_any_table(path: str, usual: Sequence[str], faults: TraceFaults) -> Trac
             first = file.readline()
             file.seek(0)
             if not first.strip():
-                raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(usual)}")])
+                raise TraceError(
+                    [(path, 0, Message("is empty; its first line must name the columns {usual}", ",".join(usual)))]
+                )
             return _read(path, csv.reader(file, delimiter=_delimiter(first), strict=True), None, (), faults)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
@@ -119,7 +122,7 @@ def _read(
             for name, place in places.items():
                 table.columns[name].extend([row[place] for row in rows])
     except csv.Error as error:
-        raise TraceError([(path, line, f"at or after this line: {error}")]) from None
+        raise TraceError([(path, line, Message("at or after this line: {error}", error))]) from None
     if not table.lines and not faults and required is not None:
         raise TraceError([(path, 0, "holds no requests")])
     return table
@@ -128,12 +131,22 @@ def _read(
 def _places(path: str, header: list[str], required: Sequence[str] | None, optional: Sequence[str]) -> dict[str, int]:
     """Return the position of each column in a row. Without *required* names, any header is accepted."""
     if not header:
-        raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(required or ())}")])
-    complaints = [f"the column {name!r} is given twice" for name in sorted(set(header)) if header.count(name) > 1]
+        raise TraceError(
+            [(path, 0, Message("is empty; its first line must name the columns {required}", ",".join(required or ())))]
+        )
+    complaints: list[str] = [
+        Message("the column {name!r} is given twice", name) for name in sorted(set(header)) if header.count(name) > 1
+    ]
     if required is None:
         pass
     elif set(required).isdisjoint(header):
-        complaints.append(f"the first line must name the columns {','.join(required)}; it is {','.join(header)[:80]!r}")
+        complaints.append(
+            Message(
+                "the first line must name the columns {required}; it is {header!r}",
+                ",".join(required),
+                ",".join(header)[:80],
+            )
+        )
     else:
         complaints += misnamed("column", header, required, optional)
     if complaints:
@@ -148,7 +161,7 @@ def _whole_rows(
     kept = [(row, line) for row, line in zip(rows, lines, strict=True) if len(row) == width]
     for row, line in zip(rows, lines, strict=True):
         if row and len(row) != width:
-            faults.add(line, f"{len(row)} fields where the first line names {width}")
+            faults.add(line, Message("{count} fields where the first line names {columns}", len(row), width))
     return [row for row, _ in kept], [line for _, line in kept]
 
 
@@ -170,7 +183,9 @@ def check_times(
 ) -> None:
     """Report times that are negative or earlier than the one before."""
     negative = values < 0
-    faults.add_rows(np.flatnonzero(negative), lines, lambda row: f"{name} must not be negative: {texts[row]}")
+    faults.add_rows(
+        np.flatnonzero(negative), lines, lambda row: Message("{name} must not be negative: {value}", name, texts[row])
+    )
     check_order(np.where(negative, nan, values), texts, name, lines, faults)
 
 
@@ -194,7 +209,13 @@ def check_order(
 
     def message(row: int) -> str:
         earlier = before[row]
-        return f"not sorted: {name} {texts[row]} comes after {texts[earlier]} (line {lines[earlier]})"
+        return Message(
+            "not sorted: {name} {value} comes after {earlier} (line {line})",
+            name,
+            texts[row],
+            texts[earlier],
+            lines[earlier],
+        )
 
     faults.add_rows(known[late + 1], lines, message)
 
@@ -203,7 +224,7 @@ def tokens(
     texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults, least: int = 1
 ) -> NDArray[np.int64]:
     """Return a column of whole numbers of at least *least*."""
-    return _whole(texts, name, lines, faults, f" of at least {least}", least)
+    return _whole(texts, name, lines, faults, Message(" of at least {least}", least), least)
 
 
 def integers(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.int64]:
@@ -216,7 +237,11 @@ def _whole(
 ) -> NDArray[np.int64]:
     values = finite(texts, name, lines, faults)
     wrong = (values < least) | (values > LARGEST) | (values != np.rint(values)) & ~np.isnan(values)
-    faults.add_rows(np.flatnonzero(wrong), lines, lambda row: f"{name} must be a whole number{bound}, not {texts[row]}")
+    faults.add_rows(
+        np.flatnonzero(wrong),
+        lines,
+        lambda row: Message("{name} must be a whole number{bound}, not {value}", name, bound, texts[row]),
+    )
     return np.where(wrong | np.isnan(values), least, values).astype(np.int64)
 
 
@@ -224,7 +249,11 @@ def finite(texts: Sequence[object], name: str, lines: Sequence[int], faults: Tra
     """Return a column of finite numbers; other values become nan and are reported."""
     values = numbers(texts)
     wrong = np.isnan(values)
-    faults.add_rows(np.flatnonzero(wrong), lines, lambda row: f"{name} must be a number, not {_shown(texts[row])}")
+    faults.add_rows(
+        np.flatnonzero(wrong),
+        lines,
+        lambda row: Message("{name} must be a number, not {value}", name, _shown(texts[row])),
+    )
     return values
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from sim.message import Message
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
 from sim.workload.tenants import UNATTRIBUTED
@@ -83,7 +84,9 @@ class RequestLog(TraceFile):
                 setattr(requests, name, [text.strip() for text in texts[name]])
         _number_turns(requests, texts.get("turn"), lines, faults)
         reserved = np.flatnonzero([name == UNATTRIBUTED for name in requests.tenant or ()])
-        message = f"tenant {UNATTRIBUTED!r} is the row of what no request causes: choose another name"
+        message = Message(
+            "tenant {unattributed!r} is the row of what no request causes: choose another name", UNATTRIBUTED
+        )
         faults.add_rows(reserved, lines, lambda row: message)
         faults.stop_if_any()
         if requests.session is not None:
@@ -97,8 +100,14 @@ class RequestLog(TraceFile):
         rows = [row for row, name in enumerate(whole.service or ()) if name == self.service]
         if not rows:
             names = sorted(set(whole.service or ()))
-            reason = f"the column 'service' has {', '.join(names)[:80]}" if names else "there is no column 'service'"
-            raise TraceError([(self.path, 0, f"no request asks for service {self.service!r}: {reason}")])
+            reason = (
+                Message("the column 'service' has {names}", ", ".join(names)[:80])
+                if names
+                else "there is no column 'service'"
+            )
+            raise TraceError(
+                [(self.path, 0, Message("no request asks for service {service!r}: {reason}", self.service, reason))]
+            )
         return rows_of(whole, rows)
 
 
@@ -127,15 +136,17 @@ def _answered_in_order(arrived_s: NDArray[np.float64], outputs: list[str] | None
 
     A log has a row for each call, failed ones too, often in the order in which the calls ended.
     """
-    notes = []
+    notes: list[str] = []
     rows = np.arange(len(arrived_s))
     if outputs is not None:
         answered = np.array([text.strip() not in ("", "0", "0.0") for text in outputs], bool)
         if failed := int(len(rows) - answered.sum()):
-            notes.append(f"{failed} of {len(rows)} requests have no output tokens (failures); left out")
+            notes.append(
+                Message("{failed} of {count} requests have no output tokens (failures); left out", failed, len(rows))
+            )
         rows = rows[answered]
     if late := int((np.diff(arrived_s[rows]) < 0).sum()):
-        notes.append(f"requests stand out of order ({late} before an earlier one); sorted by time")
+        notes.append(Message("requests stand out of order ({late} before an earlier one); sorted by time", late))
         rows = rows[np.argsort(arrived_s[rows], kind="stable")]
     return rows, notes
 
@@ -218,7 +229,7 @@ def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: TraceFa
     faults.add_rows(
         np.flatnonzero(wrong),
         lines,
-        lambda row: f"TIMESTAMP must look like 2023-11-16 18:17:03.97996, not {texts[row]!r}",
+        lambda row: Message("TIMESTAMP must look like 2023-11-16 18:17:03.97996, not {value!r}", texts[row]),
     )
     if wrong.all():
         return np.zeros(len(stamps))
@@ -274,9 +285,11 @@ class BurstgptTrace(TraceFile):
             raise TraceError([(self.path, 0, "holds no request with response tokens")])
         times_s = times_s[answered]
         failed = len(answered) - len(times_s)
-        note = (
-            f"{Path(self.path).name}: {failed} of {len(answered)} requests have no response tokens (failures); they "
-            "are ignored"
+        note = Message(
+            "{name}: {failed} of {count} requests have no response tokens (failures); they are ignored",
+            Path(self.path).name,
+            failed,
+            len(answered),
         )
         requests = RequestTable(times_s - times_s[0], prompts[answered], outputs[answered])
         return TraceReading(requests, (note,) if failed else ())

@@ -14,6 +14,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.message import Message
 from sim.workload.traces import columns
 from sim.workload.traces.trace_file import TraceFaults
 
@@ -66,22 +67,25 @@ class Headers:
     def notes(self) -> list[str]:
         """Return sentences on how the headers are read."""
         read = [f"{name!r} as {own}" for own, name in self.names.items() if own != name]
-        found = [f"columns read under other names: {', '.join(read)}"] if read else []
+        found: list[str] = [Message("columns read under other names: {read}", ", ".join(read))] if read else []
         if self.ignored:
             shown = [
-                f"{name!r} (nearly {self.near[name]!r})" if name in self.near else repr(name) for name in self.ignored
+                Message("{name!r} (nearly {near!r})", name, self.near[name]) if name in self.near else repr(name)
+                for name in self.ignored
             ]
-            more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
-            found.append(f"ignored columns: {', '.join(shown[:8])}{more}")
+            more = Message(" and {count} more", len(shown) - 8) if len(shown) > 8 else ""
+            found.append(Message("ignored columns: {names}{more}", ", ".join(shown[:8]), more))
         return found
 
     def missing(self, name: str) -> str:
         """Return the error message of a file without the column *name*."""
         meant = next((theirs for theirs, own in self.near.items() if own == name), None)
         if meant:
-            return f"missing column {name!r}; is {meant!r} meant?"
-        free = f"; the file has {', '.join([*self.names.values(), *self.ignored])[:80]}"
-        return f"missing column {name!r}: name its header with columns: {{{name}: <header>}}{free}"
+            return Message("missing column {name!r}; is {meant!r} meant?", name, meant)
+        free = Message("; the file has {value}", ", ".join([*self.names.values(), *self.ignored])[:80])
+        return Message(
+            "missing column {name}: name its header with columns: {{{key}: <header>}}{free}", repr(name), name, free
+        )
 
 
 def recognised(header: Sequence[str], own: Sequence[str], stated: Mapping[str, str]) -> tuple[Headers, list[str]]:
@@ -101,14 +105,18 @@ def recognised(header: Sequence[str], own: Sequence[str], stated: Mapping[str, s
     The headers that are read, and a sentence for each mistake in *stated*.
 
     """
-    wrong = []
+    wrong: list[str] = []
     for name, theirs in stated.items():
         if name not in own:
-            wrong.append(f"columns: unknown column {name!r}; a trace has {', '.join(own)}")
+            wrong.append(Message("columns: unknown column {name!r}; a trace has {own}", name, ", ".join(own)))
         elif theirs not in header:
             near = get_close_matches(theirs, header, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"the file has {', '.join(header)[:80]}"
-            wrong.append(f"columns: {name}: there is no column {theirs!r}; {meant}")
+            meant = (
+                Message("did you mean {near!r}?", near[0])
+                if near
+                else Message("the file has {header}", ", ".join(header)[:80])
+            )
+            wrong.append(Message("columns: {name}: there is no column {theirs!r}; {meant}", name, theirs, meant))
     names = {name: theirs for name, theirs in stated.items() if name in own and theirs in header}
     names |= {name: name for name in own if name in header and name not in names and name not in names.values()}
     plain: dict[str, str] = {}
@@ -158,14 +166,18 @@ def arrivals(
     """
     known = [text for text in texts[:50] if text.strip()]
     if any(re.match(r"\s*\d{4}-?\d\d-?\d\d", text) and not re.fullmatch(r"[\d.\s]+", text) for text in known):
-        return _dates(texts, name, lines, faults), [f"{name!r} holds dates; time counts from the first request"]
+        return _dates(texts, name, lines, faults), [
+            Message("{name!r} holds dates; time counts from the first request", name)
+        ]
     values = columns.finite(texts, name, lines, faults)
     ending = _plain(name).rpartition("_")[2]
     unit, latest = UNITS.get(ending, 1.0), float(np.nanmax(values, initial=0.0))
     if latest * unit > columns.LATEST_S:
         unit = next(seconds for below, seconds in EPOCHS if latest < below)
         ending = next((word for word, seconds in UNITS.items() if seconds == unit), "s")
-        notes = [f"{name!r} holds Unix times in {ending}; time counts from the first request"]
+        notes: list[str] = [
+            Message("{name!r} holds Unix times in {ending}; time counts from the first request", name, ending)
+        ]
         return (values - np.nanmin(values)) * unit, notes
     return values * unit, [f"{name!r} holds {ending}"] if unit != 1.0 else []
 
@@ -175,7 +187,7 @@ def _dates(texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceF
     faults.add_rows(
         np.flatnonzero([stamp is None for stamp in stamps]),
         lines,
-        lambda row: f"{name} must be a date like 2026-11-28T09:30:00Z, not {texts[row]!r}",
+        lambda row: Message("{name} must be a date like 2026-11-28T09:30:00Z, not {value!r}", name, texts[row]),
     )
     known = [stamp for stamp in stamps if stamp is not None]
     first = min(known) if known else None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sim.infile import opened
+from sim.message import Message
 from sim.spec import Count
 from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
@@ -80,8 +81,11 @@ class MooncakeTrace(TraceFile):
         faults.add_rows(
             np.array(wrong_count, np.intp),
             lines,
-            lambda row: (
-                f"{len(ids[row])} hash_ids for {prompts[row]} tokens in blocks of {size}; is hash_block_tokens right?"
+            lambda row: Message(
+                "{count} hash_ids for {tokens} tokens in blocks of {size}; is hash_block_tokens right?",
+                len(ids[row]),
+                prompts[row],
+                size,
             ),
         )
         return whole
@@ -110,9 +114,13 @@ class MooncakeTrace(TraceFile):
         faults.add_rows(
             np.array(wrong_count, np.intp),
             lines,
-            lambda row: (
-                f"{len(answers[row])} output_hash_ids behind {len(prompts[row])} whole blocks of the prompt, but "
-                f"prompt and answer have {totals[row]} tokens in blocks of {size}"
+            lambda row: Message(
+                "{count} output_hash_ids behind {blocks} whole blocks of the prompt, but "
+                "prompt and answer have {tokens} tokens in blocks of {size}",
+                len(answers[row]),
+                len(prompts[row]),
+                totals[row],
+                size,
             ),
         )
         return whole
@@ -128,7 +136,7 @@ def _objects(file: Iterable[bytes], faults: TraceFaults) -> tuple[list[dict[str,
         try:
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
-            faults.add(line, f"is no JSON: {getattr(error, 'msg', 'unreadable')}")
+            faults.add(line, Message("is no JSON: {reason}", getattr(error, "msg", "unreadable")))
             continue
         if type(row) is not dict:
             faults.add(line, "is no JSON object")

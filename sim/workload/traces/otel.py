@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.decimals import whole_number
 from sim.infile import opened
+from sim.message import Message
 from sim.otel import OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context
@@ -44,9 +45,27 @@ class OtelTrace(TraceFile):
             raise unreadable(self.path, error) from None
         faults.stop_if_any()
         if not spans:
-            raise TraceError([(self.path, 0, f"holds no spans with {PROMPT_TOKENS[0]} and {OUTPUT_TOKENS[0]}")])
+            raise TraceError(
+                [
+                    (
+                        self.path,
+                        0,
+                        Message(
+                            "holds no spans with {prompt_tokens} and {output_tokens}",
+                            PROMPT_TOKENS[0],
+                            OUTPUT_TOKENS[0],
+                        ),
+                    )
+                ]
+            )
         notes = [
-            f"{Path(self.path).name}: the token key {key!r} of {count} span{'s' if count > 1 else ''} is unknown"
+            Message(
+                "{name}: the token key {key!r} of {count} span{plural} is unknown",
+                Path(self.path).name,
+                key,
+                count,
+                "s" if count > 1 else "",
+            )
             for key, count in unread.items()
         ]
         return TraceReading(_table(spans), tuple(notes))
@@ -78,18 +97,25 @@ def _spans(file: Iterable[bytes], faults: TraceFaults, unread: dict[str, int]) -
                 unknown = unknown_token_keys(known)
                 found = _request(span, known)
             except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
-                faults.add(line, f"a span without times or attributes in OTLP's form: {json.dumps(span)[:80]}")
+                faults.add(
+                    line, Message("a span without times or attributes in OTLP's form: {span}", json.dumps(span)[:80])
+                )
                 continue
             if found is None:
                 for key, nearest in unknown.items():
                     if key not in misnamed:
-                        faults.add(line, f"unknown token key {key!r} in a span; did you mean {nearest!r}?")
+                        faults.add(
+                            line,
+                            Message("unknown token key {key!r} in a span; did you mean {nearest!r}?", key, nearest),
+                        )
                         misnamed.add(key)
                 continue
             for key in unknown:
                 unread[key] = unread.get(key, 0) + 1
             if found[1] < found[0] or not all(1 <= tokens <= LARGEST for tokens in found[2:4]):
-                faults.add(line, f"a span that ends before it begins, or without tokens: {json.dumps(span)[:80]}")
+                faults.add(
+                    line, Message("a span that ends before it begins, or without tokens: {span}", json.dumps(span)[:80])
+                )
             else:
                 yield found
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.infile import STAGE, status
+from sim.message import Message
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 
@@ -62,7 +63,7 @@ class TraceFaults:
         found = sorted(self._found)
         errors = [(self._path, line, message) for line, message in found[:SHOWN]]
         if more := len(found) - len(errors) + self._hidden:
-            errors.append((self._path, 0, f"and {more} more"))
+            errors.append((self._path, 0, Message("and {more} more", more)))
         return TraceError(errors)
 
 
@@ -70,7 +71,7 @@ def unreadable(path: str, error: OSError | UnicodeDecodeError) -> TraceError:
     """Return the error of a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
         return TraceError([(path, 0, "is no UTF-8 text")])
-    return TraceError([(path, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")])
+    return TraceError([(path, 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))])
 
 
 def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional: Sequence[str] = ()) -> list[str]:
@@ -81,11 +82,17 @@ def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional:
         if name in found:
             continue
         nearest = get_close_matches(name, unknown, 1)
-        complaints.append(f"missing {kind} {name!r}" + (f"; is {nearest[0]!r} meant?" if nearest else ""))
+        complaints.append(
+            Message("missing {kind} {name!r}", kind, name)
+            + (Message("; is {nearest!r} meant?", nearest[0]) if nearest else "")
+        )
         unknown = [other for other in unknown if other not in nearest]
     for name in unknown:
         nearest = get_close_matches(name, [other for other in (*required, *optional) if other not in found], 1)
-        complaints.append(f"unknown {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
+        complaints.append(
+            Message("unknown {kind} {name!r}", kind, name)
+            + (Message("; did you mean {nearest!r}?", nearest[0]) if nearest else "")
+        )
     return complaints
 
 
@@ -142,8 +149,10 @@ class TraceFile(Spec, ABC):
     def describe(self) -> str:
         """Return a description, as part of a sentence. Raises TraceError."""
         count, rate_rps = len(self.requests(None).arrived_s), self.mean_rate_rps()
-        rate = "at once" if rate_rps is None else f"at {rate_rps:.3g} requests/s on average"
-        return f"{count} request{'s' if count > 1 else ''} of {Path(self.path).name} {rate}"
+        rate = "at once" if rate_rps is None else Message("at {rate_rps:.3g} requests/s on average", rate_rps)
+        return Message(
+            "{count} request{plural} of {name} {rate}", count, "s" if count > 1 else "", Path(self.path).name, rate
+        )
 
     @abstractmethod
     def read(self) -> TraceReading:
@@ -169,7 +178,7 @@ def _read_once(kind: type[TraceFile], data: str, modified_ns: int, size: int) ->
     Modification time and size of the file are part of the cache key.
     """
     trace = kind.model_validate_json(data)
-    STAGE.set(f"reading {Path(trace.path).name}")
+    STAGE.set(Message("reading {name}", Path(trace.path).name))
     reading = trace.read()
     for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):
         column.setflags(write=False)
