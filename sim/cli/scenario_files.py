@@ -37,8 +37,8 @@ def init(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="A log of requests, pages of /metrics, a vllm serve or sglang.launch_server command, a Kubernetes "
-            "manifest, a config.json. May be repeated.",
+            help="A log of requests, pages of /metrics, a vllm serve or sglang.launch_server command, a manifest "
+            "(Kubernetes, KServe, llm-d, Dynamo, Ray Serve, docker compose), a config.json. May be repeated.",
         ),
     ] = None,
     gpu: Annotated[

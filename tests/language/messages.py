@@ -28,8 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
 OF_METRICS = tuple(f"sim/study/metrics/{name}.py" for name in ("metric", "requests", "machines", "bill"))
-NEVER = {"sim/scenario/template.py", "sim/answers/from_files/text.py", "sim/language", *OF_METRICS}
-"""Text of files, and descriptions of metrics."""
+NEVER = {
+    "sim/scenario/template.py",
+    "sim/answers/from_files/text.py",
+    "sim/answers/from_files/manifest_keys.py",
+    "sim/language",
+    *OF_METRICS,
+}
+"""Text and keys of files, and descriptions of metrics."""
 KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")
 TECHNICAL = re.compile(r"\\|charset|default-src|filename\*|^<| \| None$|^%s ")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.answers.from_files.gpu_labels import gpu_of
 from sim.answers.from_files.kinds import sources_of
-from sim.answers.from_files.source import FileErrors, ServerDraft, SourceFile
+from sim.answers.from_files.source import FileErrors, ScalerDraft, ServerDraft, SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.checkpoint_names import model_of, stored_in, weight_format
 from sim.catalogue.data_folder import UnknownId
@@ -18,10 +18,12 @@ from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.catalogue.market import USD
 from sim.catalogue.model import Model
 from sim.message import Message
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.sweep import cases
-from sim.yamlio import dump, read_text
+from sim.yamlio import dump, dump_line, read_text
 
 ASSUMED_MODEL = "llama3.1-8b"
 ASSUMED_GPUS = ("h100-80gb-sxm", "h200-141gb-sxm", "b200-180gb-sxm", "b300-288gb-sxm")
@@ -35,6 +37,13 @@ ASSUMED_TRAFFIC = {
         "output": {"distribution": "lognormal", "mean": 256, "cv": 0.8, "max": 2048},
     },
 }
+ASSUMED_LINK = "infiniband-ndr"
+"""Network between prefill and decode servers where no file names it."""
+SHOWN = (
+    *("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size", "max_model_len", "gpu_memory_utilization"),
+    *("block_size", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "overlap_schedule"),
+)
+"""Options of a scheduler whose defaults a draft lists."""
 ASSUMED_SLO = {"ttft_s": 2.0, "tpot_s": 0.05, "attainment": 0.95}
 FACTORS = (0.5, 1, 2, 4)
 """Multiples of the observed load that a draft simulates."""
@@ -53,6 +62,8 @@ class Draft:
     """Keys of the scenario in the order of the file."""
     assumed: dict[str, str] = field(default_factory=dict)
     """Key -> sentence on a value that no file states."""
+    defaulted: list[str] = field(default_factory=list)
+    """Sentences on options that no file states and that engine or autoscaler set."""
     notes: list[str] = field(default_factory=list)
     """Sentences on contradictions between files."""
 
@@ -118,6 +129,7 @@ class _Drafting:
             ]
             if not engine:
                 self.result.assumed["engine"] = "no file names an engine"
+        scaled = self._scaled(servers)
         models = [self._model(server, config, traffic) for server in servers]
         if len({key for key, _ in models if key}) > 1:
             named = ", ".join(dict.fromkeys(f"{one.model} ({one.place})" for one in servers))
@@ -130,8 +142,40 @@ class _Drafting:
             )
         if self.problems:
             raise FileErrors(self.problems)
-        self._fill(servers, models, traffic)
+        self._fill(servers, models, traffic, scaled)
         return self.result
+
+    def _scaled(self, servers: list[ServerDraft]) -> dict[int, ScalerDraft]:
+        """Return the autoscaler of each server by its index, and add autoscalers without servers to the mistakes."""
+        found: dict[int, ScalerDraft] = {}
+        for scaler in (one for source in self.sources for one in source.scalers):
+            places = [index for index, server in enumerate(servers) if scaler.scales(server)]
+            if not any(server.place for server in servers) and not self.problems:
+                text = Message("scales {target}: add the file of these servers with --from", scaler.target or "servers")
+                self.problems.append((scaler.path, scaler.line, text))
+            elif not places and len(servers) == 1:
+                places = [0]
+                self.result.notes.append(
+                    Message(
+                        "the autoscaler of {target} is that of {name}", scaler.target, servers[0].name or "the servers"
+                    )
+                )
+            elif not places and not self.problems:
+                known = ", ".join(server.name for server in servers)
+                self.problems.append(
+                    (
+                        scaler.path,
+                        scaler.line,
+                        Message("scales {target}, and the servers are {known}", scaler.target, known),
+                    )
+                )
+            for index in places:
+                if index in found:
+                    self.problems.append(
+                        (scaler.path, scaler.line, Message("is a second autoscaler of {target}", scaler.target))
+                    )
+                found[index] = scaler
+        return found
 
     def _single(self, found: list[SourceFile], noun: str, plural: str) -> SourceFile | None:
         if len(found) > 1:
@@ -200,7 +244,13 @@ class _Drafting:
         named = stored_in(server.model, self.catalog) or server.precision
         return weight_format(named, "", model, self.catalog)
 
-    def _fill(self, servers: list[ServerDraft], models: list[tuple[str, str]], traffic: SourceFile | None) -> None:
+    def _fill(
+        self,
+        servers: list[ServerDraft],
+        models: list[tuple[str, str]],
+        traffic: SourceFile | None,
+        scaled: dict[int, ScalerDraft],
+    ) -> None:
         data, assumed = self.result.data, self.result.assumed
         data["model"] = models[0][0]
         data["quantization"] = models[0][1]
@@ -218,7 +268,7 @@ class _Drafting:
         data["slo"] = ASSUMED_SLO
         assumed["slo"] = "limits are yours to set"
         sweep = {"workload.trace.rate_scale": list(FACTORS)} if trace else {"workload.arrivals.rate_rps": _rates(rate)}
-        self._fleet(servers, models)
+        self._fleet(servers, models, scaled)
         data["sweep"] = sweep
         self.result.question = self._question(traffic)
         self._compare(servers, traffic)
@@ -247,18 +297,21 @@ class _Drafting:
         trace["path"] = _relative(Path(trace["path"]), self.folder)
         return {"trace": trace}
 
-    def _fleet(self, servers: list[ServerDraft], models: list[tuple[str, str]]) -> None:
+    def _fleet(self, servers: list[ServerDraft], models: list[tuple[str, str]], scaled: dict[int, ScalerDraft]) -> None:
         """Set the fleet, on GPUs that hold the model. Raises FileErrors if none do."""
         reasons: dict[str, str] = {}
+        keys = self._of_fleet(servers)
         for gpu, size in self._candidates(servers):
             pools = [
-                self._pool(one, gpu, size, quantization) for one, (_, quantization) in zip(servers, models, strict=True)
+                self._pool(one, gpu, size, quantization, scaled.get(index))
+                for index, (one, (_, quantization)) in enumerate(zip(servers, models, strict=True))
             ]
-            count = sum(pool.get("replicas", 1) * max(1, _product(pool)) for pool in pools)
+            count = sum(_most_replicas(pool) * max(1, _product(pool)) for pool in pools)
             first = str(pools[0]["gpu"])
             name = f"{count}x {first}" + (f" ({pools[0]['mig']})" if "mig" in pools[0] else "")
             cost = self._cost({str(pool["gpu"]) for pool in pools})
-            self.result.data["fleets"] = [{"name": name, "pools": pools, **({"cost": cost} if cost else {})}]
+            fleet = {"name": name, **keys, "pools": pools}
+            self.result.data["fleets"] = [fleet | ({"cost": cost} if cost else {})]
             reason = self._why_not()
             if not reason:
                 return
@@ -279,6 +332,23 @@ class _Drafting:
             ]
         )
 
+    def _of_fleet(self, servers: list[ServerDraft]) -> dict[str, Any]:
+        """Return keys of the fleet: those of annotations, and the network between prefill and decode servers."""
+        keys: dict[str, Any] = {}
+        for server in servers:
+            keys |= server.fleet
+        roles = {server.role for server in servers}
+        if "prefill" not in roles or roles == {"prefill"}:
+            if roles - {""}:
+                self.result.notes.append("servers of a single role are simulated as servers of whole requests")
+            for server in servers:
+                server.role = ""
+            keys.pop("kv_transfer", None)
+        elif "kv_transfer" not in keys:
+            keys["kv_transfer"] = {"link": ASSUMED_LINK}
+            self.result.assumed["kv_transfer"] = "no file states the network between prefill and decode servers"
+        return keys
+
     def _candidates(self, servers: list[ServerDraft]) -> Iterable[tuple[str, int]]:
         """Yield (GPU, tensor-parallel size) for servers that lack them, in the order in which they are tried."""
         stated = self.gpu or next((one.gpu for one in servers if one.gpu), "")
@@ -289,18 +359,32 @@ class _Drafting:
             for size in (0,) if sized else SIZES:
                 yield gpu, size
 
-    def _pool(self, server: ServerDraft, gpu: str, size: int, quantization: str) -> dict[str, Any]:
-        pool: dict[str, Any] = {"gpu": self.gpu or server.gpu or gpu, "replicas": server.replicas}
+    def _pool(
+        self, server: ServerDraft, gpu: str, size: int, quantization: str, scaler: ScalerDraft | None
+    ) -> dict[str, Any]:
+        pool: dict[str, Any] = {"gpu": self.gpu or server.gpu or gpu}
+        if scaler is None:
+            pool["replicas"] = server.replicas or 1
+        elif server.replicas:
+            pool["replicas"] = max(
+                scaler.keys.get("min_replicas", 1), min(server.replicas, scaler.keys["max_replicas"])
+            )
         if server.name:
             pool["name"] = server.name
+        if server.role:
+            pool["role"] = server.role
         if size > 1:
             pool["tensor_parallel_size"] = size
             self.result.assumed["tensor_parallel_size"] = "the fewest GPUs that hold the model"
         if quantization != self.result.data["quantization"]:
             pool["quantization"] = quantization
         pool |= server.keys
-        if server.batching:
-            pool["batching"] = server.batching
+        batching = server.own.get("batching")
+        pool = server.own | pool
+        if server.batching or batching:
+            pool["batching"] = (batching if isinstance(batching, dict) else {}) | server.batching
+        if scaler is not None:
+            pool["autoscaling"] = scaler.keys
         return pool
 
     def _cost(self, gpus: set[str]) -> dict[str, Any]:
@@ -323,9 +407,20 @@ class _Drafting:
     def _why_not(self) -> str:
         """Return why the fleet cannot run; empty if it can."""
         text = dump({key: value for key, value in self.result.data.items() if key != "sweep"})
-        scenario = load(read_text(text, str(self.target)), catalog=self.catalog)
+        try:
+            scenario = load(read_text(text, str(self.target)), catalog=self.catalog)
+        except ScenarioErrors as errors:
+            raise FileErrors(
+                [(self.sources[0].name, 0, f"{one.where}: {one.message}") for one in errors.errors]
+            ) from None
         plans = [resolve(scenario, case, self.catalog) for case in cases(scenario) if case.replication == 0]
-        return next((str(plan.infeasible) for plan in plans if plan.infeasible), "")
+        reason = next((str(plan.infeasible) for plan in plans if plan.infeasible), "")
+        if not reason:
+            drafts = self.result.data["fleets"][0]["pools"]
+            self.result.defaulted = [
+                line for pool, plan in zip(drafts, plans[0].pools, strict=True) if (line := _defaults(pool, plan))
+            ]
+        return reason
 
     def _question(self, traffic: SourceFile | None) -> str:
         fleet = self.result.data["fleets"][0]["name"]
@@ -369,7 +464,7 @@ class _Drafting:
                             self.result.data["model"],
                         )
                     )
-        replicas = sum(one.replicas for one in servers)
+        replicas = sum(one.replicas or 1 for one in servers)
         if traffic is not None and traffic.observed_servers and traffic.observed_servers < replicas:
             notes.append(
                 Message(
@@ -379,6 +474,20 @@ class _Drafting:
                     replicas,
                 )
             )
+
+
+def _most_replicas(pool: dict[str, Any]) -> int:
+    return int(pool["autoscaling"]["max_replicas"] if "autoscaling" in pool else pool.get("replicas", 1))
+
+
+def _defaults(pool: dict[str, Any], plan: PoolPlan) -> str:
+    """Return options of scheduler and autoscaler that *pool* leaves out, with their values in its *plan*."""
+    stated = {**pool, **pool.get("batching", {})}
+    values = {key: getattr(plan.batching, key, None) for key in SHOWN if key not in stated}
+    scaling = plan.autoscaling.model_dump() if plan.autoscaling is not None else {}
+    values |= {key: one for key, one in scaling.items() if key not in pool.get("autoscaling", {})}
+    shown = [f"{key} {dump_line(one)}" for key, one in values.items() if one is not None and not isinstance(one, dict)]
+    return f"{plan.name}: {', '.join(shown)}" if shown else ""
 
 
 def _product(pool: dict[str, Any]) -> int:

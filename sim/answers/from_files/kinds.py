@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.answers.from_files.chart_values import reader_of, servers_in_values
 from sim.answers.from_files.kubernetes import is_manifest, servers_in_manifest
 from sim.answers.from_files.server_command import STARTS, servers_in
 from sim.answers.from_files.source import FileErrors, SourceFile
@@ -19,7 +20,8 @@ START_BYTES = 1_000_000
 """Largest part of a file that its kind is known by, and largest command or manifest [bytes]."""
 UNKNOWN = (
     "is of no kind that init reads: a log of requests (CSV, JSON Lines), a page of /metrics, a command line with "
-    "`vllm serve` or `sglang.launch_server`, a Kubernetes manifest, a config.json of a model"
+    "`vllm serve` or `sglang.launch_server`, a Kubernetes manifest, values of llm-d, a Ray Serve config, a docker "
+    "compose file, a config.json of a model"
 )
 TABLES = (".csv", ".tsv")
 
@@ -83,6 +85,8 @@ def _source(path: Path, catalog: Catalog) -> SourceFile | None:
         return None
     if is_manifest(text):
         return servers_in_manifest(path, text, catalog)
+    if reader := reader_of(text):
+        return servers_in_values(path, text, reader, catalog)
     if STARTS.search(re.sub(r"\\\r?\n", " ", text)):
         return servers_in(path, text)
     if re.search(r"[,;\t]", text.splitlines()[0]) and _looks_like_table(text):

@@ -1,24 +1,30 @@
-"""Servers of Kubernetes manifests: containers that start an engine, their GPUs, replicas and node selectors."""
+"""Servers of Kubernetes manifests: workloads whose containers start an engine, and objects of serving platforms."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sim.answers.from_files.gpu_labels import KEYS, PLAIN, gpu_of
-from sim.answers.from_files.server_command import Problem, server_of
-from sim.answers.from_files.shell import Command, Word, expanded
+from sim.answers.from_files.autoscalers import read_hpa, read_knative, read_scaled_object
+from sim.answers.from_files.manifest import GPUS, Manifest, Place, at, hub_name
+from sim.answers.from_files.manifest_keys import DEPLOYMENT, DYNAMO_SERVICE, LLM_INFERENCE_SERVICE
+from sim.answers.from_files.ray_serve import read_serve_config
+from sim.answers.from_files.server_command import Problem
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
-from sim.yamlio import Document, YamlError, read_text
+from sim.yamlio import YamlError, read_text
 
-GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-"""Resources that count GPUs."""
-SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "PodAutoscaler")
-"""Kinds of objects that change the number of replicas."""
-Place = tuple[str | int, ...]
+OTHER_SCALERS = ("PodAutoscaler", "VerticalPodAutoscaler")
+"""Kinds of objects that change the number or size of replicas, without a counterpart in a scenario."""
+PARALLELISM = {
+    "tensor": "tensor_parallel_size",
+    "pipeline": "pipeline_parallel_size",
+    "data": "data_parallel_size",
+    "expert": "enable_expert_parallel",
+}
+"""Keys of `parallelism` in KServe and llm-d, and those of a pool."""
+PARALLEL_KEYS = " ".join([*PARALLELISM, "dataLocal", "dataRPCPort", "workers"])
 
 
 def is_manifest(text: str) -> bool:
@@ -26,27 +32,44 @@ def is_manifest(text: str) -> bool:
     return all(re.search(rf"^\s*(- )?{key}\s*:", text, re.MULTILINE) for key in ("apiVersion", "kind"))
 
 
+def template_line(text: str) -> int:
+    """Return the first line of *text* with a placeholder of a template, counted from 1; 0 if there is none."""
+    lines = enumerate(text.splitlines(), 1)
+    return next((number for number, line in lines if "{{" in line and not line.lstrip().startswith("#")), 0)
+
+
 def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
-    """Return the servers that the manifest *text* in the file *path* starts."""
+    """Return the servers that the manifest *text* in the file *path* starts, and their autoscalers."""
     source = SourceFile(path.name, "Kubernetes manifest")
     problems: list[Problem] = []
+    source.problems = problems
+    if line := template_line(text):
+        problems.append((str(path), line, "is a template: render it first (helm template)"))
+        return source
+    kinds: list[str] = []
     for first_line, part in _documents(text):
         try:
             document = read_text("\n" * (first_line - 1) + part, str(path))
         except YamlError as error:
-            hint = "; render templates first (helm template)" if "{{" in part else ""
-            problems.append((str(path), error.line, f"{error.message}{hint}"))
+            problems.append((str(path), error.line, error.message))
             continue
         items = document.data.get("items") if isinstance(document.data, dict) else None
         holders: list[tuple[Place, Any]] = (
             [(("items", i), one) for i, one in enumerate(items)] if isinstance(items, list) else [((), document.data)]
         )
-        for place, manifest in holders:
-            if isinstance(manifest, dict):
-                _read_object(manifest, place, document, source, problems, catalog)
-    if not source.servers and not problems:
-        problems.append((str(path), 0, "no container starts `vllm serve` or `sglang.launch_server`"))
-    source.problems = problems
+        for place, held in holders:
+            if isinstance(held, dict):
+                kinds.append(str(held.get("kind", "")))
+                _read_object(Manifest(document, source, problems, catalog), held, place)
+    if not source.servers and not source.scalers and not problems:
+        named = ", ".join(dict.fromkeys(filter(None, kinds)))
+        problems.append(
+            (
+                str(path),
+                0,
+                Message("no container starts `vllm serve` or `sglang.launch_server` (objects: {named})", named),
+            )
+        )
     return source
 
 
@@ -65,35 +88,34 @@ def _documents(text: str) -> Iterator[tuple[int, str]]:
         yield first, "\n".join(lines)
 
 
-def _read_object(
-    manifest: dict[Any, Any],
-    place: Place,
-    document: Document,
-    source: SourceFile,
-    problems: list[Problem],
-    catalog: Catalog,
-) -> None:
-    kind = str(manifest.get("kind", ""))
-    named = _at(manifest, "metadata", "name")
-    if kind in SCALERS:
-        source.not_simulated.append(Message("{workload} (see autoscaling of a pool)", f"{kind} {named or ''}".rstrip()))
+def _read_object(manifest: Manifest, held: dict[Any, Any], place: Place) -> None:
+    kind, name = str(held.get("kind", "")), str(at(held, "metadata", "name") or "")
+    if kind in OTHER_SCALERS:
+        manifest.source.not_simulated.append(
+            Message("{kind} {name} (see autoscaling of a pool)", kind, name).replace("  ", " ")
+        )
         return
-    for where, key, count in _counts(manifest, place):
+    for where, key, count in _counts(held, place):
         if not re.fullmatch(r"\d+", str(count)):
-            problems.append(
-                (
-                    document.path,
-                    document.line(where),
-                    Message("{name} must be a whole number{bound}, not {value!r}", key, "", count),
-                )
-            )
-    for pod_place, pod, replicas in _pods(manifest, place, 1):
+            manifest.fault(where, Message("{key} must be a whole number, not {count!r}", key, count))
+    READERS.get(kind, _read_workload)(manifest, held, place, name)
+
+
+def _read_workload(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
+    if held.get("kind") == "Deployment":
+        manifest.check_keys(held.get("spec"), (*place, "spec"), DEPLOYMENT)
+    for pod_place, pod, replicas, annotations in _pods(held, place, None, None):
         containers = [((*pod_place, "containers", i), one) for i, one in enumerate(pod.get("containers") or ())]
-        if isinstance(pod.get("model"), dict):  # KServe's predictor
-            containers.append(((*pod_place, "model"), pod["model"]))
+        model = pod.get("model")
+        if isinstance(model, dict):  # KServe's predictor
+            containers.append(((*pod_place, "model"), model))
         for where, container in containers:
-            if isinstance(container, dict):
-                _read_container(container, where, pod, pod_place, replicas, document, source, problems, catalog, named)
+            if not isinstance(container, dict):
+                continue
+            server = manifest.server(container, where, pod, pod_place, replicas, name, annotations=annotations)
+            if server is not None and container is model:
+                server.model = server.model or hub_name(at(container, "storageUri"))
+                read_knative(manifest, pod, pod_place, name)
 
 
 def _counts(holder: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
@@ -102,112 +124,153 @@ def _counts(holder: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
         for index, one in enumerate(holder):
             yield from _counts(one, (*place, index))
     for key, value in holder.items() if isinstance(holder, dict) else ():
+        if key in ("nodeSelector", "matchLabels", "labels", "annotations"):
+            continue
         if key in ("replicas", "minReplicas", *GPUS) and not isinstance(value, dict | list) and value is not None:
             yield (*place, key), str(key), value
         else:
             yield from _counts(value, (*place, key))
 
 
-def _pods(holder: Any, place: Place, replicas: int) -> Iterator[tuple[Place, dict[Any, Any], int]]:
-    """Yield (place, pod spec, replicas) of each pod below *holder*."""
+def _pods(
+    holder: Any, place: Place, replicas: int | None, annotations: Any
+) -> Iterator[tuple[Place, dict[Any, Any], int | None, Any]]:
+    """Yield (place, pod spec, replicas, annotations) of each pod below *holder*."""
     if isinstance(holder, list):
         for index, one in enumerate(holder):
-            yield from _pods(one, (*place, index), replicas)
+            yield from _pods(one, (*place, index), replicas, annotations)
         return
     if not isinstance(holder, dict):
         return
     own = holder.get("replicas", holder.get("minReplicas"))
     if isinstance(own, int) and not isinstance(own, bool) and own > 0:
         replicas = own
+    annotations = at(holder, "metadata", "annotations") or annotations
     is_pod = isinstance(holder.get("containers"), list)
     if is_pod or (isinstance(holder.get("model"), dict) and "args" in holder["model"]):
-        yield place, holder, replicas
+        yield place, holder, replicas, annotations
         return
     for key, value in holder.items():
-        yield from _pods(value, (*place, key), replicas)
+        yield from _pods(value, (*place, key), replicas, annotations)
 
 
-def _read_container(
-    container: dict[Any, Any],
-    place: Place,
-    pod: dict[Any, Any],
-    pod_place: Place,
-    replicas: int,
-    document: Document,
-    source: SourceFile,
-    problems: list[Problem],
-    catalog: Catalog,
-    name: Any,
-) -> None:
-    variables = {
-        str(one["name"]): str(one["value"])
-        for one in container.get("env") or ()
-        if isinstance(one, dict) and "name" in one and one.get("value") is not None
-    }
-    hidden = [str(one["name"]) for one in container.get("env") or () if isinstance(one, dict) and "valueFrom" in one]
-    words = []
-    for key in ("command", "args"):
-        parts = container.get(key)
-        for index, part in enumerate(parts if isinstance(parts, list) else [parts] if parts is not None else ()):
-            line = document.line((*place, key, index) if isinstance(parts, list) else (*place, key))
-            texts = str(part).split() if key == "args" and re.match(r"--\S+ ", str(part)) else [str(part)]
-            words += [Word(expanded(text, variables), line) for text in texts]
-    image = str(container.get("image") or "")
-    if not image and words and words[0].text.startswith("-"):
-        image = "vllm-openai"  # KServe's runtime brings the image
-    own = SourceFile(source.name, source.kind)
-    server = server_of(Command(words, variables), document.path, own, problems, image)
-    if server is None:
+def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
+    """Read KServe's LLMInferenceService: `spec` has the decode or only servers, `spec.prefill` those of prompts."""
+    manifest.source.kind = "KServe LLMInferenceService"
+    place = (*place, "spec")
+    spec = held.get("spec")
+    model = hub_name(at(spec, "model", "uri"))
+    if "://" in model:
+        model = str(at(spec, "model", "name") or model)
+    for part, where in (("", place), ("prefill", (*place, "prefill"))):
+        own = at(spec, part) if part else spec
+        if not isinstance(own, dict):
+            continue
+        manifest.check_keys(own, where, LLM_INFERENCE_SERVICE, "LLMInferenceService")
+        pod = own.get("template") if isinstance(own.get("template"), dict) else {}
+        containers = at(pod, "containers")
+        container: dict[Any, Any] = {}
+        index = 0
+        for number, one in enumerate(containers if isinstance(containers, list) else ()):
+            if isinstance(one, dict) and (not container or one.get("name") == "main"):
+                container, index = one, number
+        server = manifest.server(
+            container,
+            (*where, "template", "containers", index),
+            pod or {},
+            (*where, "template"),
+            manifest.count(own, where, "replicas"),
+            f"{name}-{part}" if part else name,
+            "vllm-openai",
+            at(held, "metadata", "annotations"),
+            part or "pool",
+        )
+        if server is None:
+            continue
+        server.names = (f"{name}-kserve-{part}",) if part else (f"{name}-kserve",)
+        server.model = model or server.model
+        split = isinstance(at(spec, "prefill"), dict)
+        server.role = part or ("decode" if split else "")
+        read_parallelism(manifest, own, where, server.keys)
+        if "scaling" in own:
+            manifest.source.not_simulated.append("LLMInferenceService: scaling (see autoscaling of a pool)")
+
+
+def read_parallelism(manifest: Manifest, holder: Any, place: Place, keys: dict[str, Any]) -> None:
+    """Read `parallelism` of *holder* into *keys* of a pool, where the command does not state them."""
+    given = at(holder, "parallelism")
+    place = (*place, "parallelism")
+    manifest.check_keys(given, place, PARALLEL_KEYS, "parallelism")
+    for key, value in given.items() if isinstance(given, dict) else ():
+        if key not in PARALLELISM:
+            continue
+        number = value if key == "expert" else manifest.count(given, place, key)
+        if number is not None and PARALLELISM[key] not in keys:
+            keys[PARALLELISM[key]] = number
+            manifest.source.read.append(
+                Message("parallelism.{key}: {parallelism} {number}", key, PARALLELISM[key], str(number).lower())
+            )
+
+
+def _read_graph(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
+    """Read the workers of Dynamo's graph; a component deployment is a graph of one."""
+    manifest.source.kind = "Dynamo graph"
+    spec = held.get("spec")
+    services = at(spec, "services")
+    if not isinstance(services, dict):
+        services = {name: spec}
+        places: dict[Any, Place] = {name: (*place, "spec")}
+    else:
+        places = {key: (*place, "spec", "services", key) for key in services}
+    for key, service in services.items():
+        if not isinstance(service, dict):
+            continue
+        where = places[key]
+        manifest.check_keys(service, where, DYNAMO_SERVICE, "Dynamo")
+        pod = at(service, "extraPodSpec") or {}
+        container = at(pod, "mainContainer")
+        if not isinstance(container, dict):
+            continue
+        envs = [*(container.get("env") or ()), *(service.get("envs") or ())]
+        whole = container | {"env": envs, "resources": service.get("resources") or container.get("resources")}
+        replicas = manifest.count(service, where, "replicas")
+        pod_place = (*where, "extraPodSpec")
+        annotations = at(service, "annotations") or at(service, "extraPodMetadata", "annotations")
+        pod = {k: v for k, v in pod.items() if k != "mainContainer"}
+        server = manifest.server(
+            whole, (*pod_place, "mainContainer"), pod, pod_place, replicas, str(key), annotations=annotations
+        )
+        if server is None:
+            continue
+        if isinstance(service.get("envFromSecret"), str):
+            manifest.source.secrets.append("envFromSecret")
+        server.names = (f"{name}-{str(key).lower()}",)
+        role = str(service.get("subComponentType") or "")
+        server.role = server.role or (role if role in ("prefill", "decode") else "")
+        if server.gpus is not None:
+            server.gpus *= manifest.count(service, where, "multinode", "nodeCount") or 1
+        if "autoscaling" in service or "scalingAdapter" in service:
+            manifest.source.not_simulated.append(
+                Message("Dynamo: autoscaling of {key} (see autoscaling of a pool)", key)
+            )
+
+
+def _read_ray(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
+    """Read the Serve config within a RayService."""
+    where = (*place, "spec", "serveConfigV2")
+    text = at(held, "spec", "serveConfigV2")
+    if not isinstance(text, str):
+        manifest.fault((*place, "spec"), "serveConfigV2 is missing: it names the models")
         return
-    source.read += own.read
-    source.not_simulated += own.not_simulated
-    source.harmless += own.harmless
-    source.secrets += own.secrets + [one for one in hidden if one not in own.secrets]
-    server.folder = Path(document.path).parent
-    server.replicas = replicas
-    server.name = str(name) if name else ""
-    for section in ("limits", "requests"):
-        held = _at(container, "resources", section)
-        for key, count in held.items() if isinstance(held, dict) else ():
-            if key in GPUS and str(count).isdecimal():
-                server.gpus = server.gpus or int(count)
-            elif str(key).startswith("nvidia.com/mig-"):
-                server.keys["mig"] = str(key).removeprefix("nvidia.com/mig-")
-    server.gpu = _gpu(pod, pod_place, document, problems, catalog)
-    source.servers.append(server)
-    source.read.append(Message("replicas: {replicas}", replicas))
+    read_serve_config(manifest, text, where)
 
 
-def _gpu(pod: Mapping[Any, Any], place: Place, document: Document, problems: list[Problem], catalog: Catalog) -> str:
-    """Return the GPU that the pod's node selector or node affinity names; empty if there is none."""
-    labels = dict(_labels(pod, place))
-    for key in KEYS:
-        for where, value in labels.get(key, ()):
-            if value.lower() in PLAIN:
-                continue
-            try:
-                return gpu_of(value, catalog)
-            except UnknownId as error:
-                problems.append(
-                    (document.path, document.line(where), Message("{key}: {error} (--gpu states it)", key, error))
-                )
-                return ""
-    return ""
-
-
-def _labels(pod: Mapping[Any, Any], place: Place) -> Iterator[tuple[str, list[tuple[Place, str]]]]:
-    """Yield each node label of *pod* with the places and values that it may have."""
-    selector = pod.get("nodeSelector")
-    for key, value in selector.items() if isinstance(selector, dict) else ():
-        yield str(key), [((*place, "nodeSelector", key), str(value))]
-    terms = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    for term in terms if isinstance(terms, list) else ():
-        for one in (term.get("matchExpressions") if isinstance(term, dict) else None) or ():
-            if isinstance(one, dict) and one.get("operator") == "In":
-                yield str(one.get("key")), [((*place, "affinity"), str(value)) for value in one.get("values") or ()]
-
-
-def _at(holder: Any, *keys: str) -> Any:
-    for key in keys:
-        holder = holder.get(key) if isinstance(holder, dict) else None
-    return holder
+READERS: dict[str, Callable[[Manifest, dict[Any, Any], Place, str], None]] = {
+    "HorizontalPodAutoscaler": read_hpa,
+    "ScaledObject": read_scaled_object,
+    "LLMInferenceService": _read_service,
+    "DynamoGraphDeployment": _read_graph,
+    "DynamoComponentDeployment": _read_graph,
+    "RayService": _read_ray,
+}
+"""Readers of objects by their kind; other kinds are searched for containers."""

@@ -12,6 +12,7 @@ from sim.answers.from_files.server_options import (
     HARMLESS_VARIABLES,
     MODEL,
     PRECISION,
+    ROLE,
     SECRET_VARIABLE,
     SGLANG,
     SGLANG_OTHER,
@@ -27,6 +28,7 @@ from sim.message import Message
 Problem = tuple[str, int, str]
 STARTS = re.compile(
     r"\bvllm\s+serve\b|vllm\.entrypoints|sglang\.launch_server|\bsglang\s+serve\b|vllm-openai|lmsysorg/sglang"
+    r"|dynamo\.(vllm|sglang)\b"
 )
 """Pattern of text that starts a server."""
 IMAGES = {"vllm": re.compile(r"vllm-openai|vllm/vllm|/vllm[:@]"), "sglang": re.compile(r"sglang")}
@@ -106,6 +108,8 @@ def _start(words: Sequence[Word], image: str) -> tuple[str, int, str] | None:
             word.text.endswith("launch_server.py") and "sglang" in word.text
         ):
             return "sglang", place + 1, release
+        if found := re.fullmatch(r"dynamo\.(vllm|sglang)", word.text):
+            return found[1], place + 1, ""
         if name == "sglang" and following == "serve":
             return "sglang", place + 2, release
         containers = any(one.text.rpartition("/")[2] in ("docker", "podman", "nerdctl") for one in words[:place])
@@ -211,7 +215,9 @@ class _Options:
             return
         if option.kind in ("flag", "off"):
             wanted = not values or values[0].lower() == "true"
-            if option.key:
+            if option.key.startswith(f"{ROLE}."):
+                self._role(name, option.key.removeprefix(f"{ROLE}.") if wanted else "null", word.line)
+            elif option.key:
                 self._put(name, option.key, wanted == (option.kind == "flag"))
             else:
                 self._leave(name, option)
@@ -230,6 +236,11 @@ class _Options:
         elif option.key == PRECISION:
             self.server.precision = FORMATS.get(str(value).lower(), str(value))
             self.source.read.append(f"--{name} {value}")
+        elif option.key == ROLE:
+            producer = re.search(r"\"kv_role\"\s*:\s*\"kv_(\w+)\"", str(value))
+            transfers = {"producer": "prefill", "consumer": "decode"}
+            role = transfers.get(producer[1] if producer else "", "none")
+            self._role(name, role if name == "kv-transfer-config" else str(value), word.line)
         elif option.key == "kv_cache_dtype":
             dtype = KV_DTYPES.get(str(value).lower())
             if dtype is None:
@@ -279,6 +290,13 @@ class _Options:
         holder = self.server.batching if key.startswith(BATCHING) else self.server.keys
         holder[key.removeprefix(BATCHING)] = value
         self.source.read.append(f"--{name}: {key} {str(value).lower() if isinstance(value, bool) else value}")
+
+    def _role(self, name: str, role: str, line: int) -> None:
+        if role in ("prefill", "decode"):
+            self.server.role = role
+            self.source.read.append(f"--{name}: role {role}")
+        elif role not in ("null", "none", "agg", "prefill_and_decode"):
+            self._fault(line, Message("--{name} must be prefill or decode, not {cut!r}", name, _cut(role)))
 
     def _model(self, word: Word) -> None:
         if "$" in word.text:

@@ -47,6 +47,8 @@ def _harmless(kind: OptionKind, *names: str) -> dict[str, Option]:
 SECRET = Option("text", secret=True)
 BATCHING = "batching."
 MODEL, PRECISION = "model", "quantization"
+ROLE = "role"
+"""Key that stands for the role of a pool: prefill or decode."""
 
 _PARALLEL = {
     "tensor-parallel-size": _count("tensor_parallel_size"),
@@ -66,6 +68,10 @@ _PARALLEL = {
 VLLM: dict[str, Option] = {
     **_PARALLEL,
     "model": Option("text", MODEL),
+    "model-id": Option("text", MODEL),
+    "is-prefill-worker": _flag(f"{ROLE}.prefill"),
+    "is-decode-worker": _flag(f"{ROLE}.decode"),
+    "disaggregation-mode": Option("text", ROLE),
     "enable-expert-parallel": _flag("enable_expert_parallel"),
     "no-enable-expert-parallel": _off("enable_expert_parallel"),
     "max-model-len": Option("tokens", "max_model_len"),
@@ -95,7 +101,7 @@ VLLM: dict[str, Option] = {
     "max-lora-rank": _left("count", "LoRA adapters (see lora of a pool)"),
     "max-cpu-loras": _left("count", "LoRA adapters (see lora of a pool)"),
     "lora-modules": _left("text", "LoRA adapters (see lora of a pool)"),
-    "kv-transfer-config": _left("text", "transfer of KV between servers (see role of a pool)"),
+    "kv-transfer-config": Option("text", ROLE),
     "kv-events-config": Option("text"),
     "kv-offloading-size": _left("number", "KV in host memory (see kv_tiers of a pool)"),
     "kv-offloading-backend": _left("text", "KV in host memory (see kv_tiers of a pool)"),
@@ -141,7 +147,8 @@ VLLM: dict[str, Option] = {
         *("allowed-media-domains", "media-io-kwargs", "nnodes", "node-rank", "master-addr", "master-port"),
         *("additional-config", "prefix-caching-hash-algo", "preemption-mode", "max-seq-len-to-capture"),
         *("scheduler-cls", "safetensors-load-strategy", "h11-max-incomplete-event-size"),
-        *("h11-max-header-count", "exclude-log-deltas"),
+        *("h11-max-header-count", "exclude-log-deltas", "model-name", "model-dir", "connector", "migration-limit"),
+        *("dyn-tool-call-parser", "dyn-reasoning-parser", "endpoint", "custom-jinja-template", "request-plane"),
     ),
     **_harmless(
         "flag",
@@ -222,7 +229,7 @@ SGLANG: dict[str, Option] = {
     "enable-two-batch-overlap": _left("flag", "overlap of two half batches"),
     "enable-eplb": _left("flag", "balancing of experts"),
     "ep-num-redundant-experts": _left("count", "balancing of experts"),
-    "disaggregation-mode": _left("text", "separate prefill and decode servers (see role of a pool)"),
+    "disaggregation-mode": Option("text", ROLE),
     "disaggregation-transfer-backend": Option("text"),
     "disaggregation-ib-device": Option("text"),
     "enable-hierarchical-cache": _left("flag", "KV in host memory (see kv_tiers of a pool)"),

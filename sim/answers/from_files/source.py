@@ -42,9 +42,18 @@ class ServerDraft:
     """Id of the GPU; empty if the file does not name it."""
     gpus: int | None = None
     """GPUs that a replica may use; None if the file does not state it."""
-    replicas: int = 1
+    replicas: int | None = None
+    """Number of replicas; None if the file does not state it."""
     name: str = ""
     """Name of the pool; empty for the GPU's id."""
+    names: tuple[str, ...] = ()
+    """Further names by which autoscalers refer to the servers."""
+    role: str = ""
+    """Role of the servers: prefill or decode; empty for whole requests."""
+    own: dict[str, Any] = field(default_factory=dict)
+    """Further keys of the pool, which an exported manifest keeps in annotations."""
+    fleet: dict[str, Any] = field(default_factory=dict)
+    """Keys of the fleet from such annotations."""
 
     @property
     def parallel(self) -> int:
@@ -54,6 +63,23 @@ class ServerDraft:
         for size in sizes:
             product *= int(self.keys.get(size, 1))
         return product
+
+
+@dataclass(slots=True)
+class ScalerDraft:
+    """Autoscaler of a file, with the servers that it scales."""
+
+    path: str
+    line: int
+    target: str
+    """Name of the servers; empty for the only ones."""
+    keys: dict[str, Any]
+    """Keys of a pool's `autoscaling`."""
+
+    def scales(self, server: ServerDraft) -> bool:
+        """Return whether *server* is the target, by one of its names or by the end of the target's name."""
+        names = [one for one in (server.name, *server.names) if one]
+        return not self.target or any(self.target == one or self.target.endswith(f"-{one}") for one in names)
 
 
 @dataclass(slots=True)
@@ -81,6 +107,7 @@ class SourceFile:
     longest: int = 0
     """Largest number of tokens of a request, prompt and output; 0 if unknown."""
     servers: list[ServerDraft] = field(default_factory=list)
+    scalers: list[ScalerDraft] = field(default_factory=list)
     model: str = ""
     """Model that the file names for the servers of others: a served name, or the path of a config.json."""
     engine: str = ""

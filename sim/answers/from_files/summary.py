@@ -25,13 +25,14 @@ def _shown(draft: Draft, key: str) -> str:
         return Message("{process}, {rate_rps} requests/s", arrivals["process"], arrivals["rate_rps"])
     if key == "cost":
         return str(fleet["cost"]["price"])
-    return dump_line(draft.data.get(key, fleet["pools"][0].get(key)))
+    return dump_line(draft.data.get(key, fleet.get(key, fleet["pools"][0].get(key))))
 
 
 def sections(draft: Draft) -> Iterator[tuple[str, list[str]]]:
     """Yield (title, sentences) on the files of *draft*."""
     for source in draft.sources:
-        yield Message("read from {name} ({kind})", source.name, source.kind), source.read or ["its command"]
+        read = list(dict.fromkeys(source.read)) or ["its command"]
+        yield Message("read from {name} ({kind})", source.name, source.kind), read
     for title, name in (
         ("not simulated", "not_simulated"),
         ("without effect on latency and cost", "harmless"),
@@ -39,5 +40,7 @@ def sections(draft: Draft) -> Iterator[tuple[str, list[str]]]:
     ):
         if found := list(dict.fromkeys(one for source in draft.sources for one in getattr(source, name))):
             yield title, found if name == "not_simulated" else [", ".join(found)]
+    if draft.defaulted:
+        yield "not stated, defaults of the engine and the autoscaler", draft.defaulted
     if draft.notes:
         yield "notes", draft.notes

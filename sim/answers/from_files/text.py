@@ -36,7 +36,10 @@ def scenario_text(draft: Draft, command: str) -> str:
             lines += _entry(key, data[key], assumed.get(key))
     lines += ["", f"{'fleets:':<{COLUMN}}# more candidates: further items of this list"]
     for fleet in data["fleets"]:
-        lines += [f"  - name: {dump_line(fleet['name'])}", "    pools:"]
+        lines.append(f"  - name: {dump_line(fleet['name'])}")
+        for key in (one for one in fleet if one not in ("name", "pools", "cost")):
+            lines += _entry(key, fleet[key], assumed.get(key), "    ")
+        lines.append("    pools:")
         for pool in fleet["pools"]:
             own: list[str] = []
             for key, value in pool.items():

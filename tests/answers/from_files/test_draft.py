@@ -214,7 +214,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             {"a__yaml": MANIFEST.replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-Z9")},
             "a.yaml:13: nvidia.com/gpu.product: unknown",
         ),
-        ({"a__yaml": MANIFEST.replace("Qwen/Qwen3-32B", "{{ model }}")}, "render templates first"),
+        ({"a__yaml": MANIFEST.replace("Qwen/Qwen3-32B", "{{ model }}")}, "a.yaml:17: is a template: render it first"),
         ({"a__csv": "time,words\n1,2\n"}, "missing column 'prompt_tokens'"),
         ({"config__json": json.dumps(CONFIG | {"model_type": "mamba"})}, "Mamba"),
         ({"a__json": "[1, 2]"}, "is a list in JSON"),
