@@ -9,6 +9,7 @@ and "Scaling deployments": KEDA activates the pool and scales it to zero; betwee
 an external metric with an average value.
 """
 
+from collections.abc import Callable
 from math import ceil, inf
 from typing import ClassVar, Literal
 
@@ -104,16 +105,45 @@ class Behavior:
         return sum(change for at_s, change in self._changes if at_s > now - period_s)
 
 
+class MetricScaler:
+    """Running autoscaler of one pool that brings a metric of the replicas to its target.
+
+    Parameters
+    ----------
+    spec
+        Keys of the autoscaler.
+    recommend
+        Function of the metric's value at each replica that has one, and of the number of replicas; it returns a number
+        of replicas.
+    behavior
+        Stabilisation windows and rate limits.
+
+    """
+
+    def __init__(
+        self, spec: MetricAutoscalerKeys, recommend: Callable[[list[float], int], int], behavior: Behavior
+    ) -> None:
+        self._spec, self._recommend, self._behavior = spec, recommend, behavior
+
+    def wanted(self, seen: PoolMetrics) -> int:
+        """Return the recommended replicas within the bounds, after stabilisation and rate limits.
+
+        The number is unchanged before the first scrape.
+        """
+        spec, replicas = self._spec, seen.replicas
+        values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
+        if not values:
+            return replicas
+        bounded = min(max(self._recommend(values, replicas), spec.min_replicas), spec.max_replicas)
+        return self._behavior.applied(seen.now, replicas, bounded, spec.min_replicas, spec.max_replicas)
+
+
 class Hpa(MetricAutoscalerKeys):
     """Kubernetes' HPA: replicas x (metric / target), rounded up."""
 
     policy: Literal["hpa"]
-    sync_period_s: Positive = 15.0
-    """Time between two decisions [s]."""
     tolerance: NonNegative = 0.1
     """Deviation of metric / target from 1 up to which nothing changes."""
-    metric_window_s: NonNegative = 0.0
-    """Time over which monitoring averages the metric [s]; 0: the last scrape."""
     scale_up_stabilization_s: NonNegative = 0.0
     """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_stabilization_s: NonNegative = 300.0
@@ -123,41 +153,13 @@ class Hpa(MetricAutoscalerKeys):
     scale_down: Rules = DOWN
     """Rate limits on removing replicas."""
 
-    @property
-    def period_s(self) -> float:
-        """Time between two decisions [s]."""
-        return self.sync_period_s
-
-    @property
-    def history_s(self) -> float:
-        """Length of the history of readings that decisions use [s]."""
-        return self.metric_window_s
-
-    def start(self) -> "RunningHpa":
+    def start(self) -> MetricScaler:
         """Return a running autoscaler with these keys."""
-        return RunningHpa(self)
+        windows = (self.scale_up_stabilization_s, self.scale_down_stabilization_s)
+        return MetricScaler(self, self._recommendation, Behavior(*windows, self.scale_up, self.scale_down))
 
-
-class RunningHpa:
-    """Running HPA of one pool."""
-
-    def __init__(self, spec: Hpa) -> None:
-        self._spec = spec
-        windows = (spec.scale_up_stabilization_s, spec.scale_down_stabilization_s)
-        self._behavior = Behavior(*windows, spec.scale_up, spec.scale_down)
-
-    def wanted(self, seen: PoolMetrics) -> int:
-        """Return the replicas after tolerance, stabilisation and scaling policies.
-
-        The number is unchanged before the first scrape.
-        """
-        spec, replicas = self._spec, seen.replicas
-        values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
-        if not values:
-            return replicas
-        recommended = recommendation(values, replicas, spec.target, spec.tolerance)
-        bounded = min(max(recommended, spec.min_replicas), spec.max_replicas)
-        return self._behavior.applied(seen.now, replicas, bounded, spec.min_replicas, spec.max_replicas)
+    def _recommendation(self, values: list[float], replicas: int) -> int:
+        return recommendation(values, replicas, self.target, self.tolerance)
 
 
 def recommendation(values: list[float], replicas: int, target: float, tolerance: float) -> int:

@@ -16,14 +16,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.autoscaling.kubernetes import Behavior, RatePolicy, Rules
+from sim.autoscaling.kubernetes import Behavior, MetricScaler, RatePolicy, Rules
 from sim.autoscaling.protocol import (
     ROUNDED,
     AutoscalerKeys,
     Gauge,
     MetricAutoscalerKeys,
     PoolMetrics,
-    gauge_of,
     round_up,
 )
 from sim.spec import Fraction, NonNegative, Positive, WholeNumber
@@ -36,10 +35,8 @@ class Aibrix(MetricAutoscalerKeys):
     """AIBrix's APA on a metric of the replicas."""
 
     policy: Literal["aibrix"]
-    metric_window_s: NonNegative = 180.0
-    """Time over which the metric is averaged [s]."""
     sync_period_s: Positive = 10.0
-    """Time between two decisions [s]."""
+    metric_window_s: NonNegative = 180.0
     scale_up_tolerance: NonNegative = 0.1
     scale_down_tolerance: Fraction = 0.1
     max_scale_up_rate: Annotated[float, Field(gt=1)] = 2.0
@@ -49,44 +46,18 @@ class Aibrix(MetricAutoscalerKeys):
     scale_down_cooldown_s: NonNegative = 300.0
     """Window whose highest recommendation applies on the way down [s]."""
 
-    @property
-    def period_s(self) -> float:
-        """Time between two decisions [s]."""
-        return self.sync_period_s
-
-    @property
-    def history_s(self) -> float:
-        """Length of the history of readings that decisions use [s]."""
-        return self.metric_window_s
-
-    def start(self) -> "RunningApa":
+    def start(self) -> MetricScaler:
         """Return a running autoscaler with these keys."""
-        return RunningApa(self)
+        behavior = Behavior(self.scale_up_cooldown_s, self.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
+        return MetricScaler(self, self._recommendation, behavior)
 
-
-class RunningApa:
-    """Running APA of one pool."""
-
-    def __init__(self, spec: Aibrix) -> None:
-        self._spec = spec
-        self._behavior = Behavior(spec.scale_up_cooldown_s, spec.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
-
-    def wanted(self, seen: PoolMetrics) -> int:
+    def _recommendation(self, values: list[float], replicas: int) -> int:
         """Return the replicas for the ratio of metric and target, beyond the tolerance and within the rate limits."""
-        spec, replicas = self._spec, seen.replicas
-        values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
-        if not values:
-            return replicas
-        ratio = round(sum(values) / len(values) / spec.target, ROUNDED)
-        recommended = min(max(self._by(ratio, replicas), spec.min_replicas), spec.max_replicas)
-        return self._behavior.applied(seen.now, replicas, recommended, spec.min_replicas, spec.max_replicas)
-
-    def _by(self, ratio: float, replicas: int) -> int:
-        spec = self._spec
-        if ratio > round(1 + spec.scale_up_tolerance, ROUNDED):
-            return min(round_up(replicas * ratio), round_up(spec.max_scale_up_rate * replicas))
-        if ratio < round(1 - spec.scale_down_tolerance, ROUNDED):
-            return max(round_up(replicas * ratio), floor(replicas / spec.max_scale_down_rate))
+        ratio = round(sum(values) / len(values) / self.target, ROUNDED)
+        if ratio > round(1 + self.scale_up_tolerance, ROUNDED):
+            return min(round_up(replicas * ratio), round_up(self.max_scale_up_rate * replicas))
+        if ratio < round(1 - self.scale_down_tolerance, ROUNDED):
+            return max(round_up(replicas * ratio), floor(replicas / self.max_scale_down_rate))
         return replicas
 
 

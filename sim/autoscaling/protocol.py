@@ -139,6 +139,10 @@ class MetricAutoscalerKeys(AutoscalerKeys):
     """Metric of the replicas, averaged over those that serve."""
     target: Positive
     """Value of the metric that each replica should have."""
+    sync_period_s: Positive = 15.0
+    """Time between two decisions [s]."""
+    metric_window_s: NonNegative = 0.0
+    """Time over which monitoring averages the metric [s]; 0: the last scrape."""
 
     @model_validator(mode="after")
     def _in_reach(self) -> Self:
@@ -151,6 +155,16 @@ class MetricAutoscalerKeys(AutoscalerKeys):
                 )
             )
         return self
+
+    @property
+    def period_s(self) -> float:
+        """Time between two decisions [s]."""
+        return self.sync_period_s
+
+    @property
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
+        return self.metric_window_s
 
     @property
     def gauges(self) -> frozenset[Gauge]:

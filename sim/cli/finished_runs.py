@@ -13,7 +13,7 @@ from sim.cli.frame import (
     NoReport,
     Quiet,
     app,
-    catalog_for,
+    catalog_of_run,
     command_line,
     fail,
     next_command,
@@ -50,11 +50,11 @@ def price(
     Nothing is simulated again.
     """
     with report_bad_input():
-        from sim.answers.folder import catalogue_of, is_finished, owned
+        from sim.answers.folder import is_finished, owned
         from sim.scenario.reading.load import has_job
         from sim.study.reprice import SCENARIO_FILE, load_repriced
 
-        catalog = catalog_for(None, catalogue_of(run, catalogs or ()))
+        catalog = catalog_of_run(run, catalogs)
         if not is_finished(run):
             fail(
                 Message("{run}: is no finished run: gpufleet run creates a run, and continues an interrupted one", run)
@@ -156,7 +156,7 @@ def diff(
     Nothing is simulated.
     """
     with report_bad_input():
-        from sim.answers.folder import catalogue_of, is_finished
+        from sim.answers.folder import is_finished
         from sim.report.diff import diff_document, diff_markdown, diff_tables, outcome_rows, outcome_table
         from sim.report.json_document import as_json
         from sim.study.diff import StoredRun, compare
@@ -175,10 +175,8 @@ def diff(
                 wrong.append(Message("--fail-if {error}", error))
         if wrong:
             fail(joined("\n", wrong))
-        first_catalog, second_catalog = (
-            catalog_for(None, catalogue_of(run, catalogs or ())) for run in (first, second)
-        )
-        runs = StoredRun.read(first, first_catalog), StoredRun.read(second, second_catalog)
+        used = [catalog_of_run(run, catalogs) for run in (first, second)]
+        runs = StoredRun.read(first, used[0]), StoredRun.read(second, used[1])
         show_money_of(runs[1].scenario)
         found = compare(*runs)
         try:

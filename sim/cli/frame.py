@@ -245,6 +245,13 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
     return catalog
 
 
+def catalog_of_run(run: Path, stated: Sequence[Path] | None) -> Any:
+    """Return the catalogue that the finished *run* was made with, or that of the folders *stated*; as `catalog_for`."""
+    from sim.answers.folder import catalogue_of
+
+    return catalog_for(None, catalogue_of(run, stated or ()))
+
+
 def command_text() -> str:
     """Return the command as typed on one line, for a comment."""
     return shlex.join(command_line())

@@ -19,7 +19,7 @@ from sim.jobs.plan import QueuePlan, resolve_queue
 from sim.jobs.schema import LONGEST_H, QueueScenario
 from sim.power import PoolPower
 from sim.records import Interval
-from sim.scenario.sweep import at_point, axes_at, axis_labels, points
+from sim.scenario.sweep import fleets_at_points
 from sim.training.outcome import WorkColumn, WorkRow, energy_kwh, total_usd, wall_j
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -146,13 +146,9 @@ class QueueOutcome:
 
 def queue_outcomes(scenario: QueueScenario, catalog: Catalog) -> list[QueueOutcome]:
     """Return the outcomes of every cluster at every sweep point, cluster by cluster."""
-    found = points(scenario.sweep)
-    labels = axis_labels(path for point in found for path in point)
-    at = [at_point(scenario, point) for point in found]
     return [
-        outcome(resolve_queue(here, here.fleets[i], axes_at(labels, point, here), catalog))
-        for i in range(len(scenario.fleets))
-        for point, here in zip(found, at, strict=True)
+        outcome(resolve_queue(here, here.fleets[place], axes, catalog))
+        for here, place, axes in fleets_at_points(scenario)
     ]
 
 

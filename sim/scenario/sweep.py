@@ -1,7 +1,7 @@
 """Cases of a scenario: fleets x sweep points x replications."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol, TypeVar
@@ -127,6 +127,17 @@ def axes_at(labels: dict[str, str], point: dict[str, Any], at: Spec) -> dict[str
         label: _cell(point[path] if path in point else value_at(data, place_of(data, path)))
         for path, label in labels.items()
     }
+
+
+def fleets_at_points(scenario: Said) -> Iterator[tuple[Said, int, dict[str, Any]]]:
+    """Yield the scenario at a point, the position of a fleet, and the axes' values, fleet by fleet, point by point."""
+    given: Any = scenario
+    found = points(given.sweep)
+    labels = axis_labels(path for point in found for path in point)
+    at = [at_point(scenario, point) for point in found]
+    for place in range(len(given.fleets)):
+        for point, here in zip(found, at, strict=True):
+            yield here, place, axes_at(labels, point, here)
 
 
 def _cell(value: Any) -> Any:

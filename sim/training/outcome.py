@@ -12,7 +12,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost.ledger import Ledger
 from sim.power import PoolPower
 from sim.records import Interval
-from sim.scenario.sweep import at_point, axes_at, axis_labels, points
+from sim.scenario.sweep import fleets_at_points
 from sim.training.plan import JobPlan, PoolOfJobs, resolve_job
 from sim.training.schema import JobScenario
 from sim.training.steptime import OptimizerStepTime
@@ -62,13 +62,9 @@ class JobOutcome:
 
 def job_outcomes(scenario: JobScenario, catalog: Catalog) -> list[JobOutcome]:
     """Return the outcomes of every fleet at every sweep point, fleet by fleet."""
-    found = points(scenario.sweep)
-    labels = axis_labels(path for point in found for path in point)
-    at = [at_point(scenario, point) for point in found]
     return [
-        outcome(resolve_job(here, here.fleets[i], axes_at(labels, point, here), catalog))
-        for i in range(len(scenario.fleets))
-        for point, here in zip(found, at, strict=True)
+        outcome(resolve_job(here, here.fleets[place], axes, catalog))
+        for here, place, axes in fleets_at_points(scenario)
     ]
 
 

@@ -20,7 +20,7 @@ from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
 from sim.workload.tenants import UNATTRIBUTED
 from sim.workload.traces import columns
 from sim.workload.traces.columns import TraceTable, read_any_table, read_json_lines, read_table
-from sim.workload.traces.headers import arrivals, recognised
+from sim.workload.traces.headers import Headers, arrivals, recognised
 from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, rows_of
 
 TOKENS = ("prompt_tokens", "output_tokens")
@@ -61,20 +61,7 @@ class RequestLog(TraceFile):
         if not table.lines and not faults:
             raise TraceError([(self.path, 0, "holds no requests")])
         notes = headers.notes()
-        lines, texts = table.lines, {name: table.columns[theirs] for name, theirs in names.items()}
-        arrived_s, time_notes = arrivals(texts["arrival_s"], names["arrival_s"], lines, faults)
-        if headers.foreign or time_notes:
-            rows, left_out = _answered_in_order(arrived_s, texts.get("output_tokens"))
-            if not len(rows) and not faults:
-                raise TraceError([(self.path, 0, "holds no request with output tokens")])
-            notes += time_notes + left_out
-            arrived_s = arrived_s[rows] - np.nanmin(arrived_s[rows], initial=np.inf)
-            lines, texts = (
-                [lines[row] for row in rows],
-                {k: [column[row] for row in rows] for k, column in texts.items()},
-            )
-        else:
-            columns.check_times(arrived_s, texts["arrival_s"], "arrival_s", lines, faults)
+        lines, texts, arrived_s = self._in_order(table, headers, notes, faults)
         tokens = [columns.tokens(texts[name], names[name], lines, faults) for name in TOKENS if not units]
         requests = RequestTable(arrived_s, *(tokens or _units(len(lines))))
         if "priority" in texts:
@@ -92,6 +79,28 @@ class RequestLog(TraceFile):
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS
         return TraceReading(requests, tuple(f"{Path(self.path).name}: {note}" for note in notes), units=units)
+
+    def _in_order(
+        self, table: TraceTable, headers: Headers, notes: list[str], faults: TraceFaults
+    ) -> tuple[list[int], dict[str, list[str]], NDArray[np.float64]]:
+        """Return the lines, the columns by name and the arrivals [s] of the requests to replay.
+
+        A file of this program must have them in order. Of other programs' logs, rows with an answer are sorted, times
+        start at 0, and *notes* gets sentences on both.
+        """
+        names = headers.names
+        lines, texts = table.lines, {name: table.columns[theirs] for name, theirs in names.items()}
+        arrived_s, time_notes = arrivals(texts["arrival_s"], names["arrival_s"], lines, faults)
+        if not headers.foreign and not time_notes:
+            columns.check_times(arrived_s, texts["arrival_s"], "arrival_s", lines, faults)
+            return lines, texts, arrived_s
+        rows, left_out = _answered_in_order(arrived_s, texts.get("output_tokens"))
+        if not len(rows) and not faults:
+            raise TraceError([(self.path, 0, "holds no request with output tokens")])
+        notes += time_notes + left_out
+        arrived_s = arrived_s[rows] - np.nanmin(arrived_s[rows], initial=np.inf)
+        texts = {k: [column[row] for row in rows] for k, column in texts.items()}
+        return [lines[row] for row in rows], texts, arrived_s
 
     def chosen(self, whole: RequestTable) -> RequestTable:
         """Return the rows of the `service`. Raises TraceError if there are none."""
