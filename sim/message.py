@@ -1,7 +1,7 @@
 """Messages: English sentences that keep their template and values, so that they can be translated."""
 
-from collections.abc import Mapping, Sequence
-from functools import cache, reduce
+from collections.abc import Iterable, Mapping
+from functools import cache
 from string import Formatter
 from typing import Any, Self
 
@@ -51,9 +51,30 @@ class Message(str):
         return Message("{first}{then}", first, self) if first else self
 
 
-def joined(mark: str, parts: Sequence[str]) -> str:
-    """Return *parts* with *mark* between them; each remains a message."""
-    return reduce(lambda done, part: Message("{done}{mark}{part}", done, mark, part), parts) if parts else ""
+def joined(mark: str, parts: Iterable[str]) -> str:
+    """Return *parts* with *mark* between them; each remains a message.
+
+    >>> joined("; ", ["is missing", Message("must be above {low}", 0)]).values["part1"].template
+    'must be above {low}'
+    """
+    first, *others = [*parts] or [""]
+    template = "{part0}" + "".join(f"{{mark}}{{part{place}}}" for place, _ in enumerate(others, 1))
+    return Message(template, first, mark, *others) if others else first
+
+
+def located(problems: Iterable[tuple[str, int, str]]) -> str:
+    """Return a line `file:line: mistake` for each of *problems*, (file, line, mistake); line 0 is the whole file.
+
+    >>> print(located([("a.csv", 3, "is missing"), ("b.csv", 0, "is empty")]))
+    a.csv:3: is missing
+    b.csv: is empty
+    """
+    return joined("\n", [(f"{file}:{line}: " if line else f"{file}: ") + text for file, line, text in problems])
+
+
+def first_line(text: str) -> str:
+    """Return *text* up to its first line break; a message of one line stays a message."""
+    return text if "\n" not in text else text.splitlines()[0]
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from sim.infile import opened
-from sim.message import Message
+from sim.message import Message, located
 
 _FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
 _CORE: list[tuple[str, str]] = [
@@ -49,7 +49,7 @@ class YamlError(ValueError):
 
     def __init__(self, path: str, line: int, message: str) -> None:
         self.path, self.line, self.message = path, line, message
-        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
+        super().__init__(located([(path, line, message)]))
 
     def __reduce__(self) -> Any:
         return type(self), (self.path, self.line, self.message)

@@ -203,7 +203,7 @@ def _locked(out: Path) -> int:
                 "another gpufleet (process {owner}) writes there; wait for it, or name another folder",
                 owner or "unknown",
             )
-            raise FolderBusy(f"--out {out}: {text}") from None
+            raise FolderBusy(f"--out {out}: " + text) from None
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

@@ -9,6 +9,7 @@ from typing import Any
 from sim.answers.folder import FolderBusy, FolderRefused
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.data_folder import CatalogError, UnknownId
+from sim.message import joined
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.study.execution.cases import WorkerLost
 from sim.yamlio import YamlError
@@ -60,7 +61,7 @@ class Infeasible(ValueError):
 
     def __init__(self, reasons: Iterable[str], result: Any) -> None:
         self.result = result
-        super().__init__("\n".join(reasons))
+        super().__init__(joined("\n", reasons))
 
     def __reduce__(self) -> Any:
         return type(self), (str(self).splitlines(), self.result)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sim.message import Message
+from sim.message import Message, located
 
 
 class BenchdataError(ValueError):
@@ -12,7 +12,7 @@ class BenchdataError(ValueError):
     def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
         self.problems = tuple(problems)
         """Mistakes as (file, line or 0, message)."""
-        super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in self.problems))
+        super().__init__(located(self.problems))
 
     def __reduce__(self) -> Any:
         return type(self), (self.problems,)

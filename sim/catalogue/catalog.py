@@ -24,7 +24,7 @@ from sim.catalogue.model import AnyModel, Model, OtherModel
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Source
-from sim.message import Message
+from sim.message import Message, joined
 
 Entry = TypeVar("Entry")
 
@@ -79,7 +79,7 @@ def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path
     Raises CatalogError for a stated folder that does not exist.
     """
     if missing := [Message("{folder}: is no folder", folder) for folder in stated if not folder.is_dir()]:
-        raise CatalogError("\n".join(missing))
+        raise CatalogError(joined("\n", missing))
     beside = scenario.absolute().parent / OWN_FOLDER if scenario is not None else None
     found = [beside] if beside is not None and beside.is_dir() else []
     return list(dict.fromkeys([*found, *(folder.absolute() for folder in stated)]))
@@ -305,7 +305,7 @@ class Catalog:
             except (CatalogError, yamlio.YamlError) as error:
                 problems.append(str(error))
         if problems:
-            raise CatalogError("\n".join(dict.fromkeys(problems)))
+            raise CatalogError(joined("\n", dict.fromkeys(problems)))
         return self
 
     def _mistakes_in(self, kind: str, path: Path) -> list[str]:
@@ -488,6 +488,6 @@ def _validated(
                 steps = steps[1:]  # pydantic puts the tag of a union in front
             path = (*place, *steps)
             dotted = ".".join(str(step) for step in path) or "file"
-            message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{document.path}:{document.line(path)}: {dotted}: {message}")
-        raise CatalogError("\n".join(lines)) from None
+            message = str(problem.get("ctx", {}).get("error", problem["msg"]))
+            lines.append(f"{document.path}:{document.line(path)}: {dotted}: " + message)
+        raise CatalogError(joined("\n", lines)) from None

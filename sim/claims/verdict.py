@@ -181,7 +181,7 @@ def check(path: Path, catalog: Catalog) -> Claim:
             try:
                 _check_figure(claim.figures[name], context)
             except ScenarioErrors as error:
-                wrong += [ValidationIssue((*place, "set"), f"{one.where}: {one.message}") for one in error.errors]
+                wrong += [ValidationIssue((*place, "set"), f"{one.where}: " + one.message) for one in error.errors]
             except (NoFigure, ValueError) as error:
                 wrong.append(ValidationIssue(place, str(error)))
     if wrong:

@@ -218,7 +218,7 @@ def usable(folder: Path) -> Path:
     from sim.answers.folder import why_not
 
     if refusal := why_not(folder):
-        fail(f"--out {folder}: {refusal}")
+        fail(f"--out {folder}: " + refusal)
     return folder
 
 

@@ -47,7 +47,7 @@ from sim.cli.frame import (
 )
 from sim.cli.workplace import Address, Wait, workplace
 from sim.language import ENGLISH, speaking, translate_rendered
-from sim.message import Message
+from sim.message import Message, joined
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
@@ -151,8 +151,8 @@ class CommandContext:
 
     def refuse(self, *reasons: str) -> None:
         """End the command with those *reasons* that are not empty, each after the scenario's path."""
-        if lines := [f"{self.path}: {reason}" for reason in reasons if reason]:
-            fail("\n".join(dict.fromkeys(lines)))
+        if lines := [f"{self.path}: " + reason for reason in reasons if reason]:
+            fail(joined("\n", dict.fromkeys(lines)))
 
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:
         """End the command if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""

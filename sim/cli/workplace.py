@@ -12,7 +12,7 @@ import typer
 
 from sim.cli.frame import OTHER_FAILURE, fail
 from sim.language import translate_rendered
-from sim.message import Message
+from sim.message import Message, joined
 
 Address = Annotated[
     str | None,
@@ -105,7 +105,7 @@ def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
         for path in files_outside(scenario, folder)
     ]
     if lines:
-        fail("\n".join(lines))
+        fail(joined("\n", lines))
 
 
 def _interrupt(*_: object) -> None:

@@ -11,7 +11,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, Price, PriceBook, Problem, Quote, QuotedPrice, RateMissing
-from sim.message import Message
+from sim.message import Message, joined
 from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 
@@ -28,7 +28,7 @@ def gpu_price(hardware: FleetHardware, book: PriceBook, stated: Quote | None, ke
     except RateMissing:
         raise
     except CostError as error:
-        text = "; ".join(problem.text for problem in error.problems)
+        text = joined("; ", [problem.text for problem in error.problems])
         raise CostError(Problem(key, Message("{text}; or state it here", text))) from error
 
 

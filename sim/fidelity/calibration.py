@@ -20,7 +20,7 @@ from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, calibration_of, load_priors
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
-from sim.message import Message
+from sim.message import Message, joined
 from sim.report.terminal_table import FittedTable
 from sim.scenario.resolving.bind import bind
 from sim.steptime.calibration import Calibration, CalibrationRuns, Factor
@@ -192,17 +192,18 @@ def skip_lines(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]
     """Return a line for each reason to skip rows, with its first row; the most frequent reason first."""
     counts = Counter(reason for _, reason in skipped)
     first = {reason: row for row, reason in reversed(skipped)}
-    lines = []
+    lines: list[str] = []
     for reason, count in counts.most_common(MOST_REASONS):
         place = f"{table}:{first[reason].line}" if first[reason].line else first[reason].id
-        lines.append(f"{place}: {reason}{f' ({count} rows)' if count > 1 else ''}")
+        lines.append(f"{place}: " + reason + (Message(" ({count} rows)", count) if count > 1 else ""))
     left = len(counts) - MOST_REASONS
     return [*lines, Message("and {count} other reasons", left)] if left > 0 else lines
 
 
 def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
-    return "\n".join(
-        [Message("{table}: no run can be used to calibrate {gpu}", table, gpu), *skip_lines(problem.skipped, table)]
+    return joined(
+        "\n",
+        [Message("{table}: no run can be used to calibrate {gpu}", table, gpu), *skip_lines(problem.skipped, table)],
     )
 
 

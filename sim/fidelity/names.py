@@ -13,7 +13,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import KvCacheDtype
-from sim.message import Message
+from sim.message import Message, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except UnknownId:
         missing.append(Message("unknown engine {engine!r}", row.engine))
     if missing or gpu is None or model is None or engine is None or kv is None:
-        raise NotCovered("; ".join(missing), gpu, model, engine)
+        raise NotCovered(joined("; ", missing), gpu, model, engine)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
 
 

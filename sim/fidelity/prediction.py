@@ -23,7 +23,7 @@ from sim.csvio import write_csv
 from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.names import NotCovered
 from sim.fleet.fleet import RunningFleet
-from sim.message import Message
+from sim.message import Message, joined
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -211,21 +211,21 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
     }
     notes = [note for note in (ready.note, *case.notes) if note]
     if plan.infeasible:
-        return Prediction(case.row.id, "infeasible", "; ".join([plan.infeasible, *notes]), **known)
+        return Prediction(case.row.id, "infeasible", joined("; ", [plan.infeasible, *notes]), **known)
     if adjust is not None:
         plan = adjust(plan)
     if case.row.counted is not None:
         metrics = metrics_between_scrapes(plan, case.row.counted)
         return Prediction(
-            case.row.id, "covered", "; ".join(notes), metrics, requests=case.row.num_requests or 0, **known
+            case.row.id, "covered", joined("; ", notes), metrics, requests=case.row.num_requests or 0, **known
         )
     run = _run(plan, case)
     if not run.answered:
-        return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
+        return Prediction(case.row.id, "infeasible", joined("; ", ["no request fits the KV cache", *notes]), **known)
     return Prediction(
         case.row.id,
         "covered",
-        "; ".join(notes),
+        joined("; ", notes),
         run.metrics(),
         run.saturated,
         requests=len(run.log.requests),

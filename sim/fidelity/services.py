@@ -34,7 +34,7 @@ from sim.catalogue.value import Sourced, Value
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, key_of, scatter
 from sim.language import N_, _
-from sim.message import Message
+from sim.message import Message, joined
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
@@ -202,7 +202,7 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
     except UnknownId:
         missing.append(Message("unknown accelerator {accelerator!r}", row.accelerator))
     if benchmark is None or accelerator is None or missing:
-        raise ServiceNotCovered("; ".join(missing))
+        raise ServiceNotCovered(joined("; ", missing))
     model = catalog.any_model(benchmark.model)
     assert isinstance(model, OtherModel)
     for precision in benchmark.precisions:

@@ -15,7 +15,7 @@ from sim.jobs.cluster import ClusterJob
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
 from sim.jobs.traces import JobTraceError
-from sim.message import Message
+from sim.message import Message, joined
 from sim.scenario.reading.errors import InputError, Place, ValidationIssue
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
 from sim.scenario.resolving.resolved import Fact
@@ -195,7 +195,7 @@ def _infeasible(jobs: tuple[ClusterJob, ...], refusals: list[str], gpus: int, le
     if not refusals and least > left:
         remark = Message(", of which the service leaves at most {gpus}", left) if left < gpus else ""
         return Message("every job needs at least {least} GPUs, the cluster has {gpus}{remark}", least, gpus, remark)
-    return "; ".join(refusals)
+    return joined("; ", refusals)
 
 
 def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[ClusterJob]:

@@ -23,7 +23,7 @@ from pydantic import Field
 from sim.decimals import number
 from sim.infile import STAGE, opened, status
 from sim.jobs.cluster import ClusterJob
-from sim.message import Message
+from sim.message import Message, located
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
 
@@ -43,7 +43,7 @@ class JobTraceError(ValueError):
         super().__init__(errors)
 
     def __str__(self) -> str:
-        return "\n".join(f"{path}:{line}: {text}" for path, line, text in self.errors)
+        return located(self.errors)
 
 
 @dataclass(frozen=True, slots=True)

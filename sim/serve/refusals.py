@@ -11,7 +11,7 @@ from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.cost.prices import CostError
 from sim.infile import OutsideFolders
 from sim.language import translate_rendered
-from sim.message import Message
+from sim.message import Message, joined
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
@@ -24,7 +24,7 @@ class RefusedRequest(Exception):
 
     def __init__(self, status: int, *texts: str) -> None:
         self.status, self.texts = status, texts
-        super().__init__("; ".join(texts))
+        super().__init__(joined("; ", texts))
 
 
 async def refused(_: Request, error: Exception) -> JSONResponse:

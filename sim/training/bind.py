@@ -9,7 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.server import Server
-from sim.message import Message
+from sim.message import Message, joined
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.training.figures import TrainingData, framework_memory, load_training, network_named, rates
 from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
@@ -213,7 +213,7 @@ def advice(bound_job: BoundJob, catalog: Catalog) -> str:
         else ""
     )
     more = "more GPUs to share it (tp, pp, zero), lora, or a larger GPU" if job.method == "full" else "a larger GPU"
-    return "; ".join(filter(None, [shortfall, Message("it takes {more}", more)]))
+    return joined("; ", filter(None, [shortfall, Message("it takes {more}", more)]))
 
 
 def _changes(job: OptimizerStep, candidate: OptimizerStep) -> str:

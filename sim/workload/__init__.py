@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
-from sim.message import Message
+from sim.message import Message, joined
 from sim.spec import Spec, WholeNumber
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
@@ -280,8 +280,8 @@ class Workload(Spec):
             sentence = Message("{describe}; each request is one unit of work", self.arrivals.describe())
         else:
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
-            alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""
-            alike += f"; {self.sessions.describe()}" if self.sessions else ""
+            alike = "; " + self.shared_prefix.describe() if self.shared_prefix else ""
+            alike += "; " + self.sessions.describe() if self.sessions else ""
             alike += (
                 Message("; the first {sent_before} prompts were sent before", self.sent_before)
                 if self.sent_before
@@ -372,8 +372,8 @@ class MergedWorkload(Workload):
 
     def notes(self) -> tuple[str, ...]:
         """Return notes on the requests of each service for readers of the results. Raises TraceError."""
-        return tuple(f"{name}: {note}" for name, one in self.parts.items() for note in one.notes())
+        return tuple(f"{name}: " + note for name, one in self.parts.items() for note in one.notes())
 
     def describe(self) -> str:
         """Return a description of the workloads, a sentence per service. Raises TraceError."""
-        return " ".join(f"{name}: {one.describe()}" for name, one in self.parts.items())
+        return joined(" ", [f"{name}: " + one.describe() for name, one in self.parts.items()])

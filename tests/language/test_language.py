@@ -144,6 +144,7 @@ def test_every_message_has_as_many_values_as_places(root: Path) -> None:
     calls = [
         (node, f"{file.name}:{node.lineno}")
         for file in (root / "sim").rglob("*.py")
+        if file.name != "message.py"
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Message"
     ]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.message import located
+
 
 class FileErrors(ValueError):
     """Mistakes in the files of a draft; the message has a line `file:line: mistake` per mistake."""
@@ -12,7 +14,7 @@ class FileErrors(ValueError):
     def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
         """Mistakes as (file, line or 0, message)."""
-        super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in self.problems))
+        super().__init__(located(self.problems))
 
     def __reduce__(self) -> Any:
         return type(self), (self.problems,)

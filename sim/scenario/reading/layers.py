@@ -16,7 +16,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.infile import status, why_outside
-from sim.message import Message
+from sim.message import Message, first_line
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
@@ -451,7 +451,7 @@ def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str],
             try:
                 lookup(name)
             except ValueError as error:
-                yield ValidationIssue((*place, key), str(error).splitlines()[0])
+                yield ValidationIssue((*place, key), first_line(str(error)))
 
 
 def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:

@@ -512,10 +512,13 @@ def _planned(
         machines=machines,
         clock=terms.clock,
         pue=terms.facility_factor,
-        infeasible="; ".join(
-            reason if len(bound) == 1 else f"pool {name}: {reason}"
-            for name, reason in zip(names, reasons, strict=True)
-            if reason
+        infeasible=joined(
+            "; ",
+            [
+                reason if len(bound) == 1 else f"pool {name}: " + reason
+                for name, reason in zip(names, reasons, strict=True)
+                if reason
+            ],
         ),
         kv_transfer=transfer_of(fleet, bound, catalog),
         facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
@@ -541,10 +544,10 @@ def _shared(
         for one, memory in zip(models, fits, strict=True)
     )
     refused = [
-        f"{', '.join(one.spec.services)}: {reason}" for one, reason in zip(models, reasons, strict=True) if reason
+        f"{', '.join(one.spec.services)}: " + reason for one, reason in zip(models, reasons, strict=True) if reason
     ]
     whole = replace(plan, services=pool.services, service=" + ".join(pool.services), models=plans)
-    return whole, "; ".join(refused) or sleep_shortfall(models[0], fits)
+    return whole, joined("; ", refused) or sleep_shortfall(models[0], fits)
 
 
 def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:

@@ -16,7 +16,7 @@ from sim.cost.prices import CostError
 from sim.cost.rental import Rent
 from sim.failures import COMPONENTS, FailureSpec
 from sim.memory.lora import LoraAdapters
-from sim.message import Message
+from sim.message import Message, first_line
 from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
@@ -187,7 +187,7 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
             try:
                 lookup(name)
             except ValueError as error:
-                yield ValidationIssue(place, str(error).splitlines()[0])
+                yield ValidationIssue(place, first_line(str(error)))
     moving = value_at(data, ("split", "kv_transfer"))
     yield from unknown_ids(value_at(data, ("cold_start",)), ("size", "cold_start"), {"link": catalog.link})
     for kind in COMPONENTS:

@@ -31,7 +31,7 @@ from sim.cost.buying import Buy
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
 from sim.cost.rental import RentedTime
-from sim.message import Message
+from sim.message import Message, first_line, joined
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.checks.pools import pool_issues
@@ -128,7 +128,7 @@ def over(
         Largest deviation of that cost due to a bill rounded to nano-dollars [USD/h].
 
     """
-    return "; ".join(_over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
+    return joined("; ", _over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
 
 
 def _over(budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
@@ -563,7 +563,7 @@ class CandidateBounds:
         try:
             plan = self.plan(unit)
         except (ValueError, ArithmeticError) as error:
-            return ReplicaBounds(str(error).splitlines()[0], 0)
+            return ReplicaBounds(first_line(str(error)), 0)
         if plan.infeasible or unit.own is not None:
             return ReplicaBounds(plan.infeasible, 1)
         if self.demands:
@@ -630,8 +630,8 @@ class CandidateBounds:
             wrong += adapter_use_issues(self.scenario, fleet, [pool[0] for pool in models], ())
             wrong += role_issues(self.scenario, fleet, [pool[0] for pool in models], ())
         except (ValueError, ArithmeticError) as error:
-            return str(error).splitlines()[0]
-        return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
+            return first_line(str(error))
+        return joined("; ", [f"{one.place[-1]}: " + one.message for one in wrong])
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
         """Return the least cost of the fleet [USD/h], from charges that do not depend on load; raises CostError."""

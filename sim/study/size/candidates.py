@@ -6,6 +6,7 @@ from math import inf
 from typing import Literal
 
 from sim.catalogue.catalog import Catalog
+from sim.message import joined
 from sim.scenario.experiment import Experiment
 from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -171,7 +172,7 @@ def with_one_host(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None)
             yield kept if kept is not None and kept in alike else one
         else:
             reasons = dict.fromkeys(other.reason for other in alike)
-            yield replace(one, name=one.choice, reason="; ".join(reasons))
+            yield replace(one, name=one.choice, reason=joined("; ", reasons))
 
 
 def in_order(candidates: Iterable[CandidateFleet], first: CandidateFleet | None) -> list[CandidateFleet]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.infile import STAGE, status
-from sim.message import Message
+from sim.message import Message, located
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 
@@ -24,9 +24,7 @@ class TraceError(ValueError):
 
     def __init__(self, errors: list[tuple[str, int, str]]) -> None:
         self.errors = errors
-        super().__init__(
-            "\n".join(f"{path}:{line}: {text}" if line else f"{path}: {text}" for path, line, text in errors)
-        )
+        super().__init__(located(errors))
 
     def __reduce__(self) -> Any:
         return type(self), (self.errors,)
