@@ -12,6 +12,8 @@ _FORMULA = re.compile(r"'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢�
 
 PLAIN_FROM, PLAIN_BELOW = 1e-4, 1e10
 """Magnitudes between which neither repr nor pyarrow writes an exponent."""
+ROWS_AT_ONCE = 65_536
+"""Number of rows from which blocks are written, which bounds the memory."""
 
 
 def cell(value: Any) -> Any:
@@ -54,20 +56,21 @@ def write_csv(path: Path, header: Iterable[str], lines: Iterable[Iterable[Any]])
 def write_csv_columns(path: Path, header: Iterable[str], blocks: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> None:
     """Write *header* and *blocks* of rows to the file *path*, with the bytes that `write_csv` would write.
 
-    A block is (values that all of its rows begin with, its further columns as pyarrow arrays).
+    A block is (values that all of its rows begin with, its further columns as pyarrow arrays). Small blocks are
+    written together.
     """
-    import pyarrow.compute as pc  # slow to import; most commands write no large table
-
     with path.open("wb") as file:
         file.write(_line(header))
-        for front, columns in blocks:
-            texts = [*map(_text, front), *map(_texts, columns)]
-            if len(texts) == 1:  # csv quotes an empty cell that is alone on its line
-                texts = [pc.replace_with_mask(texts[0], pc.equal(texts[0], ""), '""')]
-            lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, ","), "", "\n")
-            _, _, characters = lines.buffers()
-            if len(lines):
-                file.write(characters)
+        waiting: list[tuple[Sequence[Any], Sequence[Any]]] = []
+        rows = 0
+        for block in blocks:
+            waiting.append(block)
+            rows += len(block[1][0])
+            if rows >= ROWS_AT_ONCE:
+                file.write(_lines(waiting))
+                waiting, rows = [], 0
+        if waiting:
+            file.write(_lines(waiting))
 
 
 class _Lines(NamedTuple):
@@ -90,6 +93,30 @@ def _line(values: Iterable[Any]) -> bytes:
     text = StringIO()
     _rows(text).writerow(map(cell, values))
     return text.getvalue().encode()
+
+
+def _lines(blocks: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Any:
+    """Return the lines of *blocks* as a buffer."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [_texts_together(columns) for columns in zip(*(columns for _, columns in blocks), strict=True)]
+    if any(front for front, _ in blocks):
+        starts = pa.array([",".join(map(_text, front)) for front, _ in blocks])
+        numbers = [number for number, (_, one) in enumerate(blocks) for _ in range(len(one[0]))]
+        texts.insert(0, starts.take(pa.array(numbers, pa.int32())))
+    elif len(texts) == 1:  # csv quotes an empty cell that is alone on its line
+        texts = [pc.replace_with_mask(texts[0], pc.equal(texts[0], ""), '""')]
+    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, ","), "", "\n")
+    return lines.buffers()[2] if len(lines) else b""
+
+
+def _texts_together(columns: Sequence[Any]) -> Any:
+    """Return the texts of pyarrow arrays that follow each other in one column."""
+    import pyarrow as pa
+
+    alike = all(column.type == columns[0].type for column in columns)
+    return _texts(pa.concat_arrays(columns)) if alike else pa.concat_arrays([*map(_texts, columns)])
 
 
 def _text(value: Any) -> str:

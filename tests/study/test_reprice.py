@@ -24,7 +24,7 @@ from sim.study.points import summarize
 from sim.study.reprice import keep_scenario, load_repriced, reprice
 from sim.yamlio import dump, parse
 
-FILES = ("case.json", "requests.parquet", "usage.parquet", "costs.parquet")
+FILES = ("case.json", "tables.arrow")
 POOL = {
     "gpu": "rtx-4090",
     "replicas": 2,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sim.csvio import write_csv, write_csv_columns
+from sim.csvio import ROWS_AT_ONCE, write_csv, write_csv_columns
 from sim.report.words.money import shown, twin, twinned, with_twins
 from sim.study.metrics.columns import summary_columns
 from sim.study.points import FinishedCase, Point, columns_where_known, has_money, service_points
@@ -36,7 +36,6 @@ OF_FLEETS = frozenset({"reason", "servers"})
 """Columns of summary.csv that services.csv lacks."""
 PARQUET_FROM_ROWS = 200_000
 """Number of requests from which they are written as Parquet."""
-ROWS_AT_ONCE = 65_536
 
 Read = Callable[[FinishedCase], pa.Table]
 

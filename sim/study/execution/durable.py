@@ -1,7 +1,8 @@
 """Files and folders that are written atomically, with checksums that reveal later damage.
 
-Content is flushed to the disk before it is renamed to its final name, so neither a killed process nor a power cut
-leaves a partial file under that name.
+A killed process leaves no partial file under its final name. A file is flushed to the disk before it is renamed. A
+folder is renamed first and flushed while the next one is computed: where a power cut has left a part of it, its
+checksums reveal that.
 """
 
 import hashlib
@@ -10,8 +11,10 @@ import logging
 import os
 import secrets
 import shutil
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +91,37 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     try:
         yield building
         (building / SUMS_FILE).write_text(_sums(building), encoding="utf-8")
-        flush_folder(building)
         _rename_over(building, folder)
-        flush(folder.parent)
+        _flush_meanwhile(folder)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+
+
+def _flush_meanwhile(folder: Path) -> None:
+    """Flush the files of *folder* in a thread, which the exit of the process waits for.
+
+    Raises
+    ------
+    OSError
+        Where the flush of an earlier folder has failed.
+
+    """
+    while _FLUSHES and (_FLUSHES[0].done() or len(_FLUSHES) >= MOST_FLUSHES):
+        _FLUSHES.popleft().result()
+    _FLUSHES.append(_FLUSHER.submit(_flush_where_it_is, folder))
+
+
+def _flush_where_it_is(folder: Path) -> None:
+    with suppress(FileNotFoundError):  # a folder may have been replaced since
+        flush_folder(folder)
+        flush(folder.parent)
+
+
+_FLUSHER = ThreadPoolExecutor(1, "flush")
+_FLUSHES: deque[Future[None]] = deque()
+MOST_FLUSHES = 64
+"""Largest number of finished folders that wait for their flush."""
 
 
 def _rename_over(building: Path, folder: Path) -> None:

@@ -26,6 +26,9 @@ from sim.units import NANO_PER_USD
 forgo_pandas()
 
 CASE_FILE = "case.json"
+TABLES_FILE = "tables.arrow"
+PACKED_FROM_ROWS = 1_000
+"""Number of rows from which a table is compressed, which takes longer than to write a small one."""
 SHARES = ("prefill_s", "recompute_s", "decode_s")
 """Columns of the seconds of its (last) replica's time that a request used, by activity."""
 VISITS = "earlier_visits"
@@ -49,6 +52,8 @@ class StoredCase:
     """Name of the folder that the case was written to."""
     rests_on: dict[str, str] = field(default_factory=dict)
     """Inputs of the simulated quantities -> digest; see `digest.rests_on`."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """Places of the tables in TABLES_FILE: name -> first byte."""
 
     @property
     def metrics(self) -> CaseMetrics:
@@ -69,7 +74,11 @@ class StoredCase:
         return self._table("costs")
 
     def _table(self, name: str) -> pa.Table:
-        # pq.read_table would import pandas, which takes longer than many a simulation
+        if self.tables:
+            with opened(self.folder / TABLES_FILE, hidden=True) as file:
+                file.seek(self.tables[name])
+                return pa.ipc.open_stream(file).read_all()
+        # a case of an earlier version; pq.read_table would import pandas, which takes longer than many a simulation
         with opened(self.folder / f"{name}.parquet", hidden=True) as file:
             return pq.ParquetFile(file).read()
 
@@ -159,11 +168,17 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
 
 
 def _write(folder: Path, record: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-    """Write the case file and the *tables* to *folder* atomically."""
+    """Write the case file and the *tables* to *folder* atomically: one file of Arrow streams, one after another."""
+    places = {}
     with atomic_folder(folder) as building:
-        for name, table in tables.items():
-            pq.write_table(table, building / f"{name}.parquet", compression="zstd")
-        (building / CASE_FILE).write_text(json.dumps(record | {"point": folder.name}), encoding="utf-8")
+        with (building / TABLES_FILE).open("wb") as file:
+            for name, table in tables.items():
+                places[name] = file.tell()
+                packed = pa.ipc.IpcWriteOptions(compression="zstd" if table.num_rows >= PACKED_FROM_ROWS else None)
+                with pa.ipc.new_stream(file, table.schema, options=packed) as stream:
+                    stream.write_table(table)
+        case = json.dumps(record | {"point": folder.name, "tables": places})
+        (building / CASE_FILE).write_text(case, encoding="utf-8")
 
 
 def discard_unfinished(points: Path) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from small_scenario import TINY
 from typer.testing import CliRunner
@@ -25,7 +26,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.digest import digest
 from sim.study.execution.durable import DamagedFile, read_sealed, write_sealed
-from sim.study.execution.store import load_case
+from sim.study.execution.store import load_case, read_case
 from sim.study.reprice import load_repriced
 
 ROOFLINE = """\
@@ -126,7 +127,7 @@ def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pyte
     (point,) = (out / "points").iterdir()
     whole = {path.name: path.read_bytes() for path in point.iterdir()}
     if how == "truncated":
-        (point / "requests.parquet").write_bytes(whole["requests.parquet"][:100])
+        (point / "tables.arrow").write_bytes(whole["tables.arrow"][:100])
     elif how == "edited":
         (point / "case.json").write_bytes(whole["case.json"].replace(b'"status": "ok"', b'"status":"ok" '))
     else:
@@ -137,6 +138,22 @@ def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pyte
     assert tables(out) == sound
     assert CliRunner().invoke(app, command).exit_code == 0
     assert len(caplog.messages) == 1
+
+
+def test_tables_in_a_file_each_are_read(folder: Path) -> None:
+    command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    (point,) = (folder / "out" / "points").iterdir()
+    now = read_case(point)
+    record = json.loads((point / "case.json").read_text())
+    names = record.pop("tables")
+    for name in names:
+        pq.write_table(getattr(now, name)(), point / f"{name}.parquet", compression="zstd")
+    (point / "case.json").write_text(json.dumps(record))
+    (point / "tables.arrow").unlink()
+    with (folder / "out" / "requests.csv").open() as file:
+        assert len(file.readlines()) - 1 == read_case(point).requests().num_rows > 0
+    assert read_case(point).usage().num_rows > 0
 
 
 def test_damaged_counterfactual_is_detected(tmp_path: Path) -> None:
