@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 from string import Formatter
-from typing import Any, Self
+from typing import Any
 
 
 class Message(str):
@@ -30,25 +30,39 @@ class Message(str):
     values: Mapping[str, str]
     """Name of a place -> text in it."""
 
-    def __new__(cls, template: str, /, *values: Any) -> Self:
+    def __new__(cls, template: str, /, *values: Any) -> "Message":
         """Fill the places of *template*, in the order of their first appearance, with *values*."""
         key, places = parsed(template)
         texts = {name: _text(value, how) for (name, how), value in zip(places.items(), values, strict=True)}
-        self = super().__new__(cls, key.format_map(texts))
-        self.template, self.values = key, texts
-        return self
+        return _of(key.format_map(texts), key, texts)
 
-    def __getnewargs__(self) -> Any:
-        return self.template, *self.values.values()
+    def __reduce__(self) -> Any:
+        return _of, (str.__str__(self), self.template, self.values)
 
     def __str__(self) -> str:
         return self  # the text of an exception stays a message
+
+    def removeprefix(self, prefix: str, /) -> str:
+        """Return the message without *prefix*; the rest of a sum that begins with it keeps its template."""
+        return self.values["then"] if self.values.get("first") == prefix else super().removeprefix(prefix)
 
     def __add__(self, then: str) -> "Message":
         return Message("{first}{then}", self, then) if then else self
 
     def __radd__(self, first: str) -> "Message":
         return Message("{first}{then}", first, self) if first else self
+
+
+def _of(text: str, template: str, values: Mapping[str, str]) -> Message:
+    message = str.__new__(Message, text)
+    message.template, message.values = template, values
+    return message
+
+
+def capital(text: str) -> str:
+    """Return *text* with a capital as its first letter; a message keeps its template."""
+    begun = text[:1].upper() + text[1:]
+    return _of(begun, text.template, text.values) if isinstance(text, Message) else begun
 
 
 def joined(mark: str, parts: Iterable[str]) -> str:

@@ -49,7 +49,8 @@ def _of_arguments(error: InputError, temporary: Path | None) -> InputError:
 
 def _worded(text: str) -> str:
     for option, argument in WORDS:
-        text = text.replace(option, argument)
+        if option in text:
+            text = text.replace(option, argument)
     return text
 
 

@@ -49,7 +49,9 @@ class Speculative(Spec):
             )
         if len(self.rates) != drafts:
             raise ValueError(
-                Message("acceptance has {len} places, but num_speculative_tokens is {drafts}", len(self.rates), drafts)
+                Message(
+                    "acceptance has {count} places, but num_speculative_tokens is {drafts}", len(self.rates), drafts
+                )
             )
         return self
 

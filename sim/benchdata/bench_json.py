@@ -100,7 +100,7 @@ def rows_of(
             found.append((one, result_row(one, path, f"{name}-{number}" if len(runs) > 1 else name, known)))
         except BenchdataError as error:
             which = f"run {number}: " if len(runs) > 1 else ""
-            problems += [(place, line, f"{which}{text}") for place, line, text in error.problems]
+            problems += [(place, line, which + text) for place, line, text in error.problems]
     if problems:
         raise BenchdataError(problems)
     return found

@@ -97,7 +97,7 @@ def amount(
         return None
     value = number(cell)
     if value is None:
-        problems.append((line, Message("{name} must be a number, not {cell!r}", name, str(cell)[:40])))
+        problems.append((line, Message("{name} must be a number, not {value!r}", name, str(cell)[:40])))
     elif value < 0 or (value == 0 and not or_zero):
         said = str(cell)[:40]
         problems.append(

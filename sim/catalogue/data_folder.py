@@ -14,7 +14,7 @@ class UnknownId(ValueError, KeyError):
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
         self.kind, self.name, self.suggestions = kind, name, suggestions
-        hint = Message("; did you mean {suggestions}?", " or ".join(suggestions)) if suggestions else ""
+        hint = Message("; did you mean {near}?", " or ".join(suggestions)) if suggestions else ""
         shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
         super().__init__(Message("unknown {kind} {id!r}{hint}", kind, shown, hint))
 

@@ -210,7 +210,7 @@ def _inside(found: Any, step: str, spec: CatalogueFigure) -> Any:
         return found[step]
     fields = getattr(type(found), "model_fields", {})
     if step not in fields:
-        raise NoFigure(f"{spec.of} has no {step!r}{did_you_mean(step, fields)}")
+        raise NoFigure(Message("{item} has no {key!r}{hint}", spec.of, step, did_you_mean(step, fields)))
     return getattr(found, step)
 
 

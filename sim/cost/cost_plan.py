@@ -343,7 +343,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
             problems.update(dict.fromkeys(found))
             continue
         names = ", ".join(pools[i].name for i in members)
-        notes = tuple(f"{names}: {note}" for note in plan.notes)
+        notes = tuple(f"{names}: " + note for note in plan.notes)
         plans.append(replace(plan, charges=tuple(_within_pool(one, holder) for one in plan.charges), notes=notes))
     if problems:
         raise CostError(*problems)

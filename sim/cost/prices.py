@@ -330,7 +330,7 @@ class PriceBook:
     def _in_usd(self, amount: float, currency: str, unit: str, source: str, key: str, what: str = "") -> UnitPrice:
         fx_rate = 1.0 if currency == USD else self.fx.get(currency)
         if fx_rate is None:
-            raise RateMissing(Problem(key, f"{what} {missing_rate_text(currency, self.fx)}".strip()))
+            raise RateMissing(Problem(key, joined(" ", filter(None, [what, missing_rate_text(currency, self.fx)]))))
         return UnitPrice(amount * fx_rate, unit, source, currency, fx_rate)
 
 
@@ -350,7 +350,7 @@ def _where_to_add(item: str, what: str, key: str = "cost.quotes") -> str:
         if key.startswith("cost.")
         else Message("state the price itself ({key})", key)
     )
-    return Message("add {what} to data/prices/{item}.yaml, or {otherwise}", what, item, otherwise)
+    return Message("add {price} to data/prices/{item}.yaml, or {otherwise}", what, item, otherwise)
 
 
 def _nearest(name: str, offers: PriceList) -> str:

@@ -75,7 +75,7 @@ def _trace_issues(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
     except JobTraceError as error:
         for path, line, message in error.errors:
             if line == 0 and message.startswith("cannot be read"):
-                yield ValidationIssue(("jobs", "trace", "path"), f"{path} {message}")
+                yield ValidationIssue(("jobs", "trace", "path"), f"{path} " + message)
             else:
                 yield InputError(path, line, "", message)
 

@@ -150,6 +150,8 @@ def _part(text: str, known: dict[str, str], code: str) -> str:
 
 def _value(text: str, known: dict[str, str], code: str) -> str:
     """Translate the value of a field: a sentence or a list of names; any other name or number stays unchanged."""
+    if not re.search("[A-Za-z]", text):  # a mark between sentences
+        return known.get(text, text)
     if text == NOTHING or " " in text:
         parts = text.split(", ")
         if len(parts) > 1 and all(part in known for part in parts):

@@ -403,8 +403,8 @@ def _shortfall(
         else "one KV block"
     )
     return Message(
-        "needs {smallest_kv:.2f} GB of KV cache per GPU for {what}, {cards} leave {kv_bytes:.2f} "
-        "beside {weights_bytes:.1f} GB of weights",
+        "needs {needed:.2f} GB of KV cache per GPU for {requests}, {cards} leave {left:.2f} "
+        "beside {weights:.1f} GB of weights",
         smallest_kv / GB,
         what,
         cards,
@@ -445,7 +445,7 @@ def suggest_changes(
         tp = settings.get("tensor_parallel_size", 1)
         ways.append(
             Message(
-                "on {tp}x {name} (tensor_parallel_size {tp_2}, pipeline_parallel_size {depth})",
+                "on {gpus}x {name} (tensor_parallel_size {tp}, pipeline_parallel_size {pp})",
                 tp * depth,
                 gpu.name,
                 tp,

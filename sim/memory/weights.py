@@ -182,8 +182,8 @@ def _size_problems(model: Model, quantization: Quantization, name: str, size: in
         return []
     return [
         Message(
-            "tensor_parallel_size {tp} cuts the {name} {size} of {id} into {size_2}, which is not a "
-            "multiple of the group of {group} in {id_2}",
+            "tensor_parallel_size {tp} cuts the {name} {size} of {model} into {part}, which is not a "
+            "multiple of the group of {group} in {quantization}",
             tp,
             name,
             size,
@@ -222,7 +222,7 @@ class HostResidentBytes:
             return ""
         what = "weights and KV cache" if self.block_bytes else "weights"
         return Message(
-            "needs {needed:.1f} GB of host memory for {what}, a replica's part is {host_memory_bytes:.1f}",
+            "needs {needed:.1f} GB of host memory for {use}, a replica's part is {available:.1f}",
             needed / GB,
             what,
             host_memory_bytes / GB,

@@ -106,7 +106,7 @@ def _gpu_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[Vali
             multiple,
         )
         fits = needed if wanted.dp else max(1, gpus // ranks) * ranks
-        yield ValidationIssue((*layout.place, "gpus"), f"{counted}: gpus: {fits}")
+        yield ValidationIssue((*layout.place, "gpus"), counted + f": gpus: {fits}")
         return
     experts, share = layout.size("ep"), layout.size("tp") * gpus // ranks
     if experts > 1 and not network.routed_copies:
@@ -195,7 +195,7 @@ def _amount_issues(job: TrainingJob, at: Place, network: ForwardCost) -> Iterato
         for key in ("sequence", "tokens", "lora"):
             if getattr(job, key) is not None:
                 fits = "give samples" if key == "tokens" else "remove it"
-                yield ValidationIssue((*at, key), f"{network.id} has no {key}: {fits}")
+                yield ValidationIssue((*at, key), Message("{model} has no {key}: {advice}", network.id, key, fits))
 
 
 def _framework_issues(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:

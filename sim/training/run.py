@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, isinf, sqrt
 
 from sim.catalogue.catalog import Catalog
-from sim.message import Message
+from sim.message import Message, joined
 from sim.power import LoadLaw
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.bind import BoundJob, advice, bound
@@ -250,7 +250,7 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
             by_use,
             capacity / GB,
         )
-        return f"{needs}; {advice(one, catalog)}"
+        return joined("; ", [needs, advice(one, catalog)])
     if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
         years = time.training_s / SECONDS_PER_HOUR / HOURS_PER_YEAR
         return Message("takes {years:.3g} years without any failure: use more GPUs, or reduce the training work", years)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
-from sim.message import Message, joined
+from sim.message import Message, capital, joined
 from sim.spec import Spec, WholeNumber
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
@@ -294,7 +294,7 @@ class Workload(Spec):
                 output,
                 alike,
             )
-        return sentence[0].upper() + sentence[1:] + "."
+        return capital(sentence) + "."
 
 
 __all__ = [

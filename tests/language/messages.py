@@ -1,8 +1,8 @@
 """Every message of the program, from its source: what `make language` writes into the catalogues and a test checks.
 
-In `report` and in templates and scripts a message stands in a call of `_`, `ngettext` or `N_`. Below the report it is
-the template of a `sim.message.Message`, or any text with a blank between two words that is no docstring. What people
-read of the command line and of tables declared as data is asked for as it is.
+A message with values is the template of a `sim.message.Message`, or stands in a call of `_`, `ngettext` or `N_`; one
+without values is, below the report, any text with a blank between two words that is no docstring. What people read of
+the command line and of tables declared as data is asked for as it is.
 """
 
 import ast
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,21 @@ NOT_READ = (
     "deprecated",
 )
 """Calls whose texts nobody reads as sentences: descriptions in the JSON schema, patterns."""
+NO_SENTENCES = frozenset(
+    # names of random streams, keys of files, sources, values and headers
+    {"drafts of {}", "failures: {}", "futures {}", "request {}", "session {}"}
+    | {"scenario: {}", "scenario: cost.quotes.{}", "NVIDIA {}", "{} loaded", "{} saturated"}
+    | {"--set slo.{}", "{}={}; Path=/; HttpOnly; SameSite=Strict", "replica {}", "prompt, {} tokens", "goodput {}"}
+    | {"{}, {}, gpufleet {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
+    # commands, expressions of Vega, a sentence that was translated
+    | {"capacity {}", "sensitivity {}", "breakeven {}", "export {}", "gpufleet: {}"}
+    | {"datum.good ? {} : paper", "datum.good ? ({}) : paper", "{} / max(width - {} - {}, width / 4)"}
+    | {"datum.value ? {} + format(datum.value / 1000, ',.6~r') + 'k' : {} + '0'"}
+    # errors of the program itself
+    | {"module {} has no attribute {}", "replica {} is {} and cannot be {} next"}
+    | {"the engine of replica {} keeps requests from the first token to the last"}
+)
+"""F-strings that read like sentences and are none, their places empty."""
 
 
 UNREAD_FIELDS = {"annotation", "returns", "ctx", "op", "ops"}
@@ -121,8 +135,6 @@ def _of_code(tree: ast.AST, name: str, marked_only: bool) -> Iterator[Message]:
             if called in NOT_READ:
                 continue
         elif kind is ast.JoinedStr:
-            if not marked_only and _is_sentence(text := template(node)):
-                yield Message(text, "", f"{name}:{node.lineno}")
             left += [one.value for one in node.values if isinstance(one, ast.FormattedValue)]
             continue
         elif kind is ast.Constant:
@@ -154,62 +166,18 @@ def _called(node: ast.Call) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
-def template(node: ast.JoinedStr) -> str:
-    """The text of an f-string, its places named after their expressions: {len} of {all}."""
-    found, names = [], {}
-    for part in node.values:
-        if isinstance(part, ast.Constant):
-            found.append(str(part.value).replace("{", "{{").replace("}", "}}"))
-        elif isinstance(part, ast.FormattedValue):
-            key = ast.dump(part.value)
-            if key not in names:
-                name = place_name(part.value)
-                taken = list(names.values())
-                names[key] = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 99))) if n not in taken)
-            found.append(f"{{{names[key]}}}")
-    return "".join(found)
-
-
-def place_name(node: ast.AST) -> str:
-    """A short name for an expression."""
-    match node:
-        case ast.Name(id=name):
-            found = name
-        case ast.Attribute(attr=name):
-            found = name
-        case ast.Subscript(slice=ast.Constant(value=str(name))):
-            found = name
-        case ast.Subscript(value=held):
-            return place_name(held)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[given, *_]):
-            return place_name(given)
-        case ast.Call(func=ast.Attribute(attr=("number" | "get")), args=[ast.Constant(value=str(name)), *_]):
-            found = name
-        case ast.Call(func=ast.Name(id=("plain" | "short" | "str" | "steady" | "map" | "sorted")), args=[*_, given]):
-            return place_name(given)
-        case ast.Call(func=ast.Attribute(value=held, attr=("removesuffix" | "strip" | "replace" | "format" | "lower"))):
-            return place_name(held)
-        case ast.Call(func=called):
-            return place_name(called)
-        case ast.BinOp(left=ast.Constant(), right=held) | ast.BinOp(left=held):
-            return place_name(held)
-        case ast.IfExp(body=ast.Constant(), test=held) | ast.IfExp(body=held):
-            return place_name(held)
-        case ast.Compare(left=held) | ast.UnaryOp(operand=held):
-            return place_name(held)
-        case ast.BoolOp(values=[held, *_]):
-            return place_name(held)
-        case ast.GeneratorExp(elt=held) | ast.ListComp(elt=held):
-            return place_name(held)
-        case ast.JoinedStr(values=parts):
-            held = next((part.value for part in parts if isinstance(part, ast.FormattedValue)), None)
-            return place_name(held) if held else "text"
-        case _:
-            return "value"
-    name = re.sub(r"\W+", "_", found).strip("_").lower()
-    if iskeyword(name):
-        return f"{name}_told"
-    return name if name and not name[0].isdigit() else "value"
+def bare_sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, text) of each f-string that is a sentence, its places empty; a `Message` would keep its template."""
+    left: list[Any] = [tree]
+    while left:
+        node = left.pop()
+        if (isinstance(node, ast.Call) and _called(node) in NOT_READ) or isinstance(node, ast.Assert):
+            continue
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            if _is_sentence(text):
+                yield node.lineno, text
+        left += ast.iter_child_nodes(node)
 
 
 def _of_commands() -> Iterator[Message]:

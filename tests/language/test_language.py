@@ -19,7 +19,7 @@ from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, speakin
 from sim.language.catalogue import catalogue, file_of
 from sim.message import Message, joined, parsed
 from tests.language.english import english, text_of
-from tests.language.messages import found
+from tests.language.messages import NEVER, NO_SENTENCES, bare_sentences, found
 
 Command = Callable[..., CompletedProcess[str]]
 OTHERS = [code for code in LANGUAGES if code != ENGLISH]
@@ -133,10 +133,8 @@ def test_a_message_is_translated_by_its_template_for_any_values() -> None:
             translate_rendered("site: " + pickle.loads(pickle.dumps(told)))
             == "site: 可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
         )
-        assert translate_rendered(str(ValueError(Message("there is no file {shown}", "a.csv")))) == "没有文件 a.csv"
-        assert (
-            translate_rendered(joined("; ", ["is missing", Message("unknown key{meant_key}", "")])) == "缺失；未知的键"
-        )
+        assert translate_rendered(str(ValueError(Message("there is no file {file}", "a.csv")))) == "没有文件 a.csv"
+        assert translate_rendered(joined("; ", ["is missing", Message("unknown key{hint}", "")])) == "缺失；未知的键"
     assert told == "may be drawn as 0.6: is 1; low: and high: cut it closer"
 
 
@@ -152,6 +150,20 @@ def test_every_message_has_as_many_values_as_places(root: Path) -> None:
     assert [place for text, _, place in texts if not isinstance(text, ast.Constant)] == []
     wrong = [place for text, given, place in texts if len(parsed(ast.literal_eval(text))[1]) != given]
     assert wrong == []
+
+
+def test_no_f_string_loses_the_template_of_a_sentence(root: Path) -> None:
+    files = {file.relative_to(root).as_posix(): file for file in (root / "sim").rglob("*.py")}
+    bare = [
+        f"{name}:{line}: {text!r}: carry it as a Message, or translate it by _"
+        for name, file in files.items()
+        if not name.startswith(tuple(NEVER))
+        for line, text in bare_sentences(ast.parse(file.read_text()))
+        if text not in NO_SENTENCES
+    ]
+    assert bare == []
+    built = ast.parse('f"is larger than {limit} MB"; Message("{x}", f"{x:.2f}"); re.compile(f"(a of {x}|{y})")')
+    assert [text for _, text in bare_sentences(built)] == ["is larger than {} MB"]
 
 
 def test_names_of_a_scenario_are_never_translated() -> None:

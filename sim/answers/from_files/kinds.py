@@ -127,7 +127,7 @@ def _config(path: Path) -> SourceFile:
         model = model_from_config(path)
     except ConfigError as error:
         raise FileErrors(
-            [(str(error.path), 0, f"{error.key}: {error.message}" if error.key else error.message)]
+            [(str(error.path), 0, f"{error.key}: " + error.message if error.key else error.message)]
         ) from None
     source.model = str(path.resolve())
     source.read += [

@@ -25,7 +25,7 @@ class ConfigError(ValueError):
 
     def __init__(self, path: Path, key: str, message: str) -> None:
         self.path, self.key, self.message = path, key, message
-        super().__init__(f"{path}: {key}: {message}" if key else f"{path}: {message}")
+        super().__init__((f"{path}: {key}: " if key else f"{path}: ") + message)
 
     def __reduce__(self) -> Any:
         return type(self), (self.path, self.key, self.message)

@@ -61,8 +61,12 @@ def report_missing(text: str) -> None:
     missing = {one for one in set(text) if one.isprintable() and east_asian_width(one) in "WF" and not has_glyph(one)}
     if missing and not any(len(one) == 1 for one in _reported):
         shown = "".join(sorted(missing)[:10])
-        sentence = f"pictures have boxes in place of characters such as {shown}: no font installed here has them;"
-        sys.stderr.write(f"{sentence} install one that does, such as Noto Sans CJK\n")
+        text = _(
+            "pictures have boxes in place of characters such as {shown}: no font installed here has them; install one "
+            "that does, such as Noto Sans CJK",
+            shown=shown,
+        )
+        sys.stderr.write(f"{text}\n")
     _reported.update(missing)
 
 

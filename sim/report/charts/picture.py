@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sim.message import Message
 from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
 from sim.report.charts.panels import DASHES, GLYPHS, Panel, print_dash
 from sim.report.charts.vega_lite import (
@@ -117,7 +118,7 @@ class Chart:
         """
         format = Path(path).suffix.lower().removeprefix(".")
         if format not in ("png", "svg", "pdf"):
-            raise ValueError(f"{path}: a picture is saved as .png, .svg or .pdf")
+            raise ValueError(Message("{path}: a picture is saved as .png, .svg or .pdf", path))
         Path(path).write_bytes(self._drawn(format, scale))
 
     def _drawn(self, format: str, scale: float | None = None) -> bytes:

@@ -98,7 +98,7 @@ def _watts(gpu: Gpu, catalog: Catalog) -> Iterator[str]:
     low_w, high_w = host.base_power_w.range or (host.base_power_w.value, host.base_power_w.value)
     yield (
         Message(
-            "A host of {id}: {id_2} (GPU slots: {value:g}) takes {value_2:g} W, {low_w:g} to {high_w:g} "
+            "A host of {gpu}: {host} (GPU slots: {slots:g}) takes {power_w:g} W, {low_w:g} to {high_w:g} "
             "W, beside its GPUs.",
             gpu.id,
             host.id,
@@ -157,7 +157,7 @@ def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
     known = pool.gpu.mig.profiles
     each = ", ".join(Message("{name} ({instances} on a GPU)", name, one.instances) for name, one in known.items())
     return Message(
-        "{id} has no profile {profile!r}: it has {each}{did_you_mean}",
+        "{gpu} has no profile {profile!r}: it has {known}{hint}",
         pool.gpu.id,
         profile,
         each,
@@ -184,7 +184,7 @@ def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         text = Message(
             "{id} needs {fixed_bytes:.1f} GB for its {parts}", pool.service.id, memory.fixed_bytes / GB, parts
         )
-        text = Message("{text}, {name} has {has:.1f}", text, pool.gpu.name, has / GB) + _elsewhere(pool, memory)
+        text = Message("{text}, {name} has {available:.1f}", text, pool.gpu.name, has / GB) + _elsewhere(pool, memory)
         yield ValidationIssue((*place, "model"), text)
     elif memory.needed_bytes(batch) > has and memory.request_bytes:
         each = (
@@ -193,7 +193,7 @@ def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             else f"{batch}"
         )
         text = Message(
-            "{each} need at least {needed_bytes:.1f} GB, {name} has {has:.1f}",
+            "{copies} need at least {needed:.1f} GB, {name} has {available:.1f}",
             each,
             memory.needed_bytes(batch) / GB,
             pool.gpu.name,
@@ -266,7 +266,7 @@ def _beyond(offload: Offload, model: Model) -> Iterator[tuple[str, str]]:
     layers = model.layers
     if offload.n_gpu_layers is not None and offload.n_gpu_layers > layers + 1:
         text = Message(
-            "must be at most {layers}, not {n_gpu_layers}: {id} has {layers_2} layers and its LM head",
+            "must be at most {limit}, not {value}: {model} has {layers} layers and its LM head",
             layers + 1,
             offload.n_gpu_layers,
             model.id,
@@ -381,7 +381,7 @@ def adapter_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     for name in lora.target_modules or ():
         if name not in known:
             text = Message(
-                "{id} has no matrix {name!r} that adapters change{did_you_mean}",
+                "{model} has no matrix {name!r} that adapters change{hint}",
                 pool.model.id,
                 name,
                 did_you_mean(name, known),

@@ -40,13 +40,13 @@ def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
     cases = number * points * most
     if cases > limits.cases:
         text = Message(
-            "{number} fleets x {count} sweep points x {count_2} replications are {count_3}",
+            "{fleets} fleets x {points} sweep points x {replications} replications are {cases} cases",
             number,
             _count(points),
             _count(most),
             _count(cases),
         )
-        yield _over(place if most > points else ("sweep",), f"{text} cases", "cases", limits)
+        yield _over(place if most > points else ("sweep",), text, "cases", limits)
 
 
 def _limits(data: dict[str, Any]) -> ScenarioLimits:
@@ -74,7 +74,7 @@ def _count(number: float) -> str:
 
 def _over(place: Place, text: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
     return ValidationIssue(
-        place, Message("{text}; at most {getattr:,} (limits.{limit} raises it)", text, getattr(limits, limit), limit)
+        place, Message("{text}; at most {most:,} (limits.{limit} raises it)", text, getattr(limits, limit), limit)
     )
 
 

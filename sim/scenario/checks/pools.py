@@ -53,7 +53,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Validat
     known = [*figures.weights, PEER]
     if spec.weights_from not in known:
         text = Message(
-            "unknown source of weights {weights_from!r}{did_you_mean}",
+            "unknown source of weights {weights_from!r}{hint}",
             spec.weights_from,
             did_you_mean(spec.weights_from, known),
         )
@@ -122,7 +122,7 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
         yield ValidationIssue((*place, "spares"), "need a server to run in: the pool names none")
     if spares.count >= pool.replicas:
         text = Message(
-            "{count} of {replicas} replicas cannot all be spares: at most {replicas_2}",
+            "{count} of {replicas} replicas cannot all be spares: at most {most}",
             spares.count,
             pool.replicas,
             pool.replicas - 1,
@@ -153,7 +153,7 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
         if spot.fallback is not None and (spot.fallback not in names or spot.fallback == pool.name):
             known = [name for name in names if name not in (None, pool.name)]
             text = Message(
-                "{fallback!r} names no other pool of this fleet{did_you_mean}",
+                "{fallback!r} names no other pool of this fleet{hint}",
                 spot.fallback,
                 did_you_mean(spot.fallback, known),
             )

@@ -38,7 +38,7 @@ def routing_issues(
                 at = (*place, "routing", "classes", i, "pools", name)
                 yield ValidationIssue(
                     at,
-                    Message("there is no pool {name!r} in this fleet{did_you_mean}", name, did_you_mean(name, pools)),
+                    Message("there is no pool {name!r} in this fleet{hint}", name, did_you_mean(name, pools)),
                 )
     reached = {name for one in routing.classes for name in one.pools}
     for name in pools:
@@ -144,9 +144,7 @@ def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
             )
         for name, level in slo.tenants.items():
             if name not in known:
-                text = Message(
-                    "there is no tenant {name!r} in the workload{did_you_mean}", name, did_you_mean(name, known)
-                )
+                text = Message("there is no tenant {name!r} in the workload{hint}", name, did_you_mean(name, known))
                 yield ValidationIssue((*place, "tenants", name), text)
             if not level.goals:
                 yield ValidationIssue((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
@@ -196,7 +194,7 @@ def role_issues(
         if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
             what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
             yield ValidationIssue(
-                (*place, *name.split(".")), Message("{what} and roles of pools cannot be combined", what)
+                (*place, *name.split(".")), Message("{feature} and roles of pools cannot be combined", what)
             )
     found = [
         one

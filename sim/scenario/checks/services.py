@@ -149,9 +149,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     if scenario.service is not None and scenario.service not in names:
         yield ValidationIssue(
             ("service",),
-            Message(
-                "there is no service {service!r}{did_you_mean}", scenario.service, did_you_mean(scenario.service, names)
-            ),
+            Message("there is no service {name!r}{hint}", scenario.service, did_you_mean(scenario.service, names)),
         )
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
@@ -163,7 +161,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
             for name in pool.served:
                 if name not in names:
                     yield ValidationIssue(
-                        place, Message("there is no service {name!r}{did_you_mean}", name, did_you_mean(name, names))
+                        place, Message("there is no service {name!r}{hint}", name, did_you_mean(name, names))
                     )
             yield from _names_issues(pool, ("fleets", i, "pools", j))
         served = {name for pool in fleet.pools for name in pool.served}
@@ -261,7 +259,7 @@ def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Ite
     known = [name for one in models for name in one.spec.services]
     for name in given:
         if name not in known:
-            text = Message("there is no service {name!r} in this pool{did_you_mean}", name, did_you_mean(name, known))
+            text = Message("there is no service {name!r} in this pool{hint}", name, did_you_mean(name, known))
             yield ValidationIssue((*place, "gpu_memory_utilization", name), text)
     if given and any(not any(given.get(name) for name in one.spec.services) for one in models):
         yield ValidationIssue((*place, "gpu_memory_utilization"), "gives some models no memory: name a service of each")

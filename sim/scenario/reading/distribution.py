@@ -197,7 +197,7 @@ class Uncertain(Spec):
         given = [name for name in FAMILIES if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                Message("one of {families} is needed, not {len}", ", ".join(FAMILIES), len(given) or "none")
+                Message("one of {families} is needed, not {count}", ", ".join(FAMILIES), len(given) or "none")
             )
         return self
 

@@ -117,7 +117,7 @@ def _deepest_per_value(found: list[ValidationIssue]) -> list[ValidationIssue]:
 def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> ValidationIssue:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return ValidationIssue(place, Message("unknown key{meant_key}", _meant_key(spec, place, kinds)))
+        return ValidationIssue(place, Message("unknown key{hint}", _meant_key(spec, place, kinds)))
     if kind == "union_tag_invalid":
         key = context["discriminator"].strip("'")
         builtin = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
@@ -125,7 +125,7 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
         shown = _show(value.get(key) if isinstance(value, dict) else context["tag"])
         return ValidationIssue(
             (*place, key),
-            Message("unknown {key} {shown}{did_you_mean}", key, shown, did_you_mean(context["tag"], expected)),
+            Message("unknown {key} {value}{hint}", key, shown, did_you_mean(context["tag"], expected)),
         )
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
@@ -136,7 +136,7 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
         return ValidationIssue(
             place,
             Message(
-                "must be one of {allowed}, not {show}{near}",
+                "must be one of {allowed}, not {value}{hint}",
                 ", ".join(allowed),
                 _show(value),
                 near if "mean" in near else "",
@@ -156,13 +156,13 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     swapped = [name for name in here if sorted(name) == sorted(wrong)]
     longer = [name for name in here if set(wrong.split("_")) < set(name.split("_")) or name.startswith(wrong)]
     if swapped or len(longer) == 1:
-        return Message("; did you mean {swapped}?", (swapped or longer)[0])
+        return Message("; did you mean {near}?", (swapped or longer)[0])
     if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
         known = _places_by_key(spec)
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
             near = sorted(elsewhere, key=lambda path: (-_common_length(path, place), _depth(path), dotted(path)))
-            return Message("; did you mean {dotted}?", " or ".join(dotted(path) for path in near[:2]))
+            return Message("; did you mean {near}?", " or ".join(dotted(path) for path in near[:2]))
     return did_you_mean(wrong, here, listed=16)
 
 
@@ -200,45 +200,45 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
         case "missing":
             return "is missing"
         case "greater_than":
-            return Message("must be above {gt:g}, not {shown}", context["gt"], shown)
+            return Message("must be above {limit:g}, not {value}", context["gt"], shown)
         case "greater_than_equal":
-            return Message("must be {ge:g} or more, not {shown}", context["ge"], shown)
+            return Message("must be {limit:g} or more, not {value}", context["ge"], shown)
         case "less_than":
-            return Message("must be below {lt:g}, not {shown}", context["lt"], shown)
+            return Message("must be below {limit:g}, not {value}", context["lt"], shown)
         case "less_than_equal":
-            return Message("must be at most {le:g}, not {shown}", context["le"], shown)
+            return Message("must be at most {limit:g}, not {value}", context["le"], shown)
         case "finite_number":
-            return Message("must be a finite number, not {shown}", shown)
+            return Message("must be a finite number, not {value}", shown)
         case "int_from_float" | "int_type" | "int_parsing":
-            return Message("a whole number is needed, not {shown}", shown)
+            return Message("a whole number is needed, not {value}", shown)
         case "float_type" | "float_parsing":
-            return Message("a number is needed, not {shown}", shown)
+            return Message("a number is needed, not {value}", shown)
         case "bool_type" | "bool_parsing":
-            return Message("true or false is needed, not {shown}", shown)
+            return Message("true or false is needed, not {value}", shown)
         case "string_type":
-            return Message("text is needed, not {shown}", shown) + (
+            return Message("text is needed, not {value}", shown) + (
                 " (put it in quotes)" if isinstance(value, int | float) else ""
             )
         case "string_too_short":
             return "must not be empty"
         case "string_too_long":
-            return Message("at most {max_length} characters, not {len}", context["max_length"], len(value))
+            return Message("at most {limit} characters, not {count}", context["max_length"], len(value))
         case "too_short":
             return (
                 "must not be empty"
                 if context["min_length"] == 1
-                else Message("needs at least {min_length} items", context["min_length"])
+                else Message("needs at least {count} items", context["min_length"])
             )
         case "too_long":
-            return Message("has more than {max_length} items", context["max_length"])
+            return Message("has more than {limit} items", context["max_length"])
         case "list_type" | "tuple_type":
-            return Message("a list is needed, not {shown}", shown)
+            return Message("a list is needed, not {value}", shown)
         case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
-            return Message("a mapping (key: value) is needed, not {shown}", shown)
+            return Message("a mapping (key: value) is needed, not {value}", shown)
         case "value_error" | "assertion_error":
             return str(context["error"])
         case _:
-            return Message("{what}, not {shown}", message[:1].lower() + message[1:], shown)
+            return Message("{needed}, not {value}", message[:1].lower() + message[1:], shown)
 
 
 def _show(value: Any) -> str:

@@ -244,7 +244,7 @@ def _read_bases(file: Document) -> list[Document]:
 def _read_base(file: Document, path: Path, line: int) -> Document:
     if not is_there(path) or path.is_dir():
         shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
-        raise ScenarioErrors([InputError(file.path, line, "base", Message("there is no file {shown}", shown))])
+        raise ScenarioErrors([InputError(file.path, line, "base", Message("there is no file {file}", shown))])
     return _read_mapping(path)
 
 
@@ -303,7 +303,7 @@ def place_of(data: Any, path: str) -> Place:
             step, _, rest = rest.partition(".")
             step = RENAMED.get((_above(place), step), step)
         else:
-            raise LookupError(Message("{dotted} is {data!r}: it has no keys", dotted(tuple(place)), data))
+            raise LookupError(Message("{place} is {value!r}: it has no keys", dotted(tuple(place)), data))
         place.append(step)
     if not place:
         raise LookupError("a path is needed")
@@ -337,10 +337,8 @@ def _index(data: list[Any], rest: str, where: str) -> tuple[int, str]:
     if step.isdecimal() and int(step) < len(data):
         return int(step), rest
     if step.isdecimal():
-        raise LookupError(Message("{where} has no item {step}, only {len} counted from 0", where, step, len(data)))
-    raise LookupError(
-        Message("{where} has no item named {step!r}{did_you_mean}", where, step, did_you_mean(step, names))
-    )
+        raise LookupError(Message("{where} has no item {place}, only {count} counted from 0", where, step, len(data)))
+    raise LookupError(Message("{where} has no item named {name!r}{hint}", where, step, did_you_mean(step, names)))
 
 
 def put(data: Any, place: Place, value: Any) -> None:
@@ -468,7 +466,7 @@ def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Valida
         if item not in known:
             yield ValidationIssue(
                 (*place, "quotes", item),
-                Message("unknown gpu or server {item!r}{did_you_mean}", item, did_you_mean(item, sorted(known))),
+                Message("unknown gpu or server {item!r}{hint}", item, did_you_mean(item, sorted(known))),
             )
 
 

@@ -373,7 +373,7 @@ def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
     wrong = []
     unswept = data | {"sweep": None}  # not copied at each of its points
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
-        STAGE.set(Message("checking point {number:,} of {len:,}", number, len(found)))
+        STAGE.set(Message("checking point {number:,} of {count:,}", number, len(found)))
         values = with_values(unswept, {at[axis]: value for axis, value in point.items()})
         wrong.append(_issues(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)

@@ -119,7 +119,7 @@ def _may_be_drawn(place: Place) -> bool:
 def _extract(data: Any, place: Place, value: dict[str, Any], stated: str, parsed: ParsedDistributions) -> None:
     unknown = [key for key in value if key not in Uncertain.model_fields]
     if unknown:
-        text = Message("unknown distribution {unknown!r}{did_you_mean}", unknown[0], did_you_mean(unknown[0], FAMILIES))
+        text = Message("unknown distribution {name!r}{hint}", unknown[0], did_you_mean(unknown[0], FAMILIES))
         _report(data, ValidationIssue((*place, unknown[0]), text), place, value, parsed)
         return
     try:
@@ -133,7 +133,7 @@ def _extract(data: Any, place: Place, value: dict[str, Any], stated: str, parsed
         parsed.inputs[place] = one
     else:
         text = Message("must be one value: only prices and terms ({terms}, cost of a fleet) and ", ", ".join(TERMS))
-        parsed.found.append(ValidationIssue(place, Message("{text}{dotted} may be distributions", text, dotted(RATE))))
+        parsed.found.append(ValidationIssue(place, Message("{text}{axis} may be distributions", text, dotted(RATE))))
 
 
 def _report(data: Any, issue: ValidationIssue, place: Place, value: Any, parsed: ParsedDistributions) -> None:
@@ -203,7 +203,7 @@ def _load_issues(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iter
     wanted = Message("{low:g} to {high:g} requests/s may be drawn", low, high)
     if axis is None:
         text = Message(
-            "{wanted}, and costs are interpolated between simulated loads: sweep: {{{dotted}: [{low:g}, ",
+            "{wanted}, and costs are interpolated between simulated loads: sweep: {{{axis}: [{low:g}, ",
             wanted,
             dotted(RATE),
             low,
@@ -219,7 +219,7 @@ def _load_issues(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iter
     for rates in settings.values():
         if not min(rates) <= low <= high <= max(rates):
             text = Message(
-                "{wanted}, {min:g} to {max:g} are simulated: widen sweep.{axis}", wanted, min(rates), max(rates), axis
+                "{wanted}, {low:g} to {high:g} are simulated: widen sweep.{axis}", wanted, min(rates), max(rates), axis
             )
             yield ValidationIssue(RATE, text)
             return

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.registry import versions
 from sim.scenario.reading.layers import FILE_KEYS, files_of, named_file, state_of
 from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
@@ -54,10 +55,10 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
     parts = catalogue_digests(catalog)
     return {
         SCENARIO: _short(json.dumps(placeless(data), sort_keys=True)),
-        **{f"the file {name}": content[:16] for name, content in named.items()},
-        **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
+        **{Message("the file {name}", name): content[:16] for name, content in named.items()},
+        **{Message("the catalogue ({part})", part): parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
         "the program": program_digest(),
-        **{f"the policy {name}": text for name, text in versions(data["fleet"]).items()},
+        **{Message("the policy {name}", name): text for name, text in versions(data["fleet"]).items()},
     }
 
 

@@ -584,7 +584,7 @@ class CandidateBounds:
         for one in self.scenario.services:
             floor = PoolBounds(pool.serving(one.name), self.demands[one.name])
             if reason := floor.refusal(one.slo):
-                return ReplicaBounds(f"{one.name}: {reason}", 0)
+                return ReplicaBounds(f"{one.name}: " + reason, 0)
         busy = 0.0
         for model in pool.models or (pool,):
             demand = OfferedLoad.combined([self.demands[name] for name in model.served])

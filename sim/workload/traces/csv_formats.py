@@ -78,7 +78,7 @@ class RequestLog(TraceFile):
         faults.stop_if_any()
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS
-        return TraceReading(requests, tuple(f"{Path(self.path).name}: {note}" for note in notes), units=units)
+        return TraceReading(requests, tuple(f"{Path(self.path).name}: " + note for note in notes), units=units)
 
     def _in_order(
         self, table: TraceTable, headers: Headers, notes: list[str], faults: TraceFaults
@@ -97,7 +97,7 @@ class RequestLog(TraceFile):
         rows, left_out = _answered_in_order(arrived_s, texts.get("output_tokens"))
         if not len(rows) and not faults:
             raise TraceError([(self.path, 0, "holds no request with output tokens")])
-        notes += time_notes + left_out
+        notes += [*time_notes, *left_out]
         arrived_s = arrived_s[rows] - np.nanmin(arrived_s[rows], initial=np.inf)
         texts = {k: [column[row] for row in rows] for k, column in texts.items()}
         return [lines[row] for row in rows], texts, arrived_s
