@@ -16,7 +16,7 @@ from typer.models import CommandInfo
 
 # importing a module registers its commands
 from sim.cli import catalogue, claims, explain, fidelity, finished_runs, questions, scenario_files, serve  # noqa: F401
-from sim.cli.frame import BAD_INPUT, OTHER_FAILURE, app
+from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, app
 from sim.cli.help import translate_help
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
@@ -68,7 +68,7 @@ def main() -> None:
         typer.echo(sentence, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(OTHER_FAILURE)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has closed it (`| head`); Python must not complain while it flushes on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,6 +55,8 @@ FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
 """Time before a command that reads and checks first reports its progress, and the interval of later reports [s]."""
 BAD_INPUT = 2
 OTHER_FAILURE = 1
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code after Ctrl-C, as shells have it."""
 
 app = typer.Typer(
     name="gpufleet",
@@ -158,6 +160,8 @@ def report_bad_input() -> Iterator[None]:
                 if isinstance(error, getattr(sys.modules[module], name)):
                     fail(str(error), OTHER_FAILURE if name == "FolderBusy" else BAD_INPUT)
         raise
+    except KeyboardInterrupt:
+        fail("interrupted; nothing is written", INTERRUPTED)
 
 
 class TimeLimitError(BaseException):
@@ -186,7 +190,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
             raise TimeLimitError
         due_s = passed_s + (TOLD_EVERY_S if passed_s >= FIRST_TOLD_S else FIRST_TOLD_S - passed_s)
         if passed_s >= FIRST_TOLD_S and not quiet:
-            typer.echo(f"{passed_s:.0f} s: {STAGE.get()}", err=True)
+            typer.echo(f"{passed_s:.0f} s: {translate_rendered(str(STAGE.get()))}", err=True)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
 
     handler, (left_s, every_s) = signal.signal(signal.SIGALRM, report), signal.getitimer(signal.ITIMER_REAL)

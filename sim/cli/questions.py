@@ -44,6 +44,7 @@ from sim.cli.frame import (
     show_money_of,
     shown_to_people,
     usable,
+    watched,
 )
 from sim.cli.workplace import Address, Wait, workplace
 from sim.language import ENGLISH, speaking, translate_rendered
@@ -234,7 +235,8 @@ def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Com
     path = scenario_file(given["scenario"])
     catalog = catalog_for(path, given["catalogs"])
     numbers = {name: given[name] for name in ("seed", "replications")}
-    scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
+    with watched(None, quiet=given["quiet"]):
+        scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
     folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))

@@ -1,6 +1,7 @@
 """Commands about scenario files: `init` writes a commented one, `check` resolves and validates one."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,6 +51,13 @@ def init(
             min=1e-3, max=1e9, help="Time between the pages of /metrics in --from; for one page, since its start."
         ),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=HEADER,...",
+            help="Headers of the log in --from that are not recognised: arrival_s=When,prompt_tokens=In.",
+        ),
+    ] = None,
     catalogs: Catalogs = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
@@ -69,14 +77,11 @@ def init(
             fail(Message("{target}: exists; --force overwrites it", target))
         told: list[str] = []
         if sources:
-            draft = draft_of(sources, target, catalog_for(target, catalogs), gpu, seconds)
+            draft = draft_of(sources, target, catalog_for(target, catalogs), gpu, seconds, _columns_of(columns or ()))
             text, told = scenario_text(draft, command_text()), list(summary(draft))
-        elif gpu is not None or seconds is not None:
-            fail(
-                Message(
-                    "{gpu}: is for the files of --from, and there are none", "--gpu" if gpu is not None else "--seconds"
-                )
-            )
+        elif gpu is not None or seconds is not None or columns:
+            option = "--gpu" if gpu is not None else "--seconds" if seconds is not None else "--columns"
+            fail(Message("{option}: is for the files of --from, and there are none", option))
         else:
             text = template(target.stem)
         try:
@@ -85,6 +90,19 @@ def init(
         except OSError as error:
             fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
     show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
+
+
+def _columns_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return column of a trace -> header, from *texts* like `arrival_s=When,prompt_tokens=In`; else end the command."""
+    found: dict[str, str] = {}
+    for text in (part for whole in texts for part in re.split(r",(?=\s*\w+=)", whole)):
+        name, _, header = text.strip().partition("=")
+        if not name or not header:
+            fail(Message("--columns {text}: NAME=HEADER is needed, such as arrival_s=When", text))
+        if name in found:
+            fail(Message("--columns: {name} is given twice", name))
+        found[name] = header
+    return found
 
 
 TimeLimit = Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.cli.frame import OTHER_FAILURE, fail
+from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail
 from sim.language import translate_rendered
 from sim.message import Message, joined
 
@@ -63,15 +63,12 @@ def workplace(
 
     if cluster is not None:
         _refuse_files_elsewhere(scenario, file.absolute().parent)
-    before = signal.signal(signal.SIGTERM, _interrupt)  # sent by batch systems at the time limit
+    before = signal.signal(signal.SIGTERM, _terminate)  # sent by batch systems at the time limit
     try:
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found
     except KeyboardInterrupt:
-        fail(
-            Message("{out}: interrupted; finished points are kept, and the same command continues from them", out),
-            OTHER_FAILURE,
-        )
+        fail(_interrupted(out), OTHER_FAILURE if _terminated else INTERRUPTED)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -89,7 +86,7 @@ def whole_or_nothing(folder: Path) -> Iterator[None]:
     except BrokenProcessPool:
         fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
     except KeyboardInterrupt:
-        fail("interrupted; nothing is kept", OTHER_FAILURE)
+        fail("interrupted; nothing is kept", INTERRUPTED)
 
 
 def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
@@ -108,8 +105,28 @@ def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
         fail(joined("\n", lines))
 
 
-def _interrupt(*_: object) -> None:
+_terminated: list[bool] = []
+"""Non-empty once a SIGTERM has ended the command."""
+
+
+def _terminate(*_: object) -> None:
+    _terminated.append(True)
     raise KeyboardInterrupt
+
+
+def _interrupted(out: Path) -> str:
+    """Return what an interrupted command keeps in *out*, and how to go on."""
+    # hidden folders are of cases that were being written
+    kept = sum(1 for _case in out.glob("points/[!.]*/case.json"))
+    if not kept:
+        return Message(
+            "{out}: interrupted before a case was finished: nothing is kept; the same command starts again", out
+        )
+    if kept == 1:
+        return Message("{out}: interrupted; 1 finished case is kept, and the same command continues from there", out)
+    return Message(
+        "{out}: interrupted; {kept:,} finished cases are kept, and the same command continues from there", out, kept
+    )
 
 
 @contextmanager

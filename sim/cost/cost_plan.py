@@ -142,13 +142,17 @@ def resolve_costs(
         notes = [*_rent_notes(cost, fleet), *_gpus_alone(fleet), *_landlords_notes(operations)]
     else:
         charges, notes = [], [*_owned_notes(cost), *_server_notes(fleet, cost.share)]
-        if finance is None:
+        nothing_bought = cost.owned and operations is None
+        if finance is None and not nothing_bought:
             problems.append(Problem("finance", "buying needs finance: method, life_years, residual_fraction"))
-        else:
+        elif finance is not None:
             charges += collect(problems, lambda: _capital(cost, fleet, book, finance, operations))
             notes += _finance_notes(finance)
         if site is None:
-            problems.append(Problem("site", "buying needs a site: electricity_usd_per_kwh, pue, hosting"))
+            text = "buying needs a site: electricity_usd_per_kwh, pue, hosting"
+            if cost.owned:
+                text = "owned GPUs need a site: electricity_usd_per_kwh, pue, hosting"
+            problems.append(Problem("site", text))
         else:
             charges += collect(problems, lambda: site.charges(fleet, clock, others))
             notes += _site_notes(site)

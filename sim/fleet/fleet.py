@@ -112,9 +112,10 @@ class RunningFleet:
         return roles, KvTransfers(plan, self._env, self._replicas, callbacks)
 
     @property
-    def progress(self) -> tuple[float, float | None, int]:
-        """Simulated time until now [s], horizon [s] and number of requests that are done."""
-        return self._env.now, self._plan.horizon_s, max(len(self._source.requests) - self._outstanding, 0)
+    def progress(self) -> tuple[float, float | None, int, int]:
+        """Simulated time until now [s], horizon [s], and numbers of requests that are done and that are not."""
+        waiting = self._outstanding
+        return self._env.now, self._plan.horizon_s, max(len(self._source.requests) - waiting, 0), waiting
 
     def run(self) -> FleetLog:
         """Simulate arrivals up to the horizon, then the drain until all are served or its limit is reached."""

@@ -17,13 +17,12 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.progress import Progress as Bar
 
-from sim.fleet.fleet import RUNNING
-from sim.language import N_, _
+from sim.language import N_, _, ngettext
 from sim.report.words.money import cash
+from sim.study.execution.worker_progress import running
 from sim.units import HOURS_PER_MONTH
 
 FIRST_S, EVERY_S = 5.0, 10.0
@@ -45,7 +44,7 @@ class _Live:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=copy_context().run, args=(self._report,), daemon=True)
         self._said = _(doing)
-        """Progress until now, as a line of text."""
+        """Progress until now, as a line of text without the time left."""
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -68,10 +67,18 @@ class _Live:
             wait_s = EVERY_S if self._lines else 1.0
             if self._lines:
                 passed_s = time.monotonic() - self._started_s
-                sys.stderr.write(f"{passed_s:.0f} s: {self._said}{simulation_progress()}\n")
+                sys.stderr.write(f"{passed_s:.0f} s: {self._said}{self._left(passed_s)}{simulation_progress()}\n")
                 sys.stderr.flush()
             else:
-                self._bar.update(self._task, inside=simulation_progress().removeprefix("; "))
+                self._update()
+
+    def _update(self) -> None:
+        left = self._left(time.monotonic() - self._started_s)
+        self._bar.update(self._task, inside=f"{left}{simulation_progress()}".lstrip(",;，； "))
+
+    def _left(self, passed_s: float) -> str:
+        """Return an estimate of the time left after *passed_s* seconds, as text; empty where it is not known."""
+        return ""
 
 
 class CaseProgress(_Live):
@@ -82,9 +89,9 @@ class CaseProgress(_Live):
     ) -> None:
         """Set up the bar; with *goes_on*, cases found on disk may be the command's own, and are not announced."""
         self._unit, self._goes_on = _(unit), goes_on
+        self._done, self._total, self._found = 0, 0, 0
         columns = (
-            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-            *(TimeElapsedColumn(), TextColumn(_("left")), TimeRemainingColumn()),
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
             TextColumn("{task.fields[inside]}"),
         )
         super().__init__(quiet, doing, *columns)
@@ -101,52 +108,80 @@ class CaseProgress(_Live):
                 )
             )
         self._bar.update(self._task, completed=done, total=total)
-        left = time_left(done - found, total - done, time.monotonic() - self._started_s)
-        self._said = _("{done} of {total} {unit}{left}", done=done, total=total, unit=self._unit, left=left)
+        self._done, self._total, self._found = done, total, found
+        self._said = _("{done} of {total} {unit}", done=done, total=total, unit=self._unit)
+
+    def _left(self, passed_s: float) -> str:
+        # simulations that run count by the fraction of their horizon
+        done = self._done - self._found + sum(one.fraction for one in running())
+        return time_left(done, self._total - self._found - done, passed_s)
 
 
 class SearchProgress(_Live):
-    """Progress of a search of unknown length: called with (cases simulated, lowest cost so far [USD/h])."""
+    """Progress of a search: called with (cases simulated, lowest cost so far [USD/h], number of fleets left)."""
 
     def __init__(self, quiet: bool) -> None:
-        super().__init__(quiet, N_("searching"), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._simulated, self._fleets_left = 0, 0
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        super().__init__(quiet, N_("searching"), *columns, TextColumn("{task.fields[inside]}"))
 
-    def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
-        """Show the progress."""
-        text = _("{simulated} cases simulated", simulated=simulated)
+    def __call__(self, simulated: int, cheapest_usd_per_h: float, fleets_left: int = 0) -> None:
+        """Show the progress; each of *fleets_left* fleets is counted as one more case in the time left."""
+        text = ngettext("{count} case simulated", "{count} cases simulated", simulated)
         if isfinite(cheapest_usd_per_h):
             text += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
         self._bar.update(self._task, description=text)
-        self._said = text
+        self._simulated, self._fleets_left, self._said = simulated, fleets_left, text
+
+    def _left(self, passed_s: float) -> str:
+        if not self._fleets_left:
+            return ""
+        done = self._simulated + sum(one.fraction for one in running())
+        left = time_left(done, self._fleets_left, passed_s)
+        if not left:
+            return ""
+        fleets = ngettext("{count} fleet", "{count} fleets", self._fleets_left)
+        return _("{left} for the {fleets} that may be cheaper", left=left, fleets=fleets)
 
 
 def simulation_progress() -> str:
-    """Describe the simulation that runs in this process now: time and requests; empty if none runs."""
-    running = RUNNING[-1:]
-    if not running:
+    """Describe the simulations that run now, here and in workers: time and requests; empty if none runs."""
+    found = running()
+    if not found:
         return ""
-    now_s, horizon_s, requests = running[0].progress
+    one = found[0]
+    now_s, horizon_s, requests = one.now_s, one.horizon_s, one.requests
     if horizon_s is None:
-        return _("; this case: {now_s:,.0f} s simulated, {requests:,} requests done", now_s=now_s, requests=requests)
-    return _(
-        "; this case: {now_s:,.0f} of {horizon_s:,.0f} s simulated, {requests:,} requests done",
-        now_s=now_s,
-        horizon_s=horizon_s,
-        requests=requests,
-    )
+        text = _("; this case: {now_s:,.0f} s simulated, {requests:,} requests done", now_s=now_s, requests=requests)
+    elif now_s >= horizon_s:
+        text = _(
+            "; this case: {horizon_s:,.0f} s simulated, {requests:,} requests done, {waiting:,} still to be answered",
+            horizon_s=horizon_s,
+            requests=requests,
+            waiting=one.waiting,
+        )
+    else:
+        text = _(
+            "; this case: {now_s:,.0f} of {horizon_s:,.0f} s simulated, {requests:,} requests done",
+            now_s=now_s,
+            horizon_s=horizon_s,
+            requests=requests,
+        )
+    others = len(found) - 1
+    return text + (ngettext("; {count} more case runs", "; {count} more cases run", others) if others else "")
 
 
-def time_left(done: int, to_do: int, elapsed_s: float) -> str:
-    """Estimate the remaining time at the pace so far; empty before anything is *done*.
+def time_left(done: float, to_do: float, elapsed_s: float) -> str:
+    """Estimate the remaining time at the pace so far; empty before a hundredth of a case is *done*.
 
     >>> time_left(10, 30, 20.0), time_left(1, 30, 20.0), time_left(0, 5, 20.0)
     (', about 60 s left', ', about 10 min left', '')
     """
-    if not done or not to_do:
+    if done < 0.01 or to_do <= 0:
         return ""
     left_s = elapsed_s / done * to_do
-    return (
-        _(", about {left_s:.0f} s left", left_s=left_s)
-        if left_s < 100
-        else _(", about {left_s:.0f} min left", left_s=left_s / 60)
-    )
+    if left_s < 100:
+        return _(", about {left_s:.0f} s left", left_s=left_s)
+    if left_s < 100 * 60:
+        return _(", about {left_s:.0f} min left", left_s=left_s / 60)
+    return _(", about {hours:.0f} h left", hours=left_s / 3600)

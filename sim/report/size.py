@@ -241,17 +241,22 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     simulated = sum(one.metrics is not None for one in found.candidates)
     over = sum(one.status == "over budget" for one in found.candidates)
     how = ngettext(
-        "{count} of {total} fleets was simulated and {met} met the service level; the least cost of {left} is "
-        "already higher",
-        "{count} of {total} fleets were simulated and {met} met the service level; the least cost of {left} is "
-        "already higher",
+        "{count} of {total} fleets was simulated and {met} met the service level",
+        "{count} of {total} fleets were simulated and {met} met the service level",
         simulated,
         total=len(found.candidates),
         met=counts["meets"],
-        left=left,
     )
-    how += _(", {over} exceed the budget", over=over) if over else ""
-    how += _(", {refused} cannot serve or have no price", refused=refused) if refused else ""
+    others = [
+        ngettext("the least cost of {count} is already higher", "the least cost of {count} is already higher", left)
+        if left
+        else "",
+        ngettext("{count} exceeds the budget", "{count} exceed the budget", over) if over else "",
+        ngettext("{count} cannot serve or has no price", "{count} cannot serve or have no price", refused)
+        if refused
+        else "",
+    ]
+    how = _("; ").join(filter(None, [how, *others]))
     how += _(".")
     mixed = [*_mixed_sentences(found), *_apart(scenario)]
     if found.winner is None:
@@ -309,6 +314,15 @@ def _owned(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
         "not charged.",
         shown=shown,
     )
+    for fleet in scenario.fleets:
+        costs = zip(fleet.pools, fleet.costs, strict=True)
+        if rented := [pool.gpu for pool, cost in costs if isinstance(cost, Rent) and pool.gpu in owned]:
+            yield _(
+                "{fleet} is charged its rent for {gpu}, which size.owned names too: if these are the same GPUs, write "
+                "cost: {{acquisition: buy, owned: true}}.",
+                fleet=fleet.name,
+                gpu=rented[0],
+            )
 
 
 def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:

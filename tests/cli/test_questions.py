@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.report import progress
+from sim.study.execution import worker_progress
 
 SCENARIO = """\
 # How many requests a second do they take?
@@ -239,28 +240,46 @@ def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
 
 
 def test_a_search_shows_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "FIRST_S", 0.01)
+    monkeypatch.setattr(progress, "FIRST_S", 0.1)
     with progress.SearchProgress(quiet=False) as told:
-        told(9, 2.0)
-        time.sleep(0.5)
+        told(9, 2.0, 36)
+        time.sleep(0.2)
     with progress.SearchProgress(quiet=True) as told:
         told(10, 2.0)
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err == "0 s: 9 cases simulated, cheapest so far $1,460 a month\n"
+    assert shown.err == (
+        "0 s: 9 cases simulated, cheapest so far $1,460 a month, about 0 s left for the 36 fleets that may be cheaper\n"
+    )
 
 
-def test_progress_inside_one_simulation_is_shown() -> None:
-    class Running:
-        progress = (600.0, 1800.0, 1234)
+class Running:
+    """Fleet that is simulated now, with this progress."""
 
+    def __init__(self, *numbers: Any) -> None:
+        self.progress = numbers
+
+
+def test_progress_inside_simulations_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert progress.simulation_progress() == ""
-    running: Any = Running()
-    progress.RUNNING.append(running)
-    try:
-        assert progress.simulation_progress() == "; this case: 600 of 1,800 s simulated, 1,234 requests done"
-    finally:
-        progress.RUNNING.pop()
+    monkeypatch.setattr(worker_progress, "RUNNING", [Running(600.0, 1800.0, 1234, 5)])
+    assert progress.simulation_progress() == "; this case: 600 of 1,800 s simulated, 1,234 requests done"
+    with worker_progress.progress_file() as file:
+        file.write_bytes(worker_progress._record())
+        assert progress.simulation_progress().endswith("1,234 requests done; 1 more case runs")
+    monkeypatch.setattr(worker_progress, "RUNNING", [Running(38.0, 30.0, 12, 5)])
+    assert progress.simulation_progress() == "; this case: 30 s simulated, 12 requests done, 5 still to be answered"
+
+
+def test_a_worker_shows_its_progress_and_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "FIRST_S", 0.1)
+    with worker_progress.progress_file() as file, progress.CaseProgress(quiet=False) as told:
+        file.write_bytes(worker_progress._RECORD.pack(50.0, 100.0, 7, 1))
+        told(0, 1, 0)
+        time.sleep(0.3)
+    assert "0 of 1 cases, about 0 s left; this case: 50 of 100 s simulated, 7 requests done" in capsys.readouterr().err
 
 
 def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,7 +295,7 @@ def test_a_notebook_has_a_bar_where_it_can_draw_one(
 ) -> None:
     drawn: list[int] = []
     notebook = Console(force_jupyter=True)
-    monkeypatch.setattr(progress, "FIRST_S", 0.01)
+    monkeypatch.setattr(progress, "FIRST_S", 0.3)
     monkeypatch.setattr(progress, "Console", lambda stderr: notebook)
     monkeypatch.setattr(progress, "find_spec", lambda name: name if widgets and name == "ipywidgets" else None)
     monkeypatch.setattr(progress.Bar, "start", lambda bar: bar.disable or drawn.append(1))

@@ -74,6 +74,11 @@ def test_csv_columns_may_stand_in_any_order_and_priorities_have_either_sign(trac
     assert (requests.arrived_s.tolist(), requests.prompt_tokens.tolist()) == ([0.0, 6.0], [3, 7])
 
 
+def named(column: str) -> str:
+    """Return what the error of a missing *column* advises."""
+    return f"name its header with columns: {{{column}: <header>}}, in init with --columns {column}=<header>"
+
+
 HEADERS = [
     "timestamp,input_tokens,output_tokens",
     "Arrival Time,Prompt Len,Completion Tokens",
@@ -90,7 +95,7 @@ HEADERS = [
     "times",
     [
         ("100", "100.5", "103"),
-        ("2026-11-28T09:30:00Z", "2026-11-28T10:30:00.5+01:00", "2026-11-28 09:30:03"),
+        ("2026-11-28T09:30:00Z", "2026-11-28T10:30:00.5+01:00", "2026-11-28 09:30:03Z"),
         ("1795858200", "1795858200.5", "1795858203"),
         ("1795858200000", "1795858200500", "1795858203000"),
         ("1795858200000000000", "1795858200500000000", "1795858203000000000"),
@@ -253,19 +258,25 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
          ["2: 2 fields where the first line names 3", "4: 4 fields where the first line names 3"]),
         ("csv", CSV + '0,1,"1\n', ["2: at or after this line: unexpected end of data"]),
         ("csv", b"\xff\xfe\x00", [" is no UTF-8 text"]),
-        ("csv", CSV.replace("prompt", "promt"), ["1: missing column 'prompt_tokens'; is 'promt_tokens' meant?"]),
+        ("csv", CSV.replace("prompt", "promt"), [
+            "1: missing column 'prompt_tokens'; is 'promt_tokens' meant? "
+            "Name it with columns: {prompt_tokens: promt_tokens}, in init with --columns "
+            "prompt_tokens=promt_tokens"]),
+        ("csv", "time,isl,osl\n2026-02-03T00:00:00Z,1,1\n2026-02-03T00:00:01,1,1\n2026-02-03T00:00:02Z,1,1\n", [
+            "3: dates with and without a time zone are mixed: '2026-02-03T00:00:00Z' (line 2) and "
+            "'2026-02-03T00:00:01' (line 3); give all of them a zone, or none"]),
         ("csv", "arrival_s,prompt_tokens\n", [
-            "1: missing column 'output_tokens': name its header with columns: {output_tokens: <header>}; "
+            f"1: missing column 'output_tokens': {named('output_tokens')}; "
             "the file has arrival_s, prompt_tokens"]),
         ("csv", "when,input_tokens,osl\n5,1,1\n", [
-            "1: missing column 'arrival_s': name its header with columns: {arrival_s: <header>}; "
+            f"1: missing column 'arrival_s': {named('arrival_s')}; "
             "the file has input_tokens, osl, when"]),
         ("csv", "time,input_tokens,osl\n2026-02-30T00:00:00,1,1\n2026-02-03,1,1\n", [
             "2: time must be a date like 2026-11-28T09:30:00Z, not '2026-02-30T00:00:00'"]),
         ("csv", "ts,isl,osl\n5,x,1\n", ["2: isl must be a number, not 'x'"]),
         ("csv", "ts,isl,osl\n5,7,0\n", [" holds no request with output tokens"]),
-        ("jsonl", '{"ts": 1, "isl": 2}\n[1]\n', ["1: missing column 'output_tokens': name its header with columns: "
-                                                "{output_tokens: <header>}; the file has ts, isl"]),
+        ("jsonl", '{"ts": 1, "isl": 2}\n[1]\n', [
+            f"1: missing column 'output_tokens': {named('output_tokens')}; the file has ts, isl"]),
         ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', ["2: is no JSON object", "3: is no JSON object"]),
         ("jsonl", "", [" holds no requests"]),
         ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' is given twice"]),

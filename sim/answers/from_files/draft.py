@@ -1,6 +1,6 @@
 """Draft of one scenario from several files, with defaults for values that no file states."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os.path import relpath
@@ -69,7 +69,12 @@ class Draft:
 
 
 def draft_of(
-    paths: Sequence[Path], target: Path, catalog: Catalog, gpu: str | None = None, seconds: float | None = None
+    paths: Sequence[Path],
+    target: Path,
+    catalog: Catalog,
+    gpu: str | None = None,
+    seconds: float | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Draft:
     """Return a scenario from the files *paths*, which `check` accepts.
 
@@ -85,6 +90,8 @@ def draft_of(
         GPU of all servers, in place of what the files name.
     seconds
         Time between pages of /metrics [s].
+    columns
+        Column of a trace -> header of the request log, for headers that are not recognised.
 
     Raises
     ------
@@ -92,7 +99,7 @@ def draft_of(
         Mistakes in the files, contradictions between them, and a model that does not fit on its GPUs.
 
     """
-    sources, problems = sources_of(paths, seconds, catalog)
+    sources, problems = sources_of(paths, seconds, catalog, columns or {})
     return _Drafting(sources, problems, target, catalog, gpu).draft()
 
 

@@ -1,7 +1,7 @@
 """Kind of each file by its content, and all files read."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.answers.from_files.chart_values import reader_of, servers_in_values
@@ -27,9 +27,12 @@ TABLES = (".csv", ".tsv")
 
 
 def sources_of(
-    paths: Sequence[Path], seconds: float | None, catalog: Catalog
+    paths: Sequence[Path], seconds: float | None, catalog: Catalog, columns: Mapping[str, str]
 ) -> tuple[list[SourceFile], list[tuple[str, int, str]]]:
-    """Return what the files *paths* say, and all mistakes in them; all pages of /metrics are one recording."""
+    """Return what the files *paths* say, and all mistakes in them; all pages of /metrics are one recording.
+
+    *columns* names headers of a request log: column of a trace -> header.
+    """
     sources: list[SourceFile] = []
     pages: list[Path] = []
     problems: list[tuple[str, int, str]] = []
@@ -40,7 +43,7 @@ def sources_of(
             continue
         taken.add(path.resolve())
         try:
-            source = _source(path, catalog)
+            source = _source(path, catalog, columns)
             if source is None:
                 pages.append(path)
             else:
@@ -55,10 +58,12 @@ def sources_of(
             problems += error.problems
     elif seconds is not None and not pages:
         problems.append(("--seconds", 0, "is the time between pages of /metrics, and there are none"))
+    if columns and not problems and not any(source.kind == "request log" for source in sources):
+        problems.append(("--columns", 0, "names headers of a log of requests, and there is none"))
     return sources, problems
 
 
-def _source(path: Path, catalog: Catalog) -> SourceFile | None:
+def _source(path: Path, catalog: Catalog, columns: Mapping[str, str]) -> SourceFile | None:
     """Return the content of one file; None for a recording of metrics. Raises FileErrors."""
     if is_config(path):
         return _config(path)
@@ -77,10 +82,10 @@ def _source(path: Path, catalog: Catalog) -> SourceFile | None:
         if isinstance(objects[0], dict) and objects[0].keys() >= {"apiVersion", "kind"}:
             return servers_in_manifest(path, text, catalog)
         if first == "{":
-            return request_log(path, lines_format(objects[0]))
+            return request_log(path, lines_format(objects[0]), columns)
         raise FileErrors([(str(path), 1, "is a list in JSON: a log has one object per line (jq -c '.[]')")])
     if path.suffix.lower() in TABLES:
-        return request_log(path, table_format(path))
+        return request_log(path, table_format(path), columns)
     if is_recording(text):
         return None
     if is_manifest(text):
@@ -90,7 +95,7 @@ def _source(path: Path, catalog: Catalog) -> SourceFile | None:
     if STARTS.search(re.sub(r"\\\r?\n", " ", text)):
         return servers_in(path, text)
     if re.search(r"[,;\t]", text.splitlines()[0]) and _looks_like_table(text):
-        return request_log(path, table_format(path))
+        return request_log(path, table_format(path), columns)
     raise FileErrors([(str(path), 0, UNKNOWN)])
 
 

@@ -1,8 +1,9 @@
 """Traffic of files: request logs, and recordings of a server's metrics."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,12 +36,19 @@ def lines_format(first: object) -> str:
     return "mooncake" if isinstance(first, dict) and first.keys() >= MOONCAKE else "jsonl"
 
 
-def request_log(path: Path, format: str) -> SourceFile:
-    """Return the requests of the log *path*. Raises FileErrors."""
+def request_log(path: Path, format: str, columns: Mapping[str, str]) -> SourceFile:
+    """Return the requests of the log *path*, whose headers *columns* names (column of a trace -> header).
+
+    Raises FileErrors.
+    """
     source = SourceFile(path.name, "request log")
-    trace: dict[str, str | int] = {"path": str(path.resolve()), "format": format}
+    trace: dict[str, Any] = {"path": str(path.resolve()), "format": format}
+    if columns:
+        format = trace["format"] = {"azure": "csv", "burstgpt": "csv", "mooncake": "jsonl"}.get(format, format)
+        trace["columns"] = dict(columns)
     try:
-        reading = trace_of(str(path), format).read()
+        whole = trace_of(str(path), format)
+        reading = whole.model_copy(update={"columns": dict(columns)} if columns else {}).read()
     except TraceError as error:
         raise FileErrors([(str(path), line, text) for _, line, text in error.errors]) from None
     requests = reading.requests

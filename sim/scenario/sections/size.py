@@ -96,14 +96,39 @@ def _searched_bounds(value: Any) -> Any:
     return {"max_replicas": MOST_SCALED, **value} if isinstance(value, dict) else value
 
 
+def _offer(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError(
+            Message(
+                "{value} is a price, and rents name offers of data/prices; prices of your own stand in costs: "
+                "{{rented: {{acquisition: rent, quotes: {{GPU: USD per hour}}}}}}",
+                value,
+            )
+        )
+    return value
+
+
+def _labelled(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(
+            "a label of your choice comes first, then GPU and offer: {rented: {h100: OFFER}}; gpufleet list prices "
+            "shows offers, and prices of your own stand in costs: {rented: {acquisition: rent, quotes: {GPU: USD per "
+            "hour}}}"
+        )
+    return value
+
+
+Offer = Annotated[str, BeforeValidator(_offer)]
+
+
 class Size(Spec):
     """Search space of fleets, in which `gpufleet size` looks for the cheapest.
 
     It has every GPU in every layout, format, batching policy and acquisition, and the scenario's own fleets.
     """
 
-    gpus: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Ids in data/gpus."""
+    gpus: tuple[str, ...] = ()
+    """Ids in data/gpus. Default: only the GPUs in `owned`."""
     servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
         default_factory=dict
     )
@@ -123,7 +148,7 @@ class Size(Spec):
     """Candidate slots for LoRA adapters, where requests use adapters."""
     costs: dict[Label, Cost] = Field(default_factory=dict)
     """Label -> candidate `cost` for every GPU: {bought: {acquisition: buy}}."""
-    rents: dict[Label, dict[str, str]] = Field(default_factory=dict)
+    rents: dict[Label, Annotated[dict[str, Offer], BeforeValidator(_labelled)]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
     owned: dict[str, Count] = Field(default_factory=dict)
     """GPU -> number that is owned already; these cost their running costs only: electricity, space and upkeep.
@@ -158,7 +183,9 @@ class Size(Spec):
 
     @model_validator(mode="after")
     def _something_to_pay(self) -> Self:
-        if not self.costs and not self.rents:
+        if not self.gpus and not self.owned:
+            raise ValueError("gpus or owned is needed: the GPUs to choose from")
+        if self.gpus and not self.costs and not self.rents:
             raise ValueError("costs or rents is needed: the cost of each fleet is compared")
         return self
 
@@ -329,7 +356,8 @@ def _of_owned(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
         if OWNED in getattr(size, section):
             yield ValidationIssue(("size", section, OWNED), "is the label of GPUs in size.owned: choose another one")
     try:
-        resolve_costs(Buy(acquisition="buy", owned=True), scenario.site, scenario.finance, [], lambda _: None)
+        owned = Buy(acquisition="buy", owned=True)
+        resolve_costs(owned, scenario.site, scenario.finance, [], lambda _: None, operations=scenario.operations)
     except CostError as error:
         for path, text in error.problems:
             yield ValidationIssue(tuple(path.split(".")), text)

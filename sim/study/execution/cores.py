@@ -6,12 +6,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sim.study.execution.cases import Call, CaseJob, WorkerLost
+from sim.study.execution.worker_progress import progress_file, write_progress
 
 LOG = logging.getLogger("gpufleet")
 ALONE_S = 0.5
@@ -179,7 +182,9 @@ class _Helper(threading.Thread):
     def __init__(self, cores: ProcessPool) -> None:
         super().__init__(daemon=True)
         self._cores = cores
-        self._process = _process()
+        self._context = ExitStack()
+        self._progress = self._context.enter_context(progress_file())
+        self._process = _process(self._progress)
 
     def run(self) -> None:
         """Run tasks until the pool has ended, or until DEATHS processes in a row were killed at their start."""
@@ -191,7 +196,7 @@ class _Helper(threading.Thread):
                 self._work()
             self._process.shutdown(wait=True, kill_workers=True)
             if not self._cores.stopped:
-                self._process = _process()
+                self._process = _process(self._progress)
         self._cores.drop_helper(self)
 
     def _work(self) -> None:
@@ -214,10 +219,11 @@ class _Helper(threading.Thread):
         """End the process; *at_once*: without waiting for its task."""
         self._process.shutdown(wait=True, kill_workers=at_once)
         self.join()
+        self._context.close()
 
 
-def _process() -> Any:
-    """Return an executor of one process, which starts with the first task.
+def _process(progress: Path) -> Any:
+    """Return an executor of one process, which starts with the first task and writes its progress to *progress*.
 
     joblib's executor is used: a process of concurrent.futures runs the user's script once more, which fails for a
     script without a guard and for a notebook, and cannot unpickle a policy defined in a notebook. It has a single
@@ -225,14 +231,15 @@ def _process() -> Any:
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 
-    return ProcessPoolExecutor(1, timeout=IDLE_S, initializer=_ignore_interrupt)
+    return ProcessPoolExecutor(1, timeout=IDLE_S, initializer=_start, initargs=(progress,))
 
 
 def _import_this_module() -> None:
     """Import this module in a new process, as its first task."""
 
 
-def _ignore_interrupt() -> None:
-    """Ignore SIGINT and SIGTERM, which reach every process; the first process ends the others."""
+def _start(progress: Path) -> None:
+    """Write progress to the file *progress*, and ignore SIGINT and SIGTERM: the first process ends the others."""
+    write_progress(progress)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -171,8 +171,8 @@ def _merit(best: EvaluatedFleet) -> tuple[float, float]:
 BATCH_AFTER_BEST = 16
 """Number of fleets that are simulated at a time once the cheapest is known and the order no longer matters."""
 
-ProgressCallback = Callable[[int, float], None]
-"""Callback with (cases simulated, cost of the cheapest fleet so far [USD/h], infinite before any)."""
+ProgressCallback = Callable[[int, float, int], None]
+"""Callback with (cases simulated, cost of the cheapest fleet so far [USD/h], infinite before any, fleets queued)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -366,7 +366,8 @@ class Search:
         self._candidates.append(row.with_results(outcome, self._levels))
 
     def _report_progress(self, simulated: int) -> None:
-        self._progress(simulated, self._best_usd_per_h)
+        below = self._best_usd_per_h * self.size.front_up_to
+        self._progress(simulated, self._best_usd_per_h, sum(one.floor_usd_per_h < below for one in self._heap))
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Queue *unit* with its least number of replicas, or add a row with the reason why it is impossible."""

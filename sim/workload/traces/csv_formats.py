@@ -55,7 +55,7 @@ class RequestLog(TraceFile):
         names = headers.names
         units = names.keys() <= set(OF_UNITS) and not headers.ignored
         needed = ("arrival_s",) if units else ("arrival_s", *TOKENS)
-        wrong += [headers.missing(name) for name in needed if name not in names]
+        wrong += [headers.missing(name) for name in needed if name not in names and name not in self.columns]
         if wrong:
             raise TraceError([(self.path, 1, text) for text in wrong])
         if not table.lines and not faults:

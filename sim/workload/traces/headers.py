@@ -81,10 +81,21 @@ class Headers:
         """Return the error message of a file without the column *name*."""
         meant = next((theirs for theirs, own in self.near.items() if own == name), None)
         if meant:
-            return Message("missing column {name!r}; is {meant!r} meant?", name, meant)
+            return Message(
+                "missing column {name!r}; is {meant!r} meant? Name it with columns: {{{key}: {header}}}, in init with "
+                "--columns {key}={header}",
+                name,
+                meant,
+                name,
+                meant,
+            )
         free = Message("; the file has {value}", ", ".join([*self.names.values(), *self.ignored])[:80])
         return Message(
-            "missing column {name}: name its header with columns: {{{key}: <header>}}{free}", repr(name), name, free
+            "missing column {name}: name its header with columns: {{{key}: <header>}}, in init with --columns "
+            "{key}=<header>{free}",
+            repr(name),
+            name,
+            free,
         )
 
 
@@ -151,7 +162,8 @@ def arrivals(
     ----------
     texts
         Cells of the column: seconds from the start (or the unit that the header ends in), Unix times in seconds, ms,
-        µs or ns, or dates of ISO 8601. Dates without a UTC offset are taken as UTC.
+        µs or ns, or dates of ISO 8601. Dates without a UTC offset are taken as UTC; in
+        one file, all dates or none state an offset.
     name
         Header of the column.
     lines
@@ -189,15 +201,29 @@ def _dates(texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceF
         lines,
         lambda row: Message("{name} must be a date like 2026-11-28T09:30:00Z, not {value!r}", name, texts[row]),
     )
-    known = [stamp for stamp in stamps if stamp is not None]
-    first = min(known) if known else None
-    return np.array([(stamp - first).total_seconds() if stamp and first else nan for stamp in stamps])
+    rows = [row for row, stamp in enumerate(stamps) if stamp is not None]
+    zoned = [stamps[row].tzinfo is not None for row in rows]  # type: ignore[union-attr]
+    if len(set(zoned)) > 1:
+        with_zone, without = rows[zoned.index(True)], rows[zoned.index(False)]
+        faults.add(
+            lines[max(with_zone, without)],
+            Message(
+                "dates with and without a time zone are mixed: {zoned!r} (line {line}) and {bare!r} (line {other}); "
+                "give all of them a zone, or none",
+                texts[with_zone],
+                lines[with_zone],
+                texts[without],
+                lines[without],
+            ),
+        )
+    known = [stamp if stamp is None or stamp.tzinfo else stamp.replace(tzinfo=UTC) for stamp in stamps]
+    first = min((stamp for stamp in known if stamp is not None), default=None)
+    return np.array([(stamp - first).total_seconds() if stamp and first else nan for stamp in known])
 
 
 def _stamp(text: str) -> datetime | None:
-    """Return the date in *text*, as UTC if it states no offset; None if it is not a date."""
+    """Return the date in *text*; None if it is not a date."""
     try:
-        stamp = datetime.fromisoformat(text.strip())
+        return datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)

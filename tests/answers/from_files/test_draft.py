@@ -98,6 +98,24 @@ def refused(paths: list[Path], target: Path, **options: Any) -> list[str]:
     return str(caught.value).replace(f"{target.parent}{os.sep}", "").splitlines()
 
 
+ODD = "When,In,Out\n2026-11-28T09:30:00Z,100,20\n2026-11-28T09:30:05Z,200,30\n"
+
+
+def test_headers_that_no_synonym_knows_are_named(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, odd__csv=ODD)
+    (fault, *_) = refused([path], tmp_path / "mine.yaml")
+    assert "--columns arrival_s=<header>" in fault
+    named = {"arrival_s": "When", "prompt_tokens": "In", "output_tokens": "Out"}
+    _, text, scenario = drafted(tmp_path, [path], columns=named)
+    assert "columns: {arrival_s: When, prompt_tokens: In, output_tokens: Out}" in text
+    assert scenario.workload.trace is not None
+    assert scenario.workload.trace.requests(None).prompt_tokens.tolist() == [100, 200]
+    (unknown,) = refused([path], tmp_path / "other.yaml", columns=named | {"arrival_s": "Whn"})
+    assert "columns: arrival_s: there is no column 'Whn'; did you mean 'When'?" in unknown
+    (serve,) = written(tmp_path, serve__sh=SERVE)
+    assert "there is none" in refused([serve], tmp_path / "other.yaml", columns=named)[0]
+
+
 def test_a_log_and_a_command_are_one_scenario(tmp_path: Path) -> None:
     paths = written(tmp_path, requests__csv=LOG, serve__sh=SERVE)
     draft, text, scenario = drafted(tmp_path, paths, gpu="h100")
@@ -215,7 +233,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "a.yaml:13: nvidia.com/gpu.product: unknown",
         ),
         ({"a__yaml": MANIFEST.replace("Qwen/Qwen3-32B", "{{ model }}")}, "a.yaml:17: is a template: render it first"),
-        ({"a__csv": "time,words\n1,2\n"}, "missing column 'prompt_tokens'"),
+        ({"a__csv": "time,words\n1,2\n"}, "in init with --columns prompt_tokens=<header>"),
         ({"config__json": json.dumps(CONFIG | {"model_type": "mamba"})}, "Mamba"),
         ({"a__json": "[1, 2]"}, "is a list in JSON"),
         ({"a__txt": ""}, "is empty"),

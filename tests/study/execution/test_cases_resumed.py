@@ -84,8 +84,8 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
         time.sleep(0.02)
     os.kill(process.pid, stop)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "interrupted" in errors
+    assert process.returncode == (130 if stop == signal.SIGINT else 1)
+    assert f"interrupted; {len(finished(out))} finished cases are kept, and the same command continues" in errors
     assert "Traceback" not in errors
     kept = finished(out)
     assert 3 <= len(kept) < CASES
@@ -98,6 +98,19 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
     assert len(finished(out)) == CASES
     assert dates == {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
+
+
+def test_interrupt_before_the_simulation_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for name, text in (
+        ("sim.study.execution.cores.ProcessPool.__enter__", "interrupted before a case was finished: nothing is kept"),
+        ("sim.scenario.reading.load.load", "interrupted; nothing is written"),
+    ):
+        monkeypatch.setattr(name, stopped)
+        done = CliRunner().invoke(app, asked(folder, "out"))
+        assert (done.exit_code, text in done.stderr) == (130, True), done.stderr
 
 
 @pytest.mark.slow

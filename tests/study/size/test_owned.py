@@ -140,3 +140,37 @@ fleets:
 def test_what_does_not_go_with_owned_gpus_is_refused(tmp_path: Path, change: tuple[str, str], text: str) -> None:
     with pytest.raises(ScenarioErrors, match=text):
         scenario_of(tmp_path, SCENARIO.replace(*change))
+
+
+ALONE = (
+    SCENARIO[: SCENARIO.index("finance:")] + "size: {owned: {rtx-4090: 2}, servers: {rtx-4090: workstation-2x4090}}\n"
+)
+
+
+def test_owned_gpus_alone_need_no_finance_and_no_other_candidates(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path, ALONE)
+    assert scenario.size is not None
+    one = Search(scenario, scenario.size, CATALOG, tmp_path / "out", ProcessPool(1))
+    assert all(unit.name.endswith(", owned") for unit in one._units)
+    assert sim.check(tmp_path / "s.yaml")
+
+
+def test_a_rented_fleet_of_owned_gpus_is_said_to_pay_rent(tmp_path: Path) -> None:
+    own = "fleets: [{name: mine, pools: [{gpu: rtx-4090}], cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}}]\nsize:"
+    one, scenario = searched(tmp_path, SCENARIO.replace("size:", own).replace("rate_rps: 30", "rate_rps: 3"))
+    told = sentences(one.run(), scenario)
+    assert any(line.startswith("mine is charged its rent for rtx-4090, which size.owned names") for line in told), told
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        ("{gpus: [l40s], rents: {l40s: 3}}", "a label of your choice comes first"),
+        ("{gpus: [l40s], rents: {rented: {l40s: 3}}}", "3 is a price, and rents name offers"),
+        ("{max_replicas: 2}", "gpus or owned is needed"),
+        ("{gpus: [l40s]}", "costs or rents is needed"),
+    ],
+)
+def test_a_search_space_that_cannot_be_priced_says_the_mend(tmp_path: Path, size: str, text: str) -> None:
+    with pytest.raises(ScenarioErrors, match=text):
+        scenario_of(tmp_path, SCENARIO[: SCENARIO.index("size:")] + f"size: {size}\n")
