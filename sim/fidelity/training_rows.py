@@ -296,10 +296,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     link = link_of(row, gpu, catalog)
     gpus = row.count("n_gpus") or 1
     host = row.count("gpus_per_node") or USUAL_NODE
-    per_node = min(gpus, host)
-    if link.id == "nvlink5-nvl72":
-        host = row.count("gpus_per_node") or USUAL_NODE
-    per_node = min(gpus, NVL72_GPUS)
+    per_node = min(gpus, NVL72_GPUS if link.id == "nvlink5-nvl72" else host)
     sequence = (row.count("seq_len") or facts.sequence or SEQUENCE) if network.is_transformer else 1
     global_batch = row.count("global_batch")
     if network.id.startswith("transformer-xl"):

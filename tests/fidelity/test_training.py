@@ -176,6 +176,22 @@ def test_more_ranks_than_gpus_are_reduced_to_them(tmp_path: Path) -> None:
     assert case_of(row, CATALOG, FIGURED.data).job.parallel.gpus == 8
 
 
+@pytest.mark.parametrize(
+    ("gpu", "cells", "per_node"),
+    [
+        ("H100-SXM-80GB", "64,8", 8),
+        ("H100-SXM-80GB", "64,", 8),
+        ("H100-SXM-80GB", "64,4", 4),
+        ("H100-SXM-80GB", "2,8", 2),
+        ("GB300", "256,4", 72),
+        ("GB300", "16,4", 16),
+    ],
+)
+def test_ranks_share_a_link_within_their_server_or_rack(tmp_path: Path, gpu: str, cells: str, per_node: int) -> None:
+    (row,) = rows(tmp_path, LLAMA.replace("H100-SXM-80GB,8,8,nvlink4,,,8,", f"{gpu},{cells},,,,,"))
+    assert case_of(row, CATALOG, FIGURED.data).job.gpus_per_node == per_node
+
+
 def test_a_gpt_of_known_size_needs_no_entry(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, LLAMA.replace("Llama-3.1-8B,8,", "Mystery GPT,30,").replace("llama", "gpt-large"))
     network = case_of(row, CATALOG, FIGURED.data).job.network
