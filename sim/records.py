@@ -300,7 +300,7 @@ class Request:
         return min(len(hashes), (self.prompt_tokens + self.output_tokens) // size) * size if hashes else 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Batch:
     """Engine step of one rank as sums: the inputs of a step-time model. Contexts are tokens computed before."""
 
@@ -335,8 +335,37 @@ class Batch:
     replica_tokens: int = 0
     """New tokens of all data-parallel ranks that step together; 0: as many on each rank as on this one."""
 
+    def __init__(
+        self,
+        decode_seqs: int = 0,
+        draft_tokens: int = 0,
+        kv_tokens: int = 0,
+        windowed_kv_tokens: int = 0,
+        windowed_growing_seqs: int = 0,
+        prefill_seqs: int = 0,
+        prefill_tokens: int = 0,
+        prefill_context_tokens: int = 0,
+        prefill_attention_pairs: int = 0,
+        sampled_seqs: int = 0,
+        accepted_tokens: float = 0.0,
+        adapters: int = 0,
+        adapted_tokens: int = 0,
+        standing_seqs: int = 0,
+        replica_tokens: int = 0,
+    ) -> None:
+        # written out: a compiled class calls this one directly, a generated one as any Python function
+        self.decode_seqs, self.draft_tokens, self.sampled_seqs = decode_seqs, draft_tokens, sampled_seqs
+        self.kv_tokens, self.windowed_kv_tokens = kv_tokens, windowed_kv_tokens
+        self.windowed_growing_seqs = windowed_growing_seqs
+        self.prefill_seqs, self.prefill_tokens = prefill_seqs, prefill_tokens
+        self.prefill_context_tokens = prefill_context_tokens
+        self.prefill_attention_pairs = prefill_attention_pairs
+        self.accepted_tokens = accepted_tokens
+        self.adapters, self.adapted_tokens = adapters, adapted_tokens
+        self.standing_seqs, self.replica_tokens = standing_seqs, replica_tokens
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, init=False)
 class Leap:
     """Steps of an unchanging batch: step j < `valid_steps` takes `first_s + j * growth_s`; `load` is 0 (idle) to 1."""
 
@@ -347,9 +376,22 @@ class Leap:
     last_s: float = 0.0
     """Additional time of the last stage of a pipeline over the mean stage, whose time is `first_s` [s]."""
 
+    def __init__(
+        self,
+        first_s: float,
+        growth_s: float = 0.0,
+        valid_steps: float = inf,
+        load: float = 1.0,
+        last_s: float = 0.0,
+    ) -> None:
+        self.first_s, self.growth_s = first_s, growth_s
+        self.valid_steps, self.load, self.last_s = valid_steps, load, last_s
+
 
 class StepTime(Protocol):
     """Step-time model: durations of steps, which are all that an engine knows about the hardware."""
+
+    __slots__ = ()
 
     @property
     def window(self) -> int | None:

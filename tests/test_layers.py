@@ -272,13 +272,16 @@ def classes_of_sim() -> Iterator[type]:
 
 
 def tangled(one: type) -> list[str]:
-    """What is wrong with the ancestors of *one*, of those that this project defines."""
+    """What is wrong with the ancestors of *one*, of those that this project defines; protocols hold no rules."""
 
     def ways(start: type, ancestor: type) -> int:
         return 1 if start is ancestor else sum(ways(base, ancestor) for base in start.__bases__)
 
+    project = one.__module__.partition(".")[0]
     ancestors = [
-        base for base in one.__mro__[1:] if base.__module__.partition(".")[0] == one.__module__.partition(".")[0]
+        base
+        for base in one.__mro__[1:]
+        if base.__module__.partition(".")[0] == project and not getattr(base, "_is_protocol", False)
     ]
     found = [f"{one.__name__} has {len(ancestors)} ancestors"] if len(ancestors) > MOST_ANCESTORS else []
     twice = [base.__name__ for base in ancestors if ways(one, base) > 1]

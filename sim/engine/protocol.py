@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
@@ -14,6 +14,8 @@ from sim.records import Meters, ReplicaProgress, Request, StepSpan
 
 class KvTransit(Protocol):
     """KV of prompts that one replica computes and another one decodes."""
+
+    __slots__ = ()
 
     def reserve(self, request: Request, now: float) -> bool:
         """Reserve KV blocks for the prompt of *request*, which another replica has computed, if they are free at *now*.
@@ -31,21 +33,14 @@ class KvTransit(Protocol):
         ...
 
 
-@runtime_checkable
-class AwakeModel(Protocol):
-    """Engine that keeps one of several models awake at a time."""
-
-    def accepts_now(self, request: Request, now: float) -> bool:
-        """Return whether the model of *request* is awake, or waking up, and accepts requests at *now*."""
-        ...
-
-
 class ReplicaEngine(Protocol):
     """Engine of one replica, with its own clock.
 
     The fleet calls `plan` after every change and `advance` when the planned end has come. Times are absolute [s]. At
     the end of a step all requests that arrived up to then are offered before the next step is formed.
     """
+
+    __slots__ = ()
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """Add *request*, which arrives at *now*. Return whether the planned end may have changed.

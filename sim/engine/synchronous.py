@@ -14,7 +14,7 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
-from sim.engine.protocol import KvTransit
+from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.engine.schedulers.scheduler import Scheduler, switch_shares
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import EntryQueue
@@ -24,7 +24,7 @@ from sim.records import Batch, Leap, Meters, ReplicaProgress, Request, StepSpan,
 R = TypeVar("R", bound=Scheduler)
 
 
-class RankEngine(ABC, Generic[R]):
+class RankEngine(ReplicaEngine, KvTransit, ABC, Generic[R]):
     """Engine of one rank (tensor parallelism included: its GPUs step together) or of several."""
 
     __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime")
@@ -383,7 +383,8 @@ class LockstepEngine(EventLeapingEngine):
         for rank in self._stepping:
             self._meters.cached_tokens += rank.cached_in_step
             rank.batch.replica_tokens = gathered
-            self._leaps.append(copy(self._steptime.leap(rank.batch)))
+            leap = self._steptime.leap(rank.batch)
+            self._leaps.append(Leap(leap.first_s, leap.growth_s, leap.valid_steps, leap.load, leap.last_s))
         self._leap = slowest(self._leaps)
         return max(1, int(min(*filter(None, possible), self._leap.valid_steps)))
 

@@ -1,4 +1,4 @@
-"""Request arrivals: the clock of the fleet, and the sources that send requests on it.
+"""Request arrivals: the sources that send requests on the fleet's clock.
 
 A source is a table of arrivals (open loop), a fixed number of clients that wait for their answers (closed loop), or
 sessions, in which most requests wait for the answers to earlier ones.
@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import repeat
 from math import inf, isnan
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-import simpy
-from simpy.events import NORMAL
-
+from sim.fleet.clock import FleetClock
 from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
@@ -22,14 +20,6 @@ from sim.workload.sessions import OfferedSessions, Session, SessionStart, Turn
 
 Send = Callable[[list[Request], float], None]
 """Function that gets requests which arrive together, and their arrival time [s]."""
-
-
-class TimedWakeup(Protocol):
-    """Object that the clock can wake."""
-
-    def wake(self, number: int) -> None:
-        """Act on the wake-up call with this *number*, which is due."""
-        ...
 
 
 class RequestSource(Protocol):
@@ -50,40 +40,6 @@ class RequestSource(Protocol):
     def answered(self, request: Request, now: float) -> None:
         """Report that *request* has been answered or refused at *now*."""
         ...
-
-
-class FleetClock(simpy.Environment):
-    """Simulated time of a fleet, its events, and wake-up calls.
-
-    A wake-up call is an entry of the event queue without an event object: it has one callback, cannot fail and cannot
-    be waited for. It keeps its place in the order of events. Replicas ask for several per request.
-    """
-
-    def call(self, sleeper: TimedWakeup, delay_s: float) -> int:
-        """Schedule a wake-up call of *sleeper* after *delay_s*. Return the number of the call."""
-        number = next(self._eid)
-        heappush(self._queue, (self._now + delay_s, NORMAL, number, sleeper))  # type: ignore[misc]
-        return number
-
-    def step(self) -> None:
-        """Process the next event or wake-up call."""
-        self._now, _, number, due = heappop(self._queue)
-        if not isinstance(due, simpy.Event):
-            due.wake(number)
-            return
-        # as in simpy's step, without the handling of failed events
-        callbacks, due.callbacks = due.callbacks, None  # type: ignore[assignment]
-        for callback in callbacks:
-            callback(due)
-
-    @property
-    def pending(self) -> list[tuple[float, int, int, simpy.Event]]:
-        """Heap of events and wake-up calls to come, each with its time first."""
-        return self._queue  # type: ignore[return-value]
-
-    def skip_to(self, at_s: float) -> None:
-        """Advance to *at_s*, which is before the next event, without an event of its own."""
-        self._now = at_s
 
 
 @contextmanager
@@ -146,7 +102,7 @@ class OpenSource:
             self._arrive(self._following)
             delay_s = self._delay_s()
             at_s = env.now + delay_s
-            if at_s >= env.peek():
+            if at_s >= env.next_s():
                 self._arm(delay_s)
                 return
             env.skip_to(at_s)
@@ -167,11 +123,11 @@ class ClientSource:
     """Source with a fixed number of clients, each with one request at a time, until the horizon."""
 
     CHUNK = 1024
-    REJECTED_PAUSE_S = 1.0
+    REJECTED_PAUSE_S: ClassVar = 1.0
     """Pause after which a client whose request is refused sends its next request [s]."""
 
     def __init__(
-        self, env: simpy.Environment, workload: Workload, streams: Streams, horizon_s: float | None, send: Send
+        self, env: FleetClock, workload: Workload, streams: Streams, horizon_s: float | None, send: Send
     ) -> None:
         loop = workload.closed_loop()
         if loop is None:

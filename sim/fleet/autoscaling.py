@@ -13,6 +13,7 @@ import simpy
 
 from sim.autoscaling import Gauge, Latency, Scaler
 from sim.batching.limits import VllmLimits
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import Replica, ReplicaLifecycle, State
 from sim.fleet.routing import ServingReplicas
 from sim.fleet.scaling import PoolScaling
@@ -170,7 +171,7 @@ class AutoscalerLoops:
     def __init__(
         self,
         plan: CasePlan,
-        env: simpy.Environment,
+        env: FleetClock,
         scale: PoolScaling,
         lifecycle: ReplicaLifecycle,
         router: ServingReplicas,
@@ -221,7 +222,7 @@ class AutoscalerLoop:
     """Control loop of one pool; the autoscaler reads the pool through it."""
 
     def __init__(
-        self, plan: CasePlan, position: int, env: simpy.Environment, scale: PoolScaling, scrapes: GaugeScrapes
+        self, plan: CasePlan, position: int, env: FleetClock, scale: PoolScaling, scrapes: GaugeScrapes
     ) -> None:
         spec = plan.pools[position].autoscaling
         assert spec is not None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.sequence import Sequence as EngineSequence
-from sim.fleet.arrivals import FleetClock
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import Replica
 from sim.fleet.routing import ServiceRouter
 from sim.records import Request

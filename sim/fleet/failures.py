@@ -14,6 +14,7 @@ import numpy as np
 import simpy
 
 from sim.failures import FailureDomain, SpotInterruptions
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import ReplicaLifecycle, State, StrandedRequests
 from sim.fleet.scaling import PoolScaling
 from sim.rng import exponential
@@ -43,9 +44,7 @@ class FailingComponent:
 class RepairCrews:
     """Repair crews of a pool; components are repaired in order of their failures."""
 
-    def __init__(
-        self, env: simpy.Environment, number: int | None, repaired: Callable[[FailingComponent], None]
-    ) -> None:
+    def __init__(self, env: FleetClock, number: int | None, repaired: Callable[[FailingComponent], None]) -> None:
         self._env, self._free, self._repaired = env, number, repaired
         self._waiting: deque[FailingComponent] = deque()
 
@@ -78,7 +77,7 @@ class ComponentFailures:
     def __init__(
         self,
         plan: CasePlan,
-        env: simpy.Environment,
+        env: FleetClock,
         lifecycle: ReplicaLifecycle,
         scale: PoolScaling,
         stranded: StrandedRequests,
@@ -172,7 +171,7 @@ class ReplicaRemovals:
     """Replicas withdrawn from a fleet, each until every party that withdrew it has returned it."""
 
     def __init__(
-        self, env: simpy.Environment, lifecycle: ReplicaLifecycle, scale: PoolScaling, stranded: StrandedRequests
+        self, env: FleetClock, lifecycle: ReplicaLifecycle, scale: PoolScaling, stranded: StrandedRequests
     ) -> None:
         self._env, self._lifecycle, self._scale, self._stranded = env, lifecycle, scale, stranded
         self._waiting: dict[tuple[int, str], tuple[list[int], Callable[[], None]]] = {}
@@ -288,7 +287,7 @@ class PlannedMaintenance:
     """Maintenance of the servers of each pool, one after another."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, removals: ReplicaRemovals, component_failures: ComponentFailures
+        self, plan: CasePlan, env: FleetClock, removals: ReplicaRemovals, component_failures: ComponentFailures
     ) -> None:
         self._env, self._removals, self._component_failures = env, removals, component_failures
         for position, pool in enumerate(plan.pools):
@@ -320,7 +319,7 @@ class SpotMarket:
     """Interruptions of spot instances, and the fallback replicas that replace them meanwhile."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, removals: ReplicaRemovals, scale: PoolScaling, streams: Streams
+        self, plan: CasePlan, env: FleetClock, removals: ReplicaRemovals, scale: PoolScaling, streams: Streams
     ) -> None:
         self._env, self._removals, self._scale = env, removals, scale
         names = [pool.name for pool in plan.pools]
@@ -384,7 +383,7 @@ class _CapacityTrace:
     """Number of instances of a pool that are available over time."""
 
     def __init__(
-        self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: SpotInterruptions
+        self, market: SpotMarket, env: FleetClock, position: int, replicas: int, spot: SpotInterruptions
     ) -> None:
         self._market, self._position, self._spot = market, position, spot
         self._available = list(range(replicas))

@@ -16,9 +16,10 @@ import simpy
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.admission import admission_control, with_request_gates
-from sim.fleet.arrivals import FleetClock, RequestSource, Send, collector_paused, source_of
+from sim.fleet.arrivals import RequestSource, Send, collector_paused, source_of
 from sim.fleet.autoscaling import AutoscalerLoops
 from sim.fleet.caches import clear_caches, connect_caches, fill_caches
+from sim.fleet.clock import FleetClock
 from sim.fleet.failures import ComponentFailures, PlannedMaintenance, ReplicaRemovals, SpotMarket
 from sim.fleet.kv_transfer import KvTransfers, TransferCallbacks
 from sim.fleet.metering import MeterLog, with_busy_times

@@ -20,7 +20,7 @@ from math import inf, nan
 from typing import Any, Protocol
 
 from sim.engine.sequence import Sequence as EngineSequence
-from sim.fleet.arrivals import FleetClock
+from sim.fleet.clock import FleetClock
 from sim.fleet.pool import rank_limits
 from sim.fleet.replica import Replica, StrandedRequests
 from sim.fleet.routing import ServingReplicas

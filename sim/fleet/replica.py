@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf, isnan, nan
 
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.fleet.arrivals import FleetClock
+from sim.fleet.clock import FleetClock
 from sim.records import BusyTime, ReplicaProgress, ReplicaVisit, Request
 
 

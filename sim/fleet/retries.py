@@ -8,6 +8,7 @@ from math import isnan, nan
 
 import simpy
 
+from sim.fleet.clock import FleetClock
 from sim.records import Request
 from sim.workload import Streams
 from sim.workload.client import Client
@@ -37,9 +38,7 @@ class Attempts:
     MIN_PAUSE_S = 0.001
     """Pause of a client without backoff whose request is refused [s]."""
 
-    def __init__(
-        self, env: simpy.Environment, client: Client | None, streams: Streams, callbacks: ClientCallbacks
-    ) -> None:
+    def __init__(self, env: FleetClock, client: Client | None, streams: Streams, callbacks: ClientCallbacks) -> None:
         self._env, self._client, self._callbacks = env, client, callbacks
         self._rng = streams("backoff")
         self._uniforms: list[float] = []
@@ -141,7 +140,7 @@ class Deadlines:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: FleetClock,
         after_s: float | None,
         passed: Callable[[list[Request], float], None],
         is_past: Callable[[Request, int], bool],

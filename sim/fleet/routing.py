@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sim.engine.protocol import AwakeModel
+from sim.engine.multi_model import SleepModeEngine
 from sim.fleet.replica import STATE_PROPERTIES, Replica, State
 from sim.records import Request
 from sim.routing import Router, Routing
@@ -207,7 +207,9 @@ class ServiceRouter:
         self._open = [True] * len(replicas)
         max_num_seqs = [plan.pools[one.pool].batching.max_num_seqs or 1 for one in replicas]
         self._swapping = [
-            (one.index, one.engine, max_num_seqs[one.index]) for one in replicas if isinstance(one.engine, AwakeModel)
+            (one.index, one.engine, max_num_seqs[one.index])
+            for one in replicas
+            if isinstance(one.engine, SleepModeEngine)
         ]
 
     def policies(self) -> list[tuple[Router, list[int]]]:

@@ -12,6 +12,7 @@ import simpy
 
 from sim.coldstart import StartStage, StartTransfer
 from sim.cost.clock import MIDNIGHT
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import ReplicaLifecycle, State
 from sim.fleet.routing import ServingReplicas
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -38,7 +39,7 @@ class SharedLink:
     Each transfer has an equal share; what a slow receiver cannot use goes to the others.
     """
 
-    def __init__(self, env: simpy.Environment, bytes_per_s: float) -> None:
+    def __init__(self, env: FleetClock, bytes_per_s: float) -> None:
         self._env = env
         self._bytes_per_s = bytes_per_s
         self._under_way: list[LinkTransfer] = []
@@ -97,7 +98,7 @@ class SharedLink:
 class Links:
     """Shared links of a fleet, each created when it is first used."""
 
-    def __init__(self, env: simpy.Environment) -> None:
+    def __init__(self, env: FleetClock) -> None:
         self._env = env
         self._links: dict[tuple[str, int], SharedLink] = {}
 
@@ -123,9 +124,7 @@ class PoolScaling:
     early where the replica is moved to another state.
     """
 
-    def __init__(
-        self, plan: CasePlan, env: simpy.Environment, lifecycle: ReplicaLifecycle, router: ServingReplicas
-    ) -> None:
+    def __init__(self, plan: CasePlan, env: FleetClock, lifecycle: ReplicaLifecycle, router: ServingReplicas) -> None:
         self._plan, self._env, self._lifecycle, self._router = plan, env, lifecycle, router
         self.replicas = replicas_of(plan)
         """Replicas per pool, each the indices of the engines it consists of."""
@@ -330,7 +329,7 @@ def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
 class ScheduledScaling:
     """Schedules that set the number of replicas of pools by the time of day."""
 
-    def __init__(self, plan: CasePlan, env: simpy.Environment, scale: PoolScaling) -> None:
+    def __init__(self, plan: CasePlan, env: FleetClock, scale: PoolScaling) -> None:
         self._plan, self._env, self._scale = plan, env, scale
         self._clock = plan.clock or MIDNIGHT
         for position, pool in enumerate(plan.pools):

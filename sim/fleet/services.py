@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from sim.fleet.admission import TenantGate, TokenBucket
-from sim.fleet.arrivals import FleetClock, RequestSource, Send, source_of
+from sim.fleet.arrivals import RequestSource, Send, source_of
+from sim.fleet.clock import FleetClock
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.workload import Streams

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from sim.records import Request
-from sim.routing.least_loaded import Buckets
+from sim.routing.buckets import Buckets
 from sim.spec import Count, Positive, Spec
 
 

@@ -9,19 +9,14 @@ from sim.message import Message
 from sim.records import Batch, Leap
 from sim.registry import Registered
 from sim.spec import NonNegative, Spec
+from sim.steptime.affine_step_time import AffineStepTime
 from sim.steptime.inputs import RooflineInputs
 
 
 class Affine(Spec):
-    """Affine step-time model with three coefficients.
+    """Affine step time with three coefficients; it needs neither a language model nor a GPU (`AffineStepTime`).
 
-    Notes
-    -----
-    step = base_s + per_token_s * new tokens + per_context_token_s * tokens computed before the step [s].
-
-    The model needs neither a language model nor a GPU. The function is affine, so it never limits `Leap.valid_steps`.
     The GPUs' utilisation is unknown; busy GPUs draw their power limit.
-
     """
 
     model: Literal["affine"]
@@ -38,32 +33,9 @@ class Affine(Spec):
             raise ValueError("all coefficients are 0: steps would take no time")
         return self
 
-    @property
-    def window(self) -> int | None:
-        """Sliding window of the model; always None."""
-        return None
-
-    def leap(self, batch: Batch) -> Leap:
-        """Return the durations of the next steps of *batch*."""
-        first_s = (
-            self.base_s
-            + self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens)
-            + self.per_context_token_s * (batch.kv_tokens + batch.prefill_context_tokens)
-        )
-        return Leap(first_s, self.per_context_token_s * batch.decode_seqs)
-
-    def breakdown(self, batch: Batch) -> dict[str, float]:
-        """Return the duration of the first step by cause [s].
-
-        The base counts as overhead, new tokens as compute, contexts as attention.
-        """
-        return {
-            "compute": self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens),
-            "memory": 0.0,
-            "attention": self.per_context_token_s * (batch.kv_tokens + batch.prefill_context_tokens),
-            "link": 0.0,
-            "overhead": self.base_s,
-        }
+    def build(self) -> AffineStepTime:
+        """Return the step-time model with these coefficients."""
+        return AffineStepTime(self.base_s, self.per_token_s, self.per_context_token_s)
 
 
 class RegisteredStepTime(Registered):

@@ -81,7 +81,7 @@ def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahea
     limits = rank_limits(
         40, 4, 4, 64, 100, draft_tokens=3, accepts=lambda request, tokens: 3, batches_in_flight=1 + ahead
     )
-    model = affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
+    model = affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0).build()
     requests = [Request(0, 0.0, 1, 9), Request(1, 0.005, 1, 2), Request(2, 0.005, 2, 1)]
     engine = AsyncEngine(model, limits, AsyncDraftScheduler) if ahead else VllmEngine(model, limits, DraftScheduler)
     drain(engine, requests)
@@ -97,7 +97,7 @@ def test_a_request_that_drafts_finish_is_computed_once_more_where_steps_are_form
     limits = rank_limits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
     requests = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 6), Request(2, 0.03, 8, 8)]
     engine = AsyncEngine(
-        affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0),
+        affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0).build(),
         limits,
         AsyncDraftScheduler,
     )

@@ -17,8 +17,8 @@ from sim.records import Batch, Leap, Request
 from sim.steptime.affine import Affine
 
 LIMITS = rank_limits(40, 4, 3, 32, 64, enable_prefix_caching=True)
-STEPS = Affine(model="affine", base_s=1.0, per_token_s=0.0, per_context_token_s=0.0)
-GROWING = Affine(model="affine", base_s=0.5, per_token_s=0.01, per_context_token_s=0.003)
+STEPS = Affine(model="affine", base_s=1.0, per_token_s=0.0, per_context_token_s=0.0).build()
+GROWING = Affine(model="affine", base_s=0.5, per_token_s=0.01, per_context_token_s=0.003).build()
 OF_SERVICE = {"a": 0, "b": 1, "b too": 1}
 
 

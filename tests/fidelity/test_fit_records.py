@@ -51,7 +51,7 @@ ROWS = {
 }
 
 
-STEP = Affine(model="affine", base_s=0.01, per_token_s=1e-4, per_context_token_s=1e-7)
+STEP = Affine(model="affine", base_s=0.01, per_token_s=1e-4, per_context_token_s=1e-7).build()
 ENGINES = {
     "one rank": (VllmEngine, 1),
     "late output": (LateOutputEngine, 1),

@@ -25,7 +25,7 @@ STEP_S, OVERHEAD_S = 0.010, 0.005
 def with_known_steps(plan: CasePlan) -> CasePlan:
     """Every step takes 10 ms, every request spends 5 ms in the API server."""
     pool = plan.pools[0]
-    steps = Affine(model="affine", base_s=STEP_S, per_token_s=0.0, per_context_token_s=0.0)
+    steps = Affine(model="affine", base_s=STEP_S, per_token_s=0.0, per_context_token_s=0.0).build()
     overhead_s = OVERHEAD_S if pool.request_overhead_s else 0.0
     return replace(plan, pools=(replace(pool, steptime=steps, request_overhead_s=overhead_s),))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
 from sim.case.result import CaseResult
-from sim.fleet.arrivals import FleetClock
+from sim.fleet.clock import FleetClock
 from sim.fleet.kv_transfer import PortNetwork
 from sim.routing import LeastOutstanding
 from sim.routing.kv_transfer import PoolPorts, TransferPlan
@@ -119,7 +119,7 @@ def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, conc
         due = clock.timeout(at / 8)
         asked[number] = at / 8, float(size)
         due.callbacks.append(lambda _, n=number, s=source, t=target, b=size: network.send(n, s % 2, 2 + t, float(b)))
-    while clock.peek() < inf:
+    while clock.next_s() < inf:
         clock.step()
     assert there.keys() == asked.keys()
     for number, (at_s, size) in asked.items():

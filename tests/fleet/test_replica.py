@@ -20,7 +20,7 @@ from sim.cost.charge import UnitPrice
 from sim.cost.metering import ONE_HOUR, ByPhase, stops
 from sim.cost.rental import Billing, RentedTime
 from sim.engine.synchronous import VllmEngine
-from sim.fleet.arrivals import FleetClock
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import STATE_PROPERTIES, IllegalTransition, Replica, ReplicaLifecycle, State
 from sim.records import Batch, Interval, Leap, ReplicaProgress, Request
 
@@ -205,7 +205,7 @@ def test_requests_that_move_are_finished_once(rows, moves) -> None:
     for at, place in moves:
         if place < len(requests):
             fleet.at(at / 128, lambda request=requests[place]: fleet.move(request))
-    while fleet.env.peek() < inf:
+    while fleet.env.next_s() < inf:
         fleet.env.step()
     assert sorted(one.index for one in fleet.finished) == list(range(len(requests)))
     assert all(cache.free == cache.usable for engine in fleet.engines for cache in engine.caches())
@@ -228,7 +228,7 @@ def test_a_prompt_begun_elsewhere_is_computed_again() -> None:
     fleet = Two([request])
     # two steps compute the prompt and make the first token
     fleet.at(2.5 * (2**-6 + 2**-12 * 32), lambda: fleet.move(request))
-    while fleet.env.peek() < inf:
+    while fleet.env.next_s() < inf:
         fleet.env.step()
     first, second = (engine.meters(1e9) for engine in fleet.engines)
     assert request.left[0].progress == ReplicaProgress(60, 1)

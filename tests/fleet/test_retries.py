@@ -126,7 +126,7 @@ def test_nothing_is_computed_for_requests_that_time_out_together_at_the_end_of_a
 ) -> None:
     plan = plans["burst"]
     (pool,) = plan.pools
-    pool = replace(pool, replicas=1, steptime=pool.steptime.model_copy(update={"per_token_s": 0.0}))
+    pool = replace(pool, replicas=1, steptime=replace(pool.steptime, per_token_s=0.0))
     lengths = plan.workload.lengths
     long = lengths.model_copy(update={"output": lengths.prompt.model_copy(update={"value": 80})})
     workload = plan.workload.model_copy(update={"lengths": long})

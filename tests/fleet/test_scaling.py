@@ -8,7 +8,6 @@ from math import fsum
 from pathlib import Path
 
 import pytest
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +19,7 @@ from sim.coldstart import StartTransfer
 from sim.cost.clock import MIDNIGHT
 from sim.cost.metering import OF_STATE, PHASES, ReplicaStop, gpu_s_by_phase, seconds_by_phase, stops, wall_j_by_phase
 from sim.cost.rental import Billing
+from sim.fleet.clock import FleetClock
 from sim.fleet.replica import STATE_PROPERTIES, State
 from sim.fleet.scaling import Links
 from sim.records import Interval
@@ -230,7 +230,7 @@ def test_bad_schedules(tmp_path: Path, values: dict[str, object], line: str) -> 
 
 def arrivals(transfers: list[tuple[float, StartTransfer, int]]) -> list[float]:
     """When each of (begins [s], transfer, server) has its last byte."""
-    env = simpy.Environment()
+    env = FleetClock()
     links, ended = Links(env), [-1.0] * len(transfers)
 
     def begin(place: int, transfer: StartTransfer, server: int) -> None:
@@ -238,7 +238,8 @@ def arrivals(transfers: list[tuple[float, StartTransfer, int]]) -> list[float]:
 
     for place, (at_s, transfer, server) in enumerate(transfers):
         env.timeout(at_s).callbacks.append(lambda _, p=place, t=transfer, s=server: begin(p, t, s))
-    env.run()
+    while env.pending:
+        env.step()
     return ended
 
 
@@ -269,12 +270,13 @@ def test_a_shared_link_gives_no_more_than_it_has(
 
 
 def test_a_cancelled_start_leaves_its_link_share_to_the_others() -> None:
-    env = simpy.Environment()
+    env = FleetClock()
     links, ended = Links(env), []
     first = links.send(store(10e9), 0, lambda: ended.append(("first", env.now)))
     links.send(store(10e9), 1, lambda: ended.append(("second", env.now)))
     env.timeout(4).callbacks.append(lambda _: first.link.stop(first))
-    env.run()
+    while env.pending:
+        env.step()
     assert ended == [("second", pytest.approx(12.0))]
 
 

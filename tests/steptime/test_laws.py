@@ -35,7 +35,7 @@ SETTINGS = {
 )
 def steptime(request, build):
     spec, settings = request.param
-    return spec(model="affine", **settings) if spec is Affine else build(**settings)
+    return spec(model="affine", **settings).build() if spec is Affine else build(**settings)
 
 
 @st.composite

@@ -81,7 +81,7 @@ from sim.scenario.resolving.scheduler import (
 )
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.spec import Spec
-from sim.steptime.affine import RegisteredStepTime
+from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.attention import one_call
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.steptime.collective import exchange_table, nearest_entry, table_for
@@ -702,7 +702,7 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
         return pool.steptime.build(roofline_inputs(pool, catalog) if known else None)
     if isinstance(pool.steptime, OnePass):
         return one_pass_step_time(pool, catalog)
-    return pool.steptime
+    return pool.steptime.build() if isinstance(pool.steptime, Affine) else pool.steptime
 
 
 def _with_drafts(

@@ -140,7 +140,7 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
 
 
 def pool(seats: int = 10, blocks: int = 10_000, base_s: float = 0.01) -> PoolPlan:
-    steptime = Affine(model="affine", base_s=base_s, per_token_s=1e-4, per_context_token_s=0.0)
+    steptime = Affine(model="affine", base_s=base_s, per_token_s=1e-4, per_context_token_s=0.0).build()
     limits = Vllm(
         policy="vllm", max_num_seqs=seats, max_num_batched_tokens=2048, num_gpu_blocks=blocks, max_model_len=1000
     )
