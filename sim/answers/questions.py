@@ -288,6 +288,8 @@ class _Size(Question):
         if answer.found.winner is not None:
             year = ", which adds the bill of its year" if answer.scenario.load_profile is not None else ""
             yield Message("the winner alone in {folder}/winner.yaml, for gpufleet run{year}", folder, year)
+        if answer.found.fastest is not None:
+            yield Message("the fastest within the ceiling alone in {folder}/fastest.yaml, for gpufleet run", folder)
         if answer.found.best_within_budget is not None:
             yield Message(
                 "the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run", folder

@@ -41,11 +41,12 @@ from sim.report.words.service_level import (
     routing_text,
     share_beside,
 )
-from sim.report.words.text import percent, place, plain, question_of
+from sim.report.words.text import listing, percent, place, plain, question_of
 from sim.report.words.units import verdict_in_units
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
+from sim.scenario.sections.size import CostCeiling
 from sim.scenario.sweep import as_data
 from sim.scenario.year import at_peak, year_plan
 from sim.study.load_axis import LoadAxis
@@ -189,6 +190,8 @@ def write_size(
     )
     if found.winner is not None and found.winner.fleet is not None:
         _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+    if found.fastest is not None and found.fastest.fleet is not None:
+        _write_winner(folder / "fastest.yaml", found.fastest.fleet, scenario, "fastest")
     if found.best_within_budget is not None and found.best_within_budget.fleet is not None:
         _write_winner(folder / "within_budget.yaml", found.best_within_budget.fleet, scenario, "within-budget")
     if with_pictures:
@@ -281,9 +284,14 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         first += _(
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
+    if scenario.size is not None and scenario.size.cost_ceiling is not None:
+        fastest = [_fastest(found, scenario.size.cost_ceiling, at)]
+    else:
+        fastest = []
     taken = [_("It needs {asked}.", asked=budget_needs(best))] if within(scenario) else []
     sure = list(_how_sure(best, scenario))
     return [
+        *fastest,
         f"{first}.",
         *taken,
         *_owned(best, scenario),
@@ -294,6 +302,28 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         *_against_error(found),
         *mixed,
     ]
+
+
+def _fastest(found: Sizing, ceiling: CostCeiling, at: str) -> str:
+    """Return the sentence on the fleet with the highest output speed per user within the *ceiling* on cost."""
+    limits = [] if ceiling.usd_per_h is None else [_("{cash} per hour", cash=cash(ceiling.usd_per_h))]
+    if ceiling.usd_per_million_output_tokens is not None:
+        limits.append(_("{cash} per million output tokens", cash=cash(ceiling.usd_per_million_output_tokens)))
+    under, one = listing(limits), found.fastest
+    if one is None:
+        return _("No fleet that meets the service level{at} costs at most {under}.", at=at, under=under)
+    per_token = one.usd_per_million_output_tokens
+    costs = [_("{cash} per hour", cash=cash(one.usd_per_h or 0.0))]
+    costs += [] if per_token is None else [_("{cash} per million output tokens", cash=cash(per_token))]
+    return _(
+        "{name} is the fastest fleet that meets the service level{at} for at most {under}: 95 % of the requests get at "
+        "least {speed} output tokens/s per user, for {costs}.",
+        name=one.name,
+        at=at,
+        under=under,
+        speed=plain(one.tokens_per_s_per_user or 0.0),
+        costs=listing(costs),
+    )
 
 
 def _owned(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
@@ -490,10 +520,21 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
             "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
             "at_least_usd_per_h": one.floor_usd_per_h,
             **money(one),
+            **_speed(one, scenario),
             **{name: (one.metrics or {}).get(name) for name in columns},
         }
         for one in found.candidates
     ]
+
+
+def _speed(one: CandidateFleet, scenario: Scenario) -> dict[str, Any]:
+    """Return the columns of size.csv on speed and cost per token; none without a ceiling on cost."""
+    if scenario.size is None or scenario.size.cost_ceiling is None:
+        return {}
+    return {
+        "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
+        "tokens_per_s_per_user": one.tokens_per_s_per_user,
+    }
 
 
 METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
@@ -515,6 +556,15 @@ def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]
         **heading(scenario, out),
         "verdict": verdict_in_units(lines[0], lines[1:]),
         "winner": next((row for one, row in zip(found.candidates, rows, strict=True) if one is found.winner), None),
+        **(
+            {}
+            if scenario.size is None or scenario.size.cost_ceiling is None
+            else {
+                "fastest": next(
+                    (row for one, row in zip(found.candidates, rows, strict=True) if one is found.fastest), None
+                )
+            }
+        ),
         "within_budget": next(
             (row for one, row in zip(found.candidates, rows, strict=True) if one is found.best_within_budget), None
         ),

@@ -69,6 +69,21 @@ class Budget(Spec):
         return self
 
 
+class CostCeiling(Spec):
+    """Ceiling on the cost of a fleet, below which the fastest fleet is searched; all limits that are given hold."""
+
+    usd_per_h: Positive | None = None
+    """Total cost [US dollars per hour]."""
+    usd_per_million_output_tokens: Positive | None = None
+    """Total cost divided by output tokens at the scenario's load [US dollars per million]."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if self.usd_per_h is None and self.usd_per_million_output_tokens is None:
+            raise ValueError("usd_per_h or usd_per_million_output_tokens is needed")
+        return self
+
+
 class SpareKinds(Spec):
     """Kinds of spare replicas beyond those that the load needs."""
 
@@ -155,6 +170,8 @@ class Size(Spec):
     Candidates are fleets of owned GPUs, all owned GPUs with others added, and the fleets without them."""
     budget: Budget | None = None
     """Limits on spending. Default: none."""
+    cost_ceiling: CostCeiling | None = None
+    """Ceiling on cost. The answer adds the fleet with the highest output speed per user (1/TPOT) below it."""
     max_replicas: Count = 8
     """Most replicas that serve the load."""
     spare_replicas: WholeNumber = 0
@@ -262,6 +279,12 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield ValidationIssue(
             ("size", "mixed"), "needs whole GPUs: the cost of another slice depends on the number of slices"
         )
+    ceiling = size.cost_ceiling
+    if scenario.load_profile is not None and ceiling is not None and ceiling.usd_per_million_output_tokens is not None:
+        text = "is for one load, and costs are those of the year of load_profile: give usd_per_h"
+        yield ValidationIssue(("size", "cost_ceiling", "usd_per_million_output_tokens"), text)
+    if ceiling is not None and scenario.services:
+        yield ValidationIssue(("size", "cost_ceiling"), "needs a single service: users of several differ in speed")
     yield from _of_split(size, scenario)
     yield from _of_autoscaling(size, scenario)
     yield from _of_owned(size, scenario)

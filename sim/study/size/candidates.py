@@ -11,6 +11,7 @@ from sim.scenario.experiment import Experiment
 from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
+from sim.scenario.sections.size import CostCeiling
 from sim.scenario.slo import Slo
 from sim.study.confidence import WinProbability
 from sim.study.metrics.service_level import ServiceLevelAttainment
@@ -51,6 +52,8 @@ class CandidateFleet:
     """Verdict on the service level, with the attained value of each goal; None for a fleet that was not simulated."""
     needs: FleetNeeds | None = None
     """Money and power of the fleet; None where unknown."""
+    output_tokens_per_s: float | None = None
+    """Mean rate of output tokens over the simulated replications [tokens/s]; None for a fleet not simulated."""
     choice: str = ""
     """Key equal for fleets that differ only in the host chosen by the search, and in number."""
     standby: StandBy | None = None
@@ -63,11 +66,33 @@ class CandidateFleet:
         return replace(
             self,
             metrics=outcome.metrics,
+            output_tokens_per_s=outcome.output_tokens_per_s,
             replications=len(outcome.cases),
             service_level=outcome.service_level,
             overloaded=outcome.service_level.overloaded,
             services=outcome.services(levels or {}),
         )
+
+    @property
+    def usd_per_million_output_tokens(self) -> float | None:
+        """Cost divided by output tokens [USD per million]; None where the fleet was not simulated in full."""
+        if self.usd_per_h is None or not self.output_tokens_per_s:
+            return None
+        return self.usd_per_h / (self.output_tokens_per_s * 3600) * 1e6
+
+    @property
+    def tokens_per_s_per_user(self) -> float | None:
+        """Output speed that 95 % of the requests reach, 1 / p95 TPOT [tokens/s]; None for a fleet not simulated."""
+        tpot_s = (self.metrics or {}).get("tpot_s_p95")
+        return 1 / tpot_s if tpot_s else None
+
+    def costs_at_most(self, ceiling: CostCeiling) -> bool:
+        """Return whether the cost of the fleet is known and within *ceiling*."""
+        limits = (
+            (self.usd_per_h, ceiling.usd_per_h),
+            (self.usd_per_million_output_tokens, ceiling.usd_per_million_output_tokens),
+        )
+        return all(limit is None or (cost is not None and cost <= limit) for cost, limit in limits)
 
     @property
     def autoscaled(self) -> bool:
@@ -118,6 +143,11 @@ class Sizing:
     """Result of the search among fleets of several kinds, where the section asks for it."""
     best_within_budget: CandidateFleet | None = None
     """Fleet of one kind that attains the most within the budget, where none meets the service level within it."""
+    fastest: CandidateFleet | None = None
+    """Fleet with the highest output speed per user among those that meet the service level within the ceiling on cost.
+
+    None without a ceiling, and where no fleet meets the service level within it.
+    """
     win_probability: WinProbability | None = None
     """Probability that the winner stays cheaper than the next fleet with other GPUs, under the model's own error."""
 
@@ -129,6 +159,15 @@ class Sizing:
             return None
         others = [one for one in self.candidates if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
         return min(others, key=lambda one: inf if one.least_usd_per_h is None else one.least_usd_per_h, default=None)
+
+
+def fastest_within(candidates: Iterable[CandidateFleet], ceiling: CostCeiling | None) -> CandidateFleet | None:
+    """Return the fleet with the highest output speed per user within *ceiling*, the cheapest of equals."""
+    if ceiling is None:
+        return None
+    within = [one for one in candidates if one.status == "meets" and one.costs_at_most(ceiling)]
+    known = [one for one in within if one.tokens_per_s_per_user is not None]
+    return max(known, key=lambda one: (one.tokens_per_s_per_user or 0.0, -(one.usd_per_h or 0.0)), default=None)
 
 
 def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:

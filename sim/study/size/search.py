@@ -28,7 +28,7 @@ from sim.study.confidence import MeetingFleet, WinProbability, fleet_confidence,
 from sim.study.discounting import levelised
 from sim.study.execution.cases import Workplace
 from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
-from sim.study.size.candidates import CandidateFleet, Sizing, Status, gpus_of, in_order, kinds_of
+from sim.study.size.candidates import CandidateFleet, Sizing, Status, fastest_within, gpus_of, in_order, kinds_of
 from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size.search_space import Unit, spares_differ, units, with_spares
 from sim.study.size.trials import Runner, Trial, Trials
@@ -184,6 +184,10 @@ class _QueuedCandidate:
     replicas: int
 
 
+RATE_SPREAD = 1.05
+"""Factor on the highest measured rate of output tokens that a further fleet's rate is taken to stay below."""
+
+
 class Search:
     """Search of one scenario, from the bounds to the proof that no cheaper fleet is left."""
 
@@ -236,7 +240,9 @@ class Search:
         )
         ranked = in_order(self._candidates, best_within_budget)
         winner = next((one for one in ranked if one.status == "meets"), None)
-        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else best_within_budget)
+        fastest = fastest_within(ranked, self.size.cost_ceiling)
+        instead = None if winner else best_within_budget
+        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, instead, fastest)
         return replace(found, win_probability=self._win_probability(found))
 
     def _win_probability(self, found: Sizing) -> WinProbability | None:
@@ -289,11 +295,24 @@ class Search:
         """Simulate more expensive fleets that may be faster, for the front of cost against latency."""
         for entry in list(self._met.values()):
             self._push_faster(entry)
-        while batch := self._next_batch(self.size.front_up_to, BATCH_AFTER_BEST):
+        factor = max(self.size.front_up_to, self._ceiling_usd_per_h() / self._best_usd_per_h)
+        while batch := self._next_batch(factor, BATCH_AFTER_BEST):
             before = set(self._met)
             self._try(batch)
             for key in self._met.keys() - before:
                 self._push_faster(self._met[key])
+
+    def _ceiling_usd_per_h(self) -> float:
+        """Return the cost up to which fleets may be within the ceiling [USD/h]; 0 without a ceiling.
+
+        A price per token is converted at the highest measured rate of output tokens.
+        """
+        ceiling = self.size.cost_ceiling
+        if ceiling is None:
+            return 0.0
+        rates = [one.output_tokens_per_s or 0.0 for one in self._candidates if one.status == "meets"]
+        per_token = (ceiling.usd_per_million_output_tokens or inf) * max(rates, default=0.0) * 3600 / 1e6
+        return min(ceiling.usd_per_h or inf, RATE_SPREAD * per_token if rates else 0.0)
 
     def _push_faster(self, entry: _QueuedCandidate) -> None:
         """Queue the fleet with one more replica, except where an autoscaler would start it on demand only."""

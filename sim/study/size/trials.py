@@ -157,6 +157,12 @@ class Trial:
         return mean(costs)
 
     @property
+    def output_tokens_per_s(self) -> float | None:
+        """Mean rate of output tokens over the replications [tokens/s]; None for services without tokens."""
+        rates = [case.metrics["output_tokens_per_s"] for case in self.cases]
+        return None if None in rates else mean(rates)
+
+    @property
     def rounding_usd_per_h(self) -> float:
         """Largest rounding error of `usd_per_h` [USD/h]; a ledger rounds each component once a window."""
         metrics = [case.metrics for case in self.cases]

@@ -23,6 +23,7 @@ from sim.cli import app
 from sim.cost.buying import Buy
 from sim.records import Batch, Leap
 from sim.report.size import sentences, size_rows
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
@@ -32,7 +33,7 @@ from sim.steptime.affine import Affine
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import load_case
 from sim.study.size.bounds import GRID_MARGIN, CandidateBounds, OfferedLoad, PoolBounds
-from sim.study.size.candidates import front
+from sim.study.size.candidates import Sizing, front
 from sim.study.size.search import Search, search
 from sim.study.size.search_space import units
 from sim.study.size.trials import Runner
@@ -417,3 +418,44 @@ def test_budget_excludes_split_fleets_that_exceed_it() -> None:
     assert within.winner is not None
     assert [pool["role"] for pool in within.winner["fleets"][0]["pools"]] == ["prefill", "decode"]
     assert below.winner is None
+
+
+def search_of(folder: Path, text: str) -> Sizing:
+    return search(scenario_of(folder, text), load_catalog(), folder / "out", ProcessPool(1))
+
+
+CEILING = SCENARIO.replace("  max_replicas: 3\n", "  max_replicas: 3\n  cost_ceiling: {%s}\n")
+
+
+def test_the_fastest_fleet_within_the_ceiling_is_found(tmp_path: Path) -> None:
+    speeds = []
+    for limit in ("usd_per_h: 1.3", "usd_per_h: 2.6"):
+        found = search_of(tmp_path, CEILING % limit)
+        best = found.fastest
+        assert best is not None
+        assert best.tokens_per_s_per_user is not None
+        assert best.usd_per_h is not None
+        assert best.usd_per_h <= float(limit.rpartition(" ")[2])
+        within = [one for one in found.candidates if one.status == "meets" and (one.usd_per_h or 9.0) <= best.usd_per_h]
+        assert best.tokens_per_s_per_user == max(one.tokens_per_s_per_user or 0.0 for one in within)
+        speeds.append(best.tokens_per_s_per_user)
+    assert speeds == sorted(speeds)
+    per_token = best.usd_per_million_output_tokens
+    assert per_token is not None
+    again = search_of(tmp_path, CEILING % f"usd_per_million_output_tokens: {per_token * 1.0001}").fastest
+    assert again is not None
+    assert (again.tokens_per_s_per_user or 0.0) >= best.tokens_per_s_per_user
+    told = sentences(found, scenario_of(tmp_path, CEILING % limit))
+    assert told[0].startswith(f"{best.name} is the fastest fleet that meets the service level at 26 req/s for at most")
+    none = search_of(tmp_path, CEILING % "usd_per_h: 0.01")
+    assert none.fastest is None
+    assert none.winner is not None
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("", "usd_per_h or usd_per_million_output_tokens is needed"), ("usd_per_h: 0", "must be above 0")],
+)
+def test_a_ceiling_needs_a_limit(tmp_path: Path, limit: str, text: str) -> None:
+    with pytest.raises(ScenarioErrors, match=text):
+        scenario_of(tmp_path, CEILING % limit)
