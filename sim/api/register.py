@@ -18,7 +18,7 @@ def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], na
     - routing: `pools` (the pool's name for each replica) and `rng`. `choose(request)` returns a replica's index;
     `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` are optional.
     - batching: nothing, and `order(request)` is the key by which vLLM's scheduler orders waiting requests, lowest
-    first; or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.RankSchedule`.
+    first; or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.Scheduler`.
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
     `window` are optional.
     - autoscaling: nothing, and `wanted(seen)` returns the target number of replicas of the pool; `seen` is a

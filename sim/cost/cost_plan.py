@@ -267,7 +267,7 @@ def _owned_notes(cost: Buy) -> Iterator[str]:
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:
     if operations is not None and (given := operations.landlords):
-        yield Message("Paid by the landlord: {costs}.", in_words(given))
+        yield Message("Paid by the owner of the rented hardware: {costs}.", in_words(given))
 
 
 def _server_notes(fleet: Sequence[FleetHardware], share: bool) -> Iterator[str]:

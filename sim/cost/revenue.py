@@ -22,7 +22,7 @@ class Revenue(Spec):
     @model_validator(mode="after")
     def _one_question(self) -> Self:
         if (self.output is None) == (self.margin is None):
-            raise ValueError("output or margin is needed, one of them: a price asks for profit, a margin for the price")
+            raise ValueError("exactly one of output and margin is needed: a price gives the profit, a margin the price")
         return self
 
 

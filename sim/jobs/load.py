@@ -48,7 +48,7 @@ from sim.yamlio import Document
 
 AnyScenario = JobScenario | QueueScenario
 TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
-SERVING_ONLY = "is about requests that are answered, and jobs answer none: remove it, or the jobs"
+SERVING_ONLY = "applies to a workload of requests, and this scenario has jobs: remove one of them"
 PARALLEL_KEYS = {
     "tensor_parallel_size": "use parallel: {tp: ...}",
     "pipeline_parallel_size": "use parallel: {pp: ...}",

@@ -97,7 +97,7 @@ def findings(
         if (share := row.get("share_over_failures")) is not None and not row["reason"]
     ]
     for one in capacity_differences(found):
-        certain = _("differs") if one.certain else _("cannot tell: zero is within it")
+        certain = _("differs") if one.certain else _("not significant: the interval contains zero")
         text = ("+" if one.load > 0 else "") + plain(one.load)
         text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
         lines.append(

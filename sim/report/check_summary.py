@@ -144,7 +144,7 @@ def _estimate(several: int, count: float | None, workers: int) -> str:
         return _("A run: {cases} cases; requests and minutes depend on the latency", cases=several)
     minutes = _minutes(count, workers, several)
     return _(
-        "A run: {cases} cases, about {count} requests, {minutes} min on {workers} cores (taken: {rate} requests/s "
+        "A run: {cases} cases, about {count} requests, {minutes} min on {workers} cores (assuming {rate} requests/s "
         "each)",
         cases=several,
         count=f"{count:,.0f}",

@@ -28,7 +28,7 @@ WORDS = {
     "usd_per_million_output_tokens": N_("USD/M output tokens"),
 }
 VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
-NOTE = N_("second minus first, with half of the 95 % interval over replications paired by seed")
+NOTE = N_("second minus first; ±: half of the 95 % interval over pairs of replications with the same seed")
 
 
 def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) -> dict[str, Any]:

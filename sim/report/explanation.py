@@ -83,7 +83,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
     for what, at_s in ((_("first token"), request.first_token_s), (_("last token"), request.finished_s)):
         if not isnan(at_s):
             yield _(
-                "The client has the {what} at {at} s, {after} s after it asked.",
+                "The client receives the {what} at {at} s, {after} s after the request.",
                 what=what,
                 at=_s(at_s),
                 after=_s(at_s - request.arrived_s),

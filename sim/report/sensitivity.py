@@ -186,9 +186,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     limits += (
         [_("the difference is too small at one end of the range of {listing}", listing=listing(close))] if close else []
     )
-    limits += (
-        [_("nothing can be said at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
-    )
+    limits += [_("no answer at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
     stays = _(", and remains cheaper at both ends of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
     yield _("{told}{but}.", told=text, but=but)

@@ -57,7 +57,7 @@ def nearest_sentences(found: Sizing, scenario: Scenario) -> Iterator[str]:
     attained = "; ".join(_attained(best, scenario)) or _("no request arrives in the window")
     yield (
         _(
-            "The most that the budget allows is {name}, which does not meet the service level: "
+            "The best fleet within the budget is {name}, which does not meet the service level: "
             "{attained}. It needs {asked}.",
             name=best.name,
             attained=attained,

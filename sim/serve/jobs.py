@@ -319,7 +319,7 @@ class CommandQueue:
             elif code is None or code > SIGNALLED:
                 self._set(job, INTERRUPTED, Message("its process was killed; {stopped}", STOPPED))
             else:
-                self._set(job, FAILED, _stderr_tail(place) or "it ended before it was done")
+                self._set(job, FAILED, _stderr_tail(place) or "it ended before it finished")
 
     def _exceeded(self, job: QueuedCommand, pid: int) -> str:
         """Return the limit that the processes of *job* exceed, as a message; empty if none."""

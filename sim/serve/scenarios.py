@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
     N_("How do I serve it best?"): {
         "agents": N_("Coding agents on four cards: which routing rule"),
         "disaggregated-h100": N_("Prompts and answers on GPUs of their own"),
-        "4090-boxes-on-ethernet": N_("Two boxes at home, joined by Ethernet"),
+        "4090-boxes-on-ethernet": N_("Two servers at home, joined by Ethernet"),
         "kv-tiers": N_("Long chats: more host memory, an SSD, or another GPU"),
         "adapters": N_("Sixty fine-tuned variants on two GPUs"),
         "services-on-one-card": N_("Three services: a card each, or one card for all"),

@@ -319,7 +319,7 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
         (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),
         (
             LLAMA | {"model_type": "deepseek_v4", "compress_ratios": [8] * 32},
-            "compress_ratios: attention to a context that is compressed otherwise",
+            "compress_ratios: attention to a compressed context in another form",
         ),
         (
             {"model_type": "kimi_linear", "linear_attn_config": {"short_conv_kernel_size": 5}},

@@ -144,7 +144,7 @@ def test_tenant_pays_what_the_landlord_does_not(resolve, make_pool):
     }
     plan = resolve(RENT, make_pool(), operations=operations)
     assert {charge.component for charge in plan.charges} == {"rental", "software"}
-    assert "Paid by the landlord: sales tax, maintenance." in plan.notes
+    assert "Paid by the owner of the rented hardware: sales tax, maintenance." in plan.notes
     assert "Left out of the bill: staff, egress." in plan.notes
 
 

@@ -131,7 +131,7 @@ sweep: {fleets.f.pools.0.gpus: [8, 16]}
         ("jobs: {trace: {format: csv, path: none.csv}}", "s.yaml:1: jobs.trace.path: "),
         ("jobs: {checkpoint_h: 1}", "did you mean jobs.0.checkpoint_h or jobs.trace.checkpoint_h?"),
         ("jobs: [{gpus: 1, duration_h: 1}]\njob: {kind: training}", "jobs: conflicts with job"),
-        ("jobs: [{gpus: 1, duration_h: 1}]\nslo: {ttft_s: 1}", "s.yaml:2: slo: is about requests"),
+        ("jobs: [{gpus: 1, duration_h: 1}]\nslo: {ttft_s: 1}", "s.yaml:2: slo: applies to a workload of requests"),
     ],
 )
 def test_a_mistake_is_one_line(catalog: Catalog, tmp_path: Path, text: str, complaint: str) -> None:

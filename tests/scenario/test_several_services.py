@@ -154,7 +154,7 @@ def test_proportional_capacity_is_limited_by_the_first_service_to_fail(tmp_path:
         ({"services": [FAST, SLOW, TALK, FAST | {"name": "more"}]}, "fleets.0.pools: none serves more"),
         ({"service": "fats"}, "service: there is no service 'fats'; did you mean fast"),
         ({"services": [FAST, SLOW, TALK | {"workload": FAST["workload"]}]}, "services.2.workload: needs arrivals and"),
-        ({"load_profile": {1: 8760}}, "load_profile: asks about one workload: choose a"),
+        ({"load_profile": {1: 8760}}, "load_profile: applies to one workload: choose a"),
         ({"services": [FAST, SLOW, TALK | {"model": "llama9"}]}, "services.2.model: unknown model 'llama9'"),
         ({"warmup_s": "auto"}, "warmup_s: auto works with a single service"),
     ],

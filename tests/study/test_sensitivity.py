@@ -173,7 +173,7 @@ def test_infeasible_end_of_a_range_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, f"{text}sensitivity: {asked}\n")
     assert done.code == 0, done.err
     assert "one cannot run with gpu_memory_utilization of one at 0.15." in done.out
-    assert "nothing can be said at one end of the range of gpu_memory_utilization of one" in done.out
+    assert "no answer at one end of the range of gpu_memory_utilization of one" in done.out
     row = next(row for row in rows(tmp_path / "out/sensitivity.csv") if row["of"] == "one")
     assert (row["at_low"], row["state_at_low"], row["state_at_high"]) == ("inf", "cannot run", "")
 

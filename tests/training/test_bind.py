@@ -48,7 +48,7 @@ def written(folder: Path, data: Data) -> Path:
         ({**A100, "gpus": 16}, {}, "fleets.0.pools.0.network: is missing: 16 GPUs fill more than one server of 8"),
         ({**A100, "replicas": 2}, {}, "fleets.0.pools.0.gpus: 8 GPUs are not dp 2 = 2: gpus: 2"),
         ({**A100, "replicas": 2, "parallel": {"dp": 4}}, {}, "both count copies of the model: 2 or 4?"),
-        ({**A100, "batching": {"policy": "vllm"}}, {}, "fleets.0.pools.0.batching: is about requests"),
+        ({**A100, "batching": {"policy": "vllm"}}, {}, "fleets.0.pools.0.batching: applies to a workload of requests"),
         ({**A100, "server": "dgx-h100"}, {}, "dgx-h100 is built for h100-80gb-sxm, not for a100-80gb-sxm"),
         ({**A100, "framework": "megatrn"}, {}, "unknown framework 'megatrn'; did you mean megatron-2021?"),
         (A100, {"samples": 5}, "job: needs tokens or samples, not both"),
@@ -72,7 +72,7 @@ def test_a_mistake_is_one_line_that_says_what_fits(
 
 def test_what_is_about_requests_has_no_place_beside_a_job(tmp_path: Path, catalog: Catalog) -> None:
     path = written(tmp_path, scenario(A100, {}, slo={"ttft_s": 1}))
-    with pytest.raises(ScenarioErrors, match=r"slo: is about requests that are answered"):
+    with pytest.raises(ScenarioErrors, match=r"slo: applies to a workload of requests"):
         load_job(path, catalog=catalog)
 
 

@@ -180,7 +180,7 @@ def test_the_rows_of_one_service(tmp_path: Path) -> None:
     text = "arrival_s,prompt_tokens,output_tokens,service\n0,1,1,chat\n1,2,1,code\n2,3,1,chat\n"
     assert trace(tmp_path, text, service="chat").requests(None).prompt_tokens.tolist() == [1, 3]
     assert trace(tmp_path, text).requests(1.5).service == ["chat", "code"]
-    with pytest.raises(TraceError, match="no request asks for service 'chta': the column 'service' has chat, code"):
+    with pytest.raises(TraceError, match="service 'chta' has no requests: the column 'service' has chat, code"):
         trace(tmp_path, text, service="chta").requests(None)
 
 

@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "mllama_text_model": ("cross_attention_layers", "attention to an image"),
     "nemotron-nas": ("block_configs", "layers of different sizes"),
     "nemotron_h_puzzle": ("block_configs", "layers of different sizes"),
-    "plamo2": ("mamba_step", "Mamba as PLaMo changed it"),
+    "plamo2": ("mamba_step", "PLaMo's variant of Mamba"),
     "qwen4_exp": ("hc_count", "hyper-connections and embeddings of n-grams"),
     "qwen4_exp_text": ("hc_count", "hyper-connections and embeddings of n-grams"),
     "recurrent_gemma": ("block_types", "recurrent blocks"),

@@ -236,7 +236,9 @@ def _deepseek_v4(config: Config) -> Fields:
     """
     layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
     if len(ratios) < layers or any(ratio not in (0, FINE, COARSE) for ratio in ratios) or FINE not in ratios[:layers]:
-        raise config.no_step_time("compress_ratios", "attention to a context that is compressed otherwise than V4's")
+        raise config.no_step_time(
+            "compress_ratios", "attention to a compressed context in another form than DeepSeek-V4's"
+        )
     fine, coarse = (ratios[:layers].count(ratio) for ratio in (FINE, COARSE))
     compressed = {name: config.count(name) for name in ("q_lora_rank", "o_lora_rank", "o_groups")}
     compressed |= {"window": config.count("sliding_window"), "streams": config.whole("hc_mult", 1) or 1}

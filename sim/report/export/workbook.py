@@ -440,9 +440,7 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
 
 def _assumptions(book: Book, answer: StoredAnswer) -> None:
     """Write the sheet of assumptions: notes, every value with its source, and the sources."""
-    sheet, row = book.sheet(
-        N_("Assumptions"), _("Assumptions"), [_("Every value that was used, and where it comes from.")]
-    )
+    sheet, row = book.sheet(N_("Assumptions"), _("Assumptions"), [_("Every value used, with its source.")])
     wide = {0: 26, 1: 46, 2: 14, 3: 12, 4: 12, 5: 18, 6: 20, 7: 12, 8: 50, 9: 60}
     for column, width in wide.items():
         sheet.set_column(column, column, width)

@@ -248,7 +248,7 @@ def _warmup_notes(points: Sequence[Point]) -> list[str]:
 
 MOST_IN_TERMINAL = 12
 """Largest number of points shown per pair of fleets in the terminal."""
-NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
+NOTE = N_("± half of the 95 % interval; ? not significant: the interval contains zero or is missing")
 MILLION = "usd_per_million_output_tokens"
 
 

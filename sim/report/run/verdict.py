@@ -474,7 +474,9 @@ def significance(part: Comparison) -> str:
         )
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
-        return _("Every stated difference in cost exceeds its 95 % interval (replications paired by seed).")
+        return _(
+            "Every stated difference in cost exceeds its 95 % interval over pairs of replications with the same seed."
+        )
     return _("Within the 95 % interval the costs do not differ{at}.", at=at(part, unsure))
 
 

@@ -98,7 +98,7 @@ def _watts(gpu: Gpu, catalog: Catalog) -> Iterator[str]:
     low_w, high_w = host.base_power_w.range or (host.base_power_w.value, host.base_power_w.value)
     yield (
         Message(
-            "A host of {gpu}: {host} (GPU slots: {slots:g}) takes {power_w:g} W, {low_w:g} to {high_w:g} "
+            "A server for {gpu}: {host} (GPU slots: {slots:g}) draws {power_w:g} W, {low_w:g} to {high_w:g} "
             "W, beside its GPUs.",
             gpu.id,
             host.id,

@@ -321,7 +321,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
     if scenario.service is not None and not shares_a_pool(scenario):
         service = next((one for one in scenario.services if one.name == scenario.service), None)
         if service is not None and service.rate_limit is not None:
-            text = Message("{name} has a rate_limit, which is kept beside the others only: remove it", service.name)
+            text = Message("{name} has a rate_limit, which applies only beside other services: remove it", service.name)
             yield ValidationIssue(("service",), text)
         return
     if scenario.horizon_s is None:
@@ -330,10 +330,10 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
         yield ValidationIssue(("warmup_s",), "auto works with a single service: give seconds")
     for name in OF_ONE_WORKLOAD:
         if getattr(scenario, name) is not None:
-            refusal: str = "asks about one workload: choose a service with pools of its own by `service: <name>`"
+            refusal: str = "applies to one workload: choose a service with pools of its own by `service: <name>`"
             if scenario.service is not None:
                 refusal = Message(
-                    "asks about one workload, and {service} shares pools with others: remove it", scenario.service
+                    "applies to one workload, and {service} shares pools with others: remove it", scenario.service
                 )
             yield ValidationIssue((name,), refusal)
 

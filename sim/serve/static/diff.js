@@ -26,7 +26,7 @@ export class DiffView {
       element("h2", {}, _("Changed inputs")),
       changes.length ? table(heads, changes, true) : element("p", {}, _("The two runs have the same inputs.")),
       element("h2", {}, _("Differences")),
-      element("p", { class: "sub" }, _("Second minus first, with half of the 95 % interval over replications paired by seed.")),
+      element("p", { class: "sub" }, _("Second minus first; ±: half of the 95 % interval over pairs of replications with the same seed.")),
       table([_("fleet"), .../** @type {string[]} */ (Object.values(data.axes)), _("figure"), _("first"), _("second"), _("difference"), ""], rows, true),
       ...only.map((text) => element("p", {}, text)));
   }

@@ -209,7 +209,7 @@ class Cluster:
                     raise self._gone()
                 result = future.result(timeout=CONNECT_S)
             except KilledWorker as error:
-                raise ClusterError(Message("one job has cost several workers: {error}", error)) from None
+                raise ClusterError(Message("one simulation has ended several workers: {error}", error)) from None
             except TimeoutError:
                 if future.status == "error":
                     raise
@@ -373,7 +373,7 @@ class Cluster:
 def _difference(program: Any) -> str:
     """Return a description of the differences of *program*, a worker's answer, from this program."""
     if not isinstance(program, Mapping):
-        return Message("no gpufleet that could be asked ({error})", type(program).__name__)
+        return Message("no gpufleet that answers ({error})", type(program).__name__)
     mine = _program()
     other = [name for name in dict(mine) | dict(program) if mine.get(name) != program.get(name)]
     return ", ".join(

@@ -115,7 +115,7 @@ class RequestLog(TraceFile):
                 else "there is no column 'service'"
             )
             raise TraceError(
-                [(self.path, 0, Message("no request asks for service {service!r}: {reason}", self.service, reason))]
+                [(self.path, 0, Message("service {service!r} has no requests: {reason}", self.service, reason))]
             )
         return rows_of(whole, rows)
 

@@ -15,7 +15,7 @@ export class AnswerView {
   constructor(shown, onRun) {
     this.shown = shown;
     this.verdict = element("p", { class: "verdict", "aria-live": "polite" });
-    this.question = element("p", { class: "question" }, _("The run is being read …"));
+    this.question = element("p", { class: "question" }, _("Reading the run …"));
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.findings = element("ul");
     this.capacity = element("ul", { class: "capacity" });
