@@ -29,7 +29,7 @@ from sim.report.page.page import PageTable, render_page, text_table
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
 from sim.report.sources import notes
 from sim.report.terminal_table import FittedTable
-from sim.report.words.text import first_sentence
+from sim.report.words.text import question_and_context
 from sim.training import outcome as job_columns
 from sim.training import report as job_picture
 from sim.training import report as job_tables
@@ -49,7 +49,7 @@ Plans = Sequence[Mapping[str, Any]]
 
 def work_question(scenario: WorkScenario) -> str:
     """Return the question of *scenario* in one sentence."""
-    return first_sentence(scenario.question or scenario.name)[0]
+    return question_and_context(scenario.question, scenario.name)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ from sim.report.words.service_level import ranked_apart
 from sim.report.words.text import (
     axis_label,
     difference,
-    first_sentence,
     joined,
     listing,
     percent,
     plain,
+    question_and_context,
     question_of,
     readable_name,
     short,
@@ -352,7 +352,7 @@ def render_plan(
 
     *by_hour*: whether a load profile gives the load of each hour.
     """
-    main_question, context = first_sentence(question or name)
+    main_question, context = question_and_context(question, name)
     drawn = [one for one in found if one.rows]
     plans = one_per_fleet(resolved)
     return filled(

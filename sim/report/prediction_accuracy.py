@@ -73,9 +73,9 @@ NEAR, BETWEEN, BEYOND = MARKS
 NAMES = (N_("measured near here"), N_("interpolated"), N_("extrapolated"))
 """Marks as they are shown."""
 KEY = {
-    NEAR: N_("no ring: measured near here"),
-    BETWEEN: N_("thin ring: interpolated between measurements"),
-    BEYOND: N_("dotted ring: extrapolated beyond measurements"),
+    NEAR: N_("marker without a ring: servers like this one were measured"),
+    BETWEEN: N_("ring around a marker: similar servers were measured; the prediction lies between them"),
+    BEYOND: N_("dotted ring around a marker: no similar server was measured"),
 }
 """Legend of the rings."""
 

@@ -4,6 +4,7 @@ Drawing a chart takes the browser a tenth of a second; replacing its data, a few
 are therefore data sets with names, and the ends and ticks of the axes are parameters.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from sim.language import current
 from sim.report.charts.panels import Panel
 from sim.report.charts.vega_lite import panel_figure, ring_layer
 from sim.report.words.money import symbol
+from sim.study.confidence import MARKS
 
 RINGS = "rings"
 """Name of the data set of rings, which the page fills once it knows how far points are from measurements."""
@@ -25,7 +27,9 @@ def chart_data(panel: Panel) -> dict[str, Any]:
 
 @lru_cache(MOST_KEPT)
 def _chart_data(panel: Panel, _language: str, _symbol: str) -> dict[str, Any]:
-    figure = panel_figure(panel)
+    # labels leave room for the rings, which come later
+    curves = tuple(replace(one, marks=(MARKS[0],) * len(one.x)) if one.marker else one for one in panel.curves)
+    figure = panel_figure(replace(panel, curves=curves))
     limit = panel.x_limit or panel.y_limit
     return {
         "title": figure.title,

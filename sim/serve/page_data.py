@@ -5,7 +5,7 @@ The answer of a job, or of a queue of jobs, takes a moment and is computed each 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isfinite, log
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,8 @@ def table_data(answer: RunAnswer) -> dict[str, Any]:
 def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     """Return the capacity of a fleet: the highest load within the SLO below the first load beyond it, both simulated.
 
-    `about` is the load at which attainment crosses the target by linear interpolation between the two.
+    `about` is the load at which attainment crosses the target between the two, on a logistic curve through both:
+    linear in the logit of attainment, as attainment stays near 1 up to the capacity and falls to 0 soon after it.
     """
     good = [point.good for point in line.points]
     reach = good.index(False) if False in good else len(good)
@@ -141,7 +142,8 @@ def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     if met is not None and missed is not None and slo.per_request and not slo.percentiles:
         low, high = met.number("slo_attainment"), missed.number("slo_attainment")
         if low is not None and high is not None and low >= slo.attainment > high:
-            share = (low - slo.attainment) / (low - high)
+            above, target, below = _logit(low, met), _logit(slo.attainment, None), _logit(high, missed)
+            share = min(1.0, max(0.0, (above - target) / (above - below)))
             about = sweep.x(met) + share * (sweep.x(missed) - sweep.x(met))
     met_at, missed_at = (None if one is None else sweep.x(one) for one in (met, missed))
     return {
@@ -152,6 +154,12 @@ def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         "about": about,
         "text": _capacity_text(sweep.axis, met_at, missed_at, about),
     }
+
+
+def _logit(share: float, point: Point | None) -> float:
+    """Return the empirical logit of *share*: half a request is added on both sides of the count of *point*."""
+    half = 0.5 / max(1.0, (point.number("requests") or 1.0) * len(point.cases)) if point is not None else 0.0
+    return log((share + half) / (1.0 - share + half))
 
 
 def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
@@ -170,8 +178,11 @@ def reading_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     """Return the figures of a fleet along the axis, for interpolation between the simulated loads; None for no figure.
 
     Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet never meets it.
+    A cost per token is interpolated with the tokens per hour as `weights`: it is then the cost per hour over the tokens
+    per hour, both interpolated. Between a `steady` and an overloaded point nothing is interpolated.
     """
     reach = capacity_data(line, sweep, slo)
+    tokens = [point.number("output_tokens_per_s") or 0.0 for point in line.points]
     return {
         "capacity": reach["met"] if reach["about"] is None else reach["about"],
         "fleet": line.fleet,
@@ -179,12 +190,14 @@ def reading_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         "axis": axis_label(sweep.axis),
         "x": [sweep.x(point) for point in line.points],
         "good": [point.good for point in line.points],
+        "steady": [not point.row["overloaded"] for point in line.points],
         "keys": [key_of(point) for point in line.points],
         "figures": [
             {
                 "label": in_code(_(label)),
                 "share": unit == "share",
                 "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],
+                "weights": tokens if name == COST else None,
             }
             for name, label, unit in READINGS
             if any(point.number(name) is not None for point in line.points)

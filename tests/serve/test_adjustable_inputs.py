@@ -188,6 +188,27 @@ def test_capacity_states_its_basis(client: TestClient) -> None:
     assert other["text"] == "meets the SLO up to 2 req/s, the highest that was simulated"
 
 
+def test_capacity_follows_a_logistic_curve_through_both_loads(client: TestClient) -> None:
+    """A load at which no request is in time lies far beyond the capacity, which is then nearer to the load within."""
+    one, _other = asked(client, of="capacity").json()["capacity"]
+    line = asked(client).json()["readings"][0]
+    [low, high] = next(figure["y"] for figure in line["figures"] if figure["label"] == "requests within the SLO")
+    share = (one["about"] - 0.5) / 1.5
+    assert low > 0.95 > high
+    assert share > (low - 0.95) / (low - high), "beyond the straight line, which falls from the first load on"
+
+
+def test_costs_per_token_are_interpolated_with_their_tokens(client: TestClient) -> None:
+    line = asked(client).json()["readings"][0]
+    tokens = next(figure for figure in line["figures"] if figure["weights"])
+    cost = next(figure for figure in line["figures"] if figure["label"].startswith("cost ["))
+    assert tokens["label"].endswith("per million output tokens")
+    per_h = [y * weight for y, weight in zip(tokens["y"], tokens["weights"], strict=True)]
+    assert per_h[1] / per_h[0] == pytest.approx(cost["y"][1] / cost["y"][0], rel=1e-6)
+    assert cost["weights"] is None
+    assert len(line["steady"]) == len(line["x"])
+
+
 def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClient) -> None:
     quote = "fleets.1.cost.quotes={a100-80gb-pcie: {price: 9000, currency: EUR}}"
     adjustable_inputs = {one["path"]: one for one in asked(client, quote).json()["knobs"]}

@@ -57,7 +57,9 @@ def served(workspace: Path) -> Iterator[str]:
     """The address of a server of *workspace*, which speaks as the caller does."""
     waiting = listening("127.0.0.1", 0)
     access = Access.of("127.0.0.1", waiting.getsockname()[1], is_open=True)
-    server = uvicorn.Server(uvicorn.Config(application(Workspace(workspace), access), log_level="error", ws="none"))
+    app = application(Workspace(workspace), access)
+    # A failed test leaves its page open: the server then does not wait for the page's connections to end.
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=copy_context().run, args=(server.run, [waiting]))
     thread.start()
     try:

@@ -92,10 +92,10 @@
     chart.box.dataset.at = String(at);
     const row = chart.rows[at];
     hover(row.key);
-    const [left, top] = chart.view.origin();
+    const [[left, top], margin] = [chart.view.origin(), chart.view.padding()];
     const frame = chart.box.getBoundingClientRect();
     const [x, y] = ["x", "y"].map((axis) => chart.view.scale(axis)(row[axis]));
-    tell(chart, row, frame.left + left + x, frame.top + top + y);
+    tell(chart, row, frame.left + left + margin.left + x, frame.top + top + margin.top + y);
   }
 
   /** @param {Chart} chart  Make it respond to pointer and keyboard. */

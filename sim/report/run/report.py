@@ -49,7 +49,7 @@ from sim.report.run.verdict import Verdict, verdict
 from sim.report.run.year import write_year, year_table
 from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import heading_mark
-from sim.report.words.text import first_sentence, place
+from sim.report.words.text import first_sentence, place, question_and_context
 from sim.report.words.units import counted
 from sim.scenario.slo import Slo
 from sim.study.comparison import differences, of_one_model
@@ -86,7 +86,7 @@ def render(
     if year is not None and sweep.axis == year.plan.axis:
         sweep = sweep.at(year.plan.peak)
     plans = one_per_fleet(resolved)
-    main_question, context = first_sentence(question or scenario_name)
+    main_question, context = question_and_context(question, scenario_name)
     return filled(
         TEMPLATE,
         name=scenario_name,

@@ -167,9 +167,20 @@ def first_sentence(text: str) -> tuple[str, str]:
     return text[:end].strip(), text[end:].strip()
 
 
+def question_and_context(question: str, name: str) -> tuple[str, str]:
+    """Split the stored question of the scenario *name* into one sentence and the rest; without any: its name.
+
+    The words between the name and values from --set are in the reader's language.
+    """
+    start = f"{name} with "
+    if question.startswith(start):
+        return _("{name} with {changes}", name=name, changes=question.removeprefix(start)), ""
+    return first_sentence(question or name)
+
+
 def question_of(scenario: Scenario) -> str:
     """Return the question of *scenario* in one sentence; its name if it states no question."""
-    return first_sentence(scenario.question or scenario.name)[0]
+    return question_and_context(scenario.question, scenario.name)[0]
 
 
 def number(value: Any) -> str:

@@ -108,7 +108,7 @@ def _section_is_broken(place: Place, data: dict[str, Any], broken: Collection[Pl
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys that do not affect layouts and prices."""
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
-SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
+SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests", "horizon_s", "warmup_s"}
 """Keys that leave the scenario's question unchanged when set: they affect the precision of the answer."""
 JOBS_REFUSED = "a job does not answer requests: use run, check or price"
 WORK_KEYS = frozenset({"job", "jobs"})

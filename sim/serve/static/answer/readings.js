@@ -6,9 +6,10 @@ import { _ } from "../words.js";
 /**
  * @typedef {object} Reading
  * @property {string} fleet @property {string} setting @property {string} axis
- * @property {number[]} x @property {boolean[]} good @property {string[]} keys  keys of the points
+ * @property {number[]} x @property {boolean[]} good @property {boolean[]} steady  points that are not overloaded
+ * @property {string[]} keys  keys of the points
  * @property {number | null} capacity  highest load within the SLO; utilisation is the load over it
- * @property {{label: string, share: boolean, y: (number | null)[]}[]} figures
+ * @property {{label: string, share: boolean, y: (number | null)[], weights: number[] | null}[]} figures
  */
 
 const UTILISATION = "utilisation";
@@ -70,11 +71,11 @@ export class Readings {
       const place = placeOf(line.x, load);
       const cells = shown.map((label) => {
         const figure = line.figures.find((one) => one.label === label);
-        const value = figure && place && between(figure.y, place);
-        return element("td", {}, value === null || value === undefined ? "" : figure?.share ? percent(value) : plain(value));
+        const value = figure && place && joined(line, place) ? between(figure, place) : null;
+        return element("td", {}, value === null ? "" : figure?.share ? percent(value) : plain(value));
       });
       const its = utilised ? [element("td", {}, line.capacity ? plain(load) : "")] : [];
-      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? _("no capacity within the SLO") : basis(line.x, place)), element("td", {}, place ? this.marked(line, place) : ""), element("td", {}, place ? judged(line, place) : ""), ...its, ...cells);
+      return element("tr", {}, element("th", { scope: "row" }, line.setting ? `${line.fleet}, ${line.setting}` : line.fleet), element("td", {}, utilised && !line.capacity ? _("no capacity within the SLO") : basis(line, place)), element("td", {}, place ? this.marked(line, place) : ""), element("td", {}, place ? judged(line, place) : ""), ...its, ...cells);
     });
     this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
   }
@@ -98,14 +99,24 @@ function judged(line, place) {
   return _("met at {met}, missed at {missed}", { met: plain(line.x[met]), missed: plain(line.x[missed]) });
 }
 
-/** @param {(number | null)[]} y @param {Place} place @returns {number | null} */
-function between(y, place) {
+/**
+ * @param {Reading} line @param {Place} place
+ * @returns {boolean} whether figures follow from the neighbouring points: those of an overloaded point depend on the horizon
+ */
+const joined = (line, place) => place.low === place.high || (line.steady[place.low] && line.steady[place.high]);
+
+/** @param {{y: (number | null)[], weights: number[] | null}} figure @param {Place} place @returns {number | null} */
+function between({ y, weights }, place) {
   const [low, high] = [y[place.low], y[place.high]];
-  return low === null || high === null ? null : low + place.share * (high - low);
+  if (low === null || high === null) return null;
+  const [one, other] = [(1 - place.share) * (weights?.[place.low] ?? 1), place.share * (weights?.[place.high] ?? 1)];
+  return (one * low + other * high) / (one + other);
 }
 
-/** @param {number[]} x @param {Place | null} place @returns {string} */
-function basis(x, place) {
+/** @param {Reading} line @param {Place | null} place @returns {string} */
+function basis(line, place) {
   if (!place) return _("not simulated");
-  return place.low === place.high ? _("simulated") : _("interpolated, {low} to {high}", { low: plain(x[place.low]), high: plain(x[place.high]) });
+  if (place.low === place.high) return _("simulated");
+  const ends = { low: plain(line.x[place.low]), high: plain(line.x[place.high]) };
+  return joined(line, place) ? _("interpolated, {low} to {high}", ends) : _("not interpolated: overloaded at {high}", ends);
 }
