@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from sim.catalogue.market import iso_code
 from sim.cost.finance import StraightLine
 from sim.language import N_, _, keep, release
-from sim.report.words.text import names_of, percent, plain, steady
+from sim.report.words.text import percent, plain, steady
 from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import OWN_WAY
 from sim.study.discounting import finances_of, horizon_of
 
 
@@ -41,6 +42,14 @@ _SHOWN: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
 _USD = re.compile(r"(?<![a-z])usd(?![a-z])")
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def names_of(scenario: ReportingFleets) -> Iterator[str]:
+    """Yield the names that must not be translated: fleets, and `breakeven`'s ways to pay for them."""
+    ways = scenario.breakeven.also if isinstance(scenario, Scenario) and scenario.breakeven else {}
+    for fleet in scenario.fleets:
+        name = str(getattr(fleet, "name", ""))
+        yield from (name, *(f"{name} {way}" for way in (*OWN_WAY.values(), *ways.get(name, ()))))
 
 
 def show_in(scenario: ReportingFleets) -> None:

@@ -6,14 +6,12 @@ states, causes), declared for the catalogues of languages. In files and in code 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from sim.language import ENGLISH, N_, _, current
-from sim.scenario.resolving.terms import ReportingFleets
-from sim.scenario.schema import Scenario
-from sim.scenario.sections.comparison import OWN_WAY
+from sim.scenario.experiment import Experiment
 
 AXIS_LABELS = {
     "rate_rps": N_("load [requests/s]"),
@@ -178,7 +176,7 @@ def question_and_context(question: str, name: str) -> tuple[str, str]:
     return first_sentence(question or name)
 
 
-def question_of(scenario: Scenario) -> str:
+def question_of(scenario: Experiment) -> str:
     """Return the question of *scenario* in one sentence; its name if it states no question."""
     return question_and_context(scenario.question, scenario.name)[0]
 
@@ -231,14 +229,6 @@ INPUTS = (
 """Inputs that `sensitivity` and `breakeven` vary, and their units."""
 UNITS = (N_("image"), N_("sample"), N_("sequence"), N_("utterance"), N_("volume"), N_("query"), N_("unit"))
 """Units of work of services that answer in one pass."""
-
-
-def names_of(scenario: ReportingFleets) -> Iterator[str]:
-    """Yield the names that must not be translated: fleets, and `breakeven`'s ways to pay for them."""
-    ways = scenario.breakeven.also if isinstance(scenario, Scenario) and scenario.breakeven else {}
-    for fleet in scenario.fleets:
-        name = str(getattr(fleet, "name", ""))
-        yield from (name, *(f"{name} {way}" for way in (*OWN_WAY.values(), *ways.get(name, ()))))
 
 
 def readable_name(name: str) -> str:
