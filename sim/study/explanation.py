@@ -13,7 +13,8 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
 from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.pool import IntakeEngine, rank_limits
+from sim.fleet.intake import IntakeEngine
+from sim.fleet.pool import rank_limits
 from sim.message import Message
 from sim.records import Meters, ReplicaProgress, ReplicaVisit, Request, StepSpan
 from sim.scenario.resolving.resolved import CasePlan

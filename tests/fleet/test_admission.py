@@ -16,7 +16,7 @@ from sim.engine.synchronous import VllmEngine
 from sim.failures import FailureDomain, FailureTimes
 from sim.fleet.admission import LimitedServer
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.pool import SequentialIntakeEngine
+from sim.fleet.intake import SequentialIntakeEngine
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan

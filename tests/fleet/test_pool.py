@@ -11,7 +11,7 @@ from reference_engine import drain
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.synchronous import VllmEngine
-from sim.fleet.pool import IntakeEngine, SequentialIntakeEngine
+from sim.fleet.intake import IntakeEngine, SequentialIntakeEngine
 from sim.records import ReplicaProgress, Request
 
 READING_S = 2.0**-5
