@@ -14,21 +14,23 @@ from sim.engine.synchronous import LateOutputEngine, VllmEngine
 from sim.records import ReplicaProgress, Request
 
 
-class Noting(VllmEngine):
-    """Notes when its steps begin and end."""
-
-    __slots__ = ("begins", "ends")
+class Noting:
+    """Notes when the steps of its engine begin and end."""
 
     def __init__(self, limits: SchedulerLimits) -> None:
-        super().__init__(Affine(), limits, PrefillFirstScheduler)
+        self._engine = VllmEngine(Affine(), limits, PrefillFirstScheduler)
         self.begins: list[float] = []
         self.ends: list[float] = []
 
+    def __getattr__(self, name: str):
+        return getattr(self._engine, name)
+
     def advance(self) -> list[Request]:
-        ends = [self._start_s + leap_s(self._leap, n) for n in range(self._steps + 1)]
+        engine = self._engine
+        ends = [engine._start_s + leap_s(engine._leap, n) for n in range(engine._steps + 1)]
         self.begins += ends[:-1]
         self.ends += ends[1:]
-        return super().advance()
+        return engine.advance()
 
     def seen_at(self, made_s: float) -> float:
         """End of the step that begins when a token is made; at once where none does."""

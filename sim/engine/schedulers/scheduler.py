@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from copy import copy
 from math import isnan
 
+from sim.engine.interpreted_subclasses import mypyc_attr
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_steps import WindowedContexts
 from sim.engine.limits import SchedulerLimits
@@ -133,6 +134,8 @@ class FinishQueue:
         return total
 
 
+# users may register a subclass
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Scheduler(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane.
 

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from math import inf, isnan, nan
 
+from sim.engine.interpreted_subclasses import mypyc_attr
 from sim.engine.kv.blocks import BlockPool, DecodedBlockHashes, NamedBlocks
 from sim.engine.kv.decode_steps import BlockPhases, NextBlockSteps
 from sim.engine.limits import SchedulerLimits
@@ -27,6 +28,8 @@ from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk
 from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
+# users may register a subclass
+@mypyc_attr(allow_interpreted_subclasses=True)
 class VllmScheduler(Scheduler):
     """Scheduler of one rank under vLLM's V1 rules.
 
