@@ -44,8 +44,8 @@ class Timings:
                 reads.append((place, read.by, read.diverse, int(kept.sum())))
                 alike = np.ones_like(share[kept])
                 read_s = read.all_s[kept] * share[kept]
-                terms = (alike * part for part in (read.missed, read.diversity, read.fullest))
-                experts.append(np.stack([read_s, read.later[kept], *terms]))
+                spread = (alike * part for part in (read.missed, read.diversity, read.fullest))
+                experts.append(np.stack([read_s, read.later[kept], *spread]))
             for c_by, c, w_by, w, a_by, a in one.stages.products:
                 terms.append((place, (c_by, w_by, a_by), int(kept.sum())))
                 parts.append(np.stack([c[kept], w[kept], a[kept], share[kept]]))

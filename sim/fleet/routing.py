@@ -1,4 +1,4 @@
-"""Routing in a running fleet: policies among the replicas that are open, have the role, and have the model.
+"""Routers of a running fleet: a routing policy chooses among the open replicas with the request's role and model.
 
 `ServingReplicas` follows the states of replicas, `RoleRouter` sends prompts and answers to pools with roles (prefill,
 decode), and `ServiceRouter` has a policy for each of several services. The policies are those of `sim.routing`.

@@ -227,7 +227,7 @@ def _with_unit(value: Value, unit: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """Format a tuple of numbers by its ends, of names as a list."""
+    """Format *value*: numbers of a tuple by first, last and count, its names as a list."""
     if not isinstance(value, tuple) or not value:
         return str(value)
     if not all(isinstance(one, int | float) for one in value):

@@ -56,6 +56,7 @@ class TippingPoints:
 Costs = Callable[[float], dict[str, float]]
 """Function of the input's value: candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
 ANY = (0.0, float("inf"))
+"""Allowed values of an input without limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _tipping(one: TippingInput, with_api: bool) -> TippingPoints:
         return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
 
     winner = _cheapest(costs(one.now))
-    # today's value may lie beyond the range: then only the way back is searched
+    # where the current value lies outside the allowed range, only the side towards the range is searched
     low = min(one.now, max(one.allowed[0], one.now / SPAN))
     high = max(one.now, min(one.allowed[1], one.now * SPAN))
     below, then_below = _tips(one.now, low, winner, costs)
@@ -271,7 +272,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
     models = _models(scenario, ledgers.candidates, api is not None)
     cash = {name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
-    # first, as they simulate the loads at which the verdict tips: what follows reads these, too
+    # searched before the curves below, which use the loads that the search simulates
     tipping = [] if models else list(tipping_points(ledgers))
     tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
     return BreakevenAnswer(

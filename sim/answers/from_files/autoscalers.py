@@ -28,13 +28,13 @@ GAUGES: dict[str, tuple[str, float]] = {
     "dcgm_fi_dev_gpu_util": ("gpu_busy", 100),
     "requests_per_second": ("requests_per_s_per_replica", 1),
 }
-"""Ends of the names of metrics of vLLM, SGLang and DCGM -> metric of a scenario, and the value that stands for 1."""
+"""Suffix of a metric's name in vLLM, SGLang or DCGM -> (metric of a scenario, value of the former that equals 1)."""
 SIDES = {"scaleUp": "scale_up", "scaleDown": "scale_down"}
 SUFFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def quantity(value: Any) -> float | None:
-    """Return a quantity of Kubernetes as a number; None if it is none.
+    """Return a Kubernetes quantity as a number; None if *value* is not one.
 
     >>> quantity("800m"), quantity("4"), quantity("2k"), quantity("many")
     (0.8, 4.0, 2000.0, None)
@@ -44,7 +44,7 @@ def quantity(value: Any) -> float | None:
 
 
 def gauge_named(name: str) -> tuple[str, float] | None:
-    """Return the metric of a scenario for the metric *name*, and the value that stands for 1; None if there is none."""
+    """Return the entry of GAUGES for the metric *name*; None if there is none."""
     plain = name.lower().replace(":", "_")
     return next((one for end, one in GAUGES.items() if plain.endswith(end)), None)
 
@@ -84,7 +84,7 @@ def read_hpa(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) 
 
 
 def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
-    """Read KEDA's ScaledObject: of its triggers, the first Prometheus query of an engine's gauge."""
+    """Read KEDA's ScaledObject; only its first Prometheus trigger on an engine's gauge is simulated."""
     place = (*place, "spec")
     spec = held.get("spec")
     manifest.check_keys(spec, place, SCALED_OBJECT, "ScaledObject")
@@ -124,7 +124,7 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
 
 
 def _trigger(trigger: Any, gauges: set[str], target: float, keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a trigger on *gauges*; one that averages over replicas is an HPA's metric."""
+    """Return the keys of a trigger on *gauges*; a trigger that averages over replicas becomes an HPA's metric."""
     if gauges == {"waiting_per_replica", "running_per_replica"}:
         gauges = {"outstanding_per_replica"}
     gauge = sorted(gauges)[0]
@@ -137,7 +137,7 @@ def _trigger(trigger: Any, gauges: set[str], target: float, keys: dict[str, Any]
 
 
 def read_knative(manifest: Manifest, pod: dict[Any, Any], place: Place, name: str) -> None:
-    """Read the autoscaler of KServe's predictor; one with as many replicas at most as at least has none."""
+    """Read the autoscaler of KServe's predictor; equal least and greatest numbers of replicas mean no autoscaler."""
     least, most = manifest.count(pod, place, "minReplicas"), manifest.count(pod, place, "maxReplicas")
     if most is None or most == (1 if least is None else least):
         return
