@@ -47,7 +47,7 @@ class SharedLink:
         self._due: simpy.Event | None = None
 
     def send(self, transfer: StartTransfer, done: Done) -> LinkTransfer:
-        """Begin *transfer*; *done* is called when its last byte has come."""
+        """Begin *transfer*; *done* is called when its last byte has arrived."""
         self._settle()
         ticket = LinkTransfer(self, transfer, done)
         self._under_way.append(ticket)
@@ -62,7 +62,7 @@ class SharedLink:
             self._share()
 
     def _settle(self) -> None:
-        """Count the bytes that have come since the rates were set."""
+        """Count the bytes that have arrived since the rates were set."""
         elapsed_s = self._env.now - self._since_s
         for ticket in self._under_way:
             ticket.left_bytes -= ticket.rate_bytes_per_s * elapsed_s

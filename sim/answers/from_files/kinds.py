@@ -1,4 +1,4 @@
-"""Kind of each file by its content, and all files read."""
+"""Recognition of the files of `init --from` by their content, and their reading."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from sim.infile import opened
 from sim.message import Message
 
 START_BYTES = 1_000_000
-"""Largest part of a file that its kind is known by, and largest command or manifest [bytes]."""
+"""Size of the start of a file by which its kind is recognised, and largest command or manifest [bytes]."""
 UNKNOWN = (
     "is of no kind that init reads: a log of requests (CSV, JSON Lines), a page of /metrics, a command line with "
     "`vllm serve` or `sglang.launch_server`, a Kubernetes manifest, values of llm-d, a Ray Serve config, a docker "
@@ -29,7 +29,7 @@ TABLES = (".csv", ".tsv")
 def sources_of(
     paths: Sequence[Path], seconds: float | None, catalog: Catalog, columns: Mapping[str, str]
 ) -> tuple[list[SourceFile], list[tuple[str, int, str]]]:
-    """Return what the files *paths* say, and all mistakes in them; all pages of /metrics are one recording.
+    """Return the sources read from the files *paths*, and all mistakes; all pages of /metrics are one recording.
 
     *columns* names headers of a request log: column of a trace -> header.
     """
