@@ -9,7 +9,7 @@ try:
     from mypy_extensions import mypyc_attr
 except ImportError:
 
-    def mypyc_attr(*attrs: str, **values: object) -> Callable[[T], T]:  # type: ignore[misc]
+    def mypyc_attr(*attrs: str, **values: object) -> Callable[[T], T]:
         """Return the decorated class as it is: nothing is compiled here."""
         return lambda decorated: decorated
 
