@@ -1,16 +1,23 @@
 """Export of a finished answer to a file in the format of another program."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from sim.answers.folder import is_finished, manifest_of
+from sim.answers.deployments.answer import deployment_text
+from sim.answers.deployments.formats import FORMATS
+from sim.answers.folder import catalogue_of, is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
+from sim.catalogue.catalog import load_catalog
 from sim.message import Message
 from sim.report.export.focus import write_focus
 from sim.report.export.stored_answer import StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
 
-ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"}
+ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"} | {name: ending for name, (ending, _) in FORMATS.items()}
+"""Format -> end of the file's name."""
+DEPLOYED = tuple(FORMATS)
+"""Formats of deployments."""
 BILLED = ("run", "price")
 """Commands whose answers have a ledger."""
 
@@ -56,14 +63,38 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
     return ""
 
 
-def exported(folder: Path, form: str, file: Path) -> list[str]:
-    """Write *file* atomically, and return sentences on the content that the format does not hold."""
+def exported(folder: Path, form: str, file: Path, fleet: str | None = None, catalogs: Sequence[Path] = ()) -> list[str]:
+    """Write *file* atomically, and return sentences on the content that the format does not hold.
+
+    Parameters
+    ----------
+    folder
+        Folder of the answer.
+    form
+        Format, a key of ENDINGS.
+    file
+        File to write.
+    fleet
+        Fleet of a deployment; None for the one that the answer recommends.
+    catalogs
+        Folders with the user's own catalogue entries, in place of those of the answer.
+
+    Raises
+    ------
+    NoDeployment
+        The tool cannot run the fleet, or the answer recommends none.
+
+    """
     question = QUESTIONS.get(str(((manifest_of(folder) or {}).get("question") or {}).get("command")))
     tables = {} if question is None else {"main": question.main, "sheets": question.sheets}
     answer = read_answer(folder, **tables)
     with tempfile.TemporaryDirectory(prefix=".gpufleet-", dir=file.absolute().parent) as aside:
         made = Path(aside) / f"export{ENDINGS[form]}"
-        sentences = _write(form, made, answer)
+        if form in FORMATS:
+            text, sentences = deployment_text(folder, form, fleet, load_catalog(own=catalogue_of(folder, catalogs)))
+            made.write_text(text, encoding="utf-8")
+        else:
+            sentences = _write(form, made, answer)
         made.replace(file)
     return sentences
 

@@ -202,26 +202,40 @@ def diff(
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, plan or other answer.")],
     format: Annotated[
-        Literal["xlsx", "focus"],
-        typer.Option("--format", help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV."),
+        Literal["xlsx", "focus", "vllm", "kubernetes", "kserve", "llm-d", "dynamo", "keda"],
+        typer.Option(
+            "--format",
+            help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV; vllm, kubernetes, "
+            "kserve, llm-d, dynamo, keda: the recommended fleet in the words of this tool.",
+        ),
     ] = "xlsx",
     out: Annotated[
-        Path | None, typer.Option(help="The file; default: RUN.xlsx or RUN-focus.csv, beside the folder.")
+        Path | None, typer.Option(help="The file; default: RUN.xlsx, RUN-focus.csv or RUN-kubernetes.yaml, beside RUN.")
     ] = None,
+    fleet: Annotated[
+        str | None, typer.Option(help="Fleet to deploy, in place of the one that the answer recommends.")
+    ] = None,
+    catalogs: Catalogs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a finished answer as a workbook or as billing rows.
+    """Write a finished answer as a workbook, as billing rows or as a deployment.
 
     Nothing is simulated.
     """
     with report_bad_input():
-        from sim.answers.export import default_file, exported, why_no_export
+        from sim.answers.deployments.servers import NoDeployment
+        from sim.answers.export import DEPLOYED, default_file, exported, why_no_export
 
         folder = Path(run)
         file = out or default_file(folder, format)
         if refusal := why_no_export(folder, format, file):
             fail(refusal)
-        notes = exported(folder, format, file)
+        if fleet is not None and format not in DEPLOYED:
+            fail(Message("--fleet: is for a deployment ({formats})", ", ".join(DEPLOYED)))
+        try:
+            notes = exported(folder, format, file, fleet, catalogs or ())
+        except NoDeployment as error:
+            fail(str(error))
     for line in notes:
         typer.echo(translate_rendered(line), err=True)
     if not quiet:

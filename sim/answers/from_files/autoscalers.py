@@ -27,6 +27,7 @@ GAUGES: dict[str, tuple[str, float]] = {
     "dcgm_fi_prof_gr_engine_active": ("gpu_busy", 1),
     "dcgm_fi_dev_gpu_util": ("gpu_busy", 100),
     "requests_per_second": ("requests_per_s_per_replica", 1),
+    "request_success_total": ("requests_per_s_per_replica", 1),
 }
 """Suffix of a metric's name in vLLM, SGLang or DCGM -> (metric of a scenario, value of the former that equals 1)."""
 SIDES = {"scaleUp": "scale_up", "scaleDown": "scale_down"}

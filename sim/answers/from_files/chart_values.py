@@ -57,7 +57,7 @@ def _read_values(manifest: Manifest) -> None:
         model = str(at(data, "modelArtifacts", "name") or model)
     if at(data, "modelArtifacts", "authSecretName"):
         manifest.source.secrets.append("authSecretName")
-    parts = [part for part in ("decode", "prefill") if isinstance(at(data, part), dict)]
+    parts = [part for part in data if part in ("decode", "prefill") and isinstance(data[part], dict)]
     parts = [part for part in parts if at(data, part, "create") is not False]
     for part in parts:
         own, place = at(data, part), (part,)

@@ -308,6 +308,8 @@ class _Drafting:
         """Set the fleet, on GPUs that hold the model. Raises FileErrors if none do."""
         reasons: dict[str, str] = {}
         keys = self._of_fleet(servers)
+        if self._leave_unusable(servers, models, scaled, keys):
+            keys = self._of_fleet(servers)
         for gpu, size in self._candidates(servers):
             pools = [
                 self._pool(one, gpu, size, quantization, scaled.get(index))
@@ -338,6 +340,44 @@ class _Drafting:
                 )
             ]
         )
+
+    def _leave_unusable(
+        self,
+        servers: list[ServerDraft],
+        models: list[tuple[str, str]],
+        scaled: dict[int, ScalerDraft],
+        keys: dict[str, Any],
+    ) -> bool:
+        """Remove keys of annotations that this traffic has no use for, and list them; return whether there are any."""
+        if not any(server.own or server.fleet for server in servers):
+            return False
+        gpu, size = next(iter(self._candidates(servers)))
+        pools = [
+            self._pool(one, gpu, size, quantization, scaled.get(index))
+            for index, (one, (_, quantization)) in enumerate(zip(servers, models, strict=True))
+        ]
+        self.result.data["fleets"] = [{"name": "annotated", **keys, "pools": pools}]
+        try:
+            self._loaded()
+        except ScenarioErrors as errors:
+            removed = [self._remove(one.where.split("."), one.message, servers) for one in errors.errors]
+            return any(removed)
+        return False
+
+    def _remove(self, place: list[str], reason: str, servers: list[ServerDraft]) -> bool:
+        """Remove the key at *place* of the scenario from the annotation that holds it; return whether one does."""
+        if len(place) > 4 and place[:3] == ["fleets", "0", "pools"] and place[3].isdecimal():
+            server, key = servers[int(place[3])], place[4]
+            holder = server.own
+        elif len(place) > 2 and place[:2] == ["fleets", "0"]:
+            server = next((one for one in servers if place[2] in one.fleet), servers[0])
+            holder, key = server.fleet, place[2]
+        else:
+            return False
+        if holder.pop(key, None) is None:
+            return False
+        self._source_at(server).not_simulated.append(Message("{key} ({reason})", key, reason))
+        return True
 
     def _of_fleet(self, servers: list[ServerDraft]) -> dict[str, Any]:
         """Return keys of the fleet: those of annotations, and the network between prefill and decode servers."""
@@ -377,7 +417,7 @@ class _Drafting:
                 scaler.keys.get("min_replicas", 1), min(server.replicas, scaler.keys["max_replicas"])
             )
         if server.name:
-            pool["name"] = server.name
+            pool["name"] = server.own.get("name", server.name)
         if server.role:
             pool["role"] = server.role
         if size > 1:
@@ -391,7 +431,8 @@ class _Drafting:
         if server.batching or batching:
             pool["batching"] = (batching if isinstance(batching, dict) else {}) | server.batching
         if scaler is not None:
-            pool["autoscaling"] = scaler.keys
+            kept = server.own.get("autoscaling")
+            pool["autoscaling"] = (kept if isinstance(kept, dict) else {}) | scaler.keys
         return pool
 
     def _cost(self, gpus: set[str]) -> dict[str, Any]:
@@ -413,9 +454,8 @@ class _Drafting:
 
     def _why_not(self) -> str:
         """Return why the fleet cannot run; empty if it can."""
-        text = dump({key: value for key, value in self.result.data.items() if key != "sweep"})
         try:
-            scenario = load(read_text(text, str(self.target)), catalog=self.catalog)
+            scenario = self._loaded()
         except ScenarioErrors as errors:
             raise FileErrors(
                 [(self.sources[0].name, 0, f"{one.where}: {one.message}") for one in errors.errors]
@@ -428,6 +468,11 @@ class _Drafting:
                 line for pool, plan in zip(drafts, plans[0].pools, strict=True) if (line := _defaults(pool, plan))
             ]
         return reason
+
+    def _loaded(self) -> Any:
+        """Return the scenario of the draft without its sweep. Raises ScenarioErrors."""
+        text = dump({key: value for key, value in self.result.data.items() if key != "sweep"})
+        return load(read_text(text, str(self.target)), catalog=self.catalog)
 
     def _question(self, traffic: SourceFile | None) -> str:
         fleet = self.result.data["fleets"][0]["name"]

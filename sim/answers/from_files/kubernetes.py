@@ -162,7 +162,7 @@ def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: 
     model = hub_name(at(spec, "model", "uri"))
     if "://" in model:
         model = str(at(spec, "model", "name") or model)
-    for part, where in (("", place), ("prefill", (*place, "prefill"))):
+    for part, where in (("prefill", (*place, "prefill")), ("", place)):
         own = at(spec, part) if part else spec
         if not isinstance(own, dict):
             continue

@@ -8,19 +8,17 @@ from typing import Any
 
 from sim.answers.from_files.gpu_labels import KEYS, PLAIN, gpu_of
 from sim.answers.from_files.manifest_keys import CONTAINER, POD
-from sim.answers.from_files.server_command import ALMOST, Problem, server_of
+from sim.answers.from_files.server_command import ALMOST, OWN, Problem, own_keys, server_of
 from sim.answers.from_files.server_options import SECRET_VARIABLE
 from sim.answers.from_files.shell import Command, Word, commands_in, expanded
 from sim.answers.from_files.source import ServerDraft, SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
-from sim.yamlio import Document, YamlError, parse
+from sim.yamlio import Document
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 """Resources that count GPUs; Dynamo calls them `gpu`."""
-OWN = "gpufleet.io/"
-"""Prefix of annotations in which an exported manifest keeps keys of a scenario that its tool has no word for."""
 MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 """Variable with further options, which KServe's runtime appends to the command."""
 Place = tuple[str | int, ...]
@@ -119,8 +117,13 @@ class Manifest:
         server.name = name
         self._resources(container, server)
         server.gpu = self._gpu(pod, pod_place)
-        server.own = self._own_keys(annotations, pod_place, part)
-        server.fleet = self._own_keys(annotations, pod_place, "fleet")
+        for name, keys in ((part, server.own), ("fleet", server.fleet)):
+            text = annotations.get(OWN + name) if isinstance(annotations, dict) else None
+            if text is not None:
+                keys |= own_keys(
+                    str(text), OWN + name, self.document.path, self.document.line(pod_place), self.problems
+                )
+                self.source.read.append(f"{OWN}{name}: {', '.join(map(str, keys))}")
         self.source.servers.append(server)
         count = 1 if replicas is None else replicas
         self.source.read.append(
@@ -169,20 +172,6 @@ class Manifest:
         except UnknownId as error:
             self.fault(place, Message("{key}: {error} (--gpu states it)", key, error))
             return ""
-
-    def _own_keys(self, annotations: Any, place: Place, part: str) -> dict[str, Any]:
-        text = annotations.get(OWN + part) if isinstance(annotations, dict) else None
-        if text is None:
-            return {}
-        try:
-            keys = parse(str(text))
-        except YamlError as error:
-            keys = error.message
-        if not isinstance(keys, dict):
-            self.fault(place, Message("{own}{part} must hold keys of a scenario: {{key: value}}", OWN, part))
-            return {}
-        self.source.read.append(f"{OWN}{part}: {', '.join(map(str, keys))}")
-        return keys
 
 
 def at(holder: Any, *keys: str) -> Any:

@@ -24,6 +24,7 @@ from sim.answers.from_files.shell import Command, Word, commands_in
 from sim.answers.from_files.source import ServerDraft, SourceFile
 from sim.catalogue.checkpoint_names import KV_DTYPES
 from sim.message import Message
+from sim.yamlio import YamlError, parse
 
 Problem = tuple[str, int, str]
 STARTS = re.compile(
@@ -31,6 +32,8 @@ STARTS = re.compile(
     r"|dynamo\.(vllm|sglang)\b"
 )
 """Pattern of text that starts a server."""
+OWN = "gpufleet.io/"
+"""Prefix of annotations in which an exported deployment keeps keys of a scenario that its tool has no word for."""
 IMAGES = {"vllm": re.compile(r"vllm-openai|vllm/vllm|/vllm[:@]"), "sglang": re.compile(r"sglang")}
 RELEASE = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
 ALMOST = 0.8
@@ -48,10 +51,40 @@ def servers_in(path: Path, text: str) -> SourceFile:
         if server is not None:
             server.folder = path.parent
             source.servers.append(server)
+    _read_comments(text, source, problems)
     if not source.servers and not problems:
         problems.append((str(path), 0, "no command starts `vllm serve` or `sglang.launch_server`"))
     source.problems = problems
     return source
+
+
+def _read_comments(text: str, source: SourceFile, problems: list[Problem]) -> None:
+    """Read the keys that comments above the commands of an exported script keep."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(rf"#\s*{re.escape(OWN)}(pool|fleet):(.*)", line)
+        server = next((one for one in source.servers if int(one.place.rpartition(":")[2]) > number), None)
+        if found is None or server is None:
+            continue
+        keys = own_keys(found[2], OWN + found[1], server.place.rpartition(":")[0], number, problems)
+        source.read.append(f"{OWN}{found[1]}: {', '.join(map(str, keys))}")
+        if found[1] == "fleet":
+            server.fleet |= keys
+            continue
+        server.gpu = str(keys.pop("gpu", ""))
+        server.replicas = int(count) if str(count := keys.pop("replicas", "")).isdecimal() else None
+        server.own |= keys
+
+
+def own_keys(text: str, name: str, path: str, line: int, problems: list[Problem]) -> dict[str, Any]:
+    """Return the keys of a scenario in the annotation *name*; empty after a mistake, which *problems* receives."""
+    try:
+        keys = parse(text)
+    except YamlError:
+        keys = None
+    if isinstance(keys, dict):
+        return keys
+    problems.append((path, line, Message("{name} must hold keys of a scenario: {{key: value}}", name)))
+    return {}
 
 
 def server_of(

@@ -4,8 +4,9 @@ An option is known by its long name with dashes. `Option.key` is a key of a pool
 `batching.`; options without a key are listed as not simulated, or are harmless: they change no latency and no cost.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 OptionKind = Literal["count", "number", "text", "flag", "off", "tokens"]
 """Kind of value. flag: the option alone means true; off: it means false; tokens: a count such as 32k."""
@@ -314,3 +315,45 @@ SECRET_VARIABLE = ("token", "key", "secret", "password", "passwd", "credential")
 """Parts of the names of environment variables that hold secrets."""
 HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Environment variables that say which GPUs a server may use."""
+
+
+def options_of(engine: str, keys: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the options of a server for *keys*, and the keys that no option expresses.
+
+    Parameters
+    ----------
+    engine
+        Family of the engine: vllm or sglang.
+    keys
+        Values under the keys of a pool, those of its `batching` with the prefix `batching.`.
+
+    Examples
+    --------
+    >>> options_of("vllm", {"tensor_parallel_size": 4, "batching.enable_prefix_caching": False, "server": "dgx-h100"})
+    ({'tensor-parallel-size': '4', 'no-enable-prefix-caching': ''}, {'server': 'dgx-h100'})
+
+    """
+    table = VLLM if engine == "vllm" else SGLANG
+    names: dict[tuple[str, str], str] = {
+        (one.key, one.kind): name for name, one in table.items() if one.key not in ("", MODEL, PRECISION, "dtype")
+    }
+    options: dict[str, str] = {}
+    left: dict[str, Any] = {}
+    for key, value in keys.items():
+        kinds = ("flag" if value else "off",) if isinstance(value, bool) else ("count", "number", "text", "tokens")
+        name = next((names[key, kind] for kind in kinds if (key, kind) in names), None)
+        if name is None or isinstance(value, dict | list | tuple):
+            left[key] = value
+        else:
+            options[name] = "" if isinstance(value, bool) else str(value)
+    return options, left
+
+
+def format_name(engine: str, known: Mapping[str, str]) -> str:
+    """Return the engine's name of the first of the weight formats *known* that it has; empty if it has none.
+
+    *known* maps names of formats that an engine understands to ids of the catalogue, or to empty text.
+    """
+    own = ("fp8", "awq", "gptq", "bitsandbytes", *FORMATS)
+    others = ("w8a8_fp8", "w8a8_int8") if engine == "vllm" else ("fbgemm_fp8", "ptpc_fp8")
+    return next((name for name in own if known.get(FORMATS.get(name, name)) and name not in others), "")

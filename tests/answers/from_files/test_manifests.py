@@ -202,7 +202,7 @@ def test_a_gauge_that_keda_averages_is_that_of_an_hpa(tmp_path: Path) -> None:
 
 def test_kserve_has_prefill_and_decode_servers(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, kserve__yaml=KSERVE)
-    decode, prefill = scenario.fleets[0].pools
+    prefill, decode = scenario.fleets[0].pools
     assert (decode.name, decode.role, decode.replicas, decode.tensor_parallel_size) == ("qwen", "decode", 3, 2)
     assert (prefill.name, prefill.role, prefill.replicas, prefill.tensor_parallel_size) == (
         "qwen-prefill",
