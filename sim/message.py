@@ -42,10 +42,6 @@ class Message(str):
     def __str__(self) -> str:
         return self  # the text of an exception stays a message
 
-    def removeprefix(self, prefix: str, /) -> str:
-        """Return the message without *prefix*; the rest of a sum that begins with it keeps its template."""
-        return self.values["then"] if self.values.get("first") == prefix else super().removeprefix(prefix)
-
     def __add__(self, then: str) -> "Message":
         return Message("{first}{then}", self, then) if then else self
 
@@ -76,6 +72,11 @@ def joined(mark: str, parts: Iterable[str]) -> str:
     return Message(template, first, mark, *others) if others else first
 
 
+def placed(place: object, text: str) -> str:
+    """Return `place: text`; *text* remains a message."""
+    return Message("{place}: {text}", place, text)
+
+
 def located(problems: Iterable[tuple[str, int, str]]) -> str:
     """Return a line `file:line: mistake` for each of *problems*, (file, line, mistake); line 0 is the whole file.
 
@@ -83,11 +84,13 @@ def located(problems: Iterable[tuple[str, int, str]]) -> str:
     a.csv:3: is missing
     b.csv: is empty
     """
-    return joined("\n", [(f"{file}:{line}: " if line else f"{file}: ") + text for file, line, text in problems])
+    return joined("\n", [placed(f"{file}:{line}" if line else file, text) for file, line, text in problems])
 
 
 def first_line(text: str) -> str:
-    """Return *text* up to its first line break; a message of one line stays a message."""
+    """Return *text* up to its first line break; that line stays a message."""
+    if isinstance(text, Message) and text.values.get("mark") == "\n":
+        return text.values["part0"]
     return text if "\n" not in text else text.splitlines()[0]
 
 

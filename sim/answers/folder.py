@@ -31,7 +31,7 @@ from typing import Any
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import Catalog
 from sim.infile import opened
-from sim.message import Message
+from sim.message import Message, placed
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.execution.digest import placeless
@@ -203,7 +203,7 @@ def _locked(out: Path) -> int:
                 "another gpufleet (process {owner}) writes there; wait for it, or name another folder",
                 owner or "unknown",
             )
-            raise FolderBusy(f"--out {out}: " + text) from None
+            raise FolderBusy(placed(f"--out {out}", text)) from None
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

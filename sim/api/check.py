@@ -9,7 +9,7 @@ from sim.api.errors import Infeasible
 from sim.api.prepared import Catalogs, Given, Prepared, Values, as_read
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.report.check import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
 from sim.report.page.page import notebook_html
 from sim.report.words.money import showing
@@ -34,7 +34,7 @@ class CheckResult:
         first = [case for case in found if case.replication == 0]
         self._plans = [(case.axes, describe(resolve(scenario, case, catalog), catalog)) for case in first]
         self.plans: list[dict[str, Any]] = [{"axes": axes, **plan} for axes, plan in self._plans]
-        unable = dict.fromkeys(f"{plan['fleet']}: " + plan["infeasible"] for plan in self.plans if plan["infeasible"])
+        unable = dict.fromkeys(placed(plan["fleet"], plan["infeasible"]) for plan in self.plans if plan["infeasible"])
         self.verdict: str = Message("{cases} case{plural} to simulate.", self.cases, "s" * (self.cases != 1))
         if unable:
             self.verdict += Message(" Cannot run: {unable}.", joined("; ", [*unable]))

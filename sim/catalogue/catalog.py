@@ -24,7 +24,7 @@ from sim.catalogue.model import AnyModel, Model, OtherModel
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Source
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 
 Entry = TypeVar("Entry")
 
@@ -489,5 +489,5 @@ def _validated(
             path = (*place, *steps)
             dotted = ".".join(str(step) for step in path) or "file"
             message = str(problem.get("ctx", {}).get("error", problem["msg"]))
-            lines.append(f"{document.path}:{document.line(path)}: {dotted}: " + message)
+            lines.append(placed(f"{document.path}:{document.line(path)}: {dotted}", message))
         raise CatalogError(joined("\n", lines)) from None

@@ -23,7 +23,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.claims.figures import ClaimContext, ClaimFigure, NoFigure, find
 from sim.claims.files import read_claim
 from sim.claims.formulas import formula_wrong
-from sim.message import Message
+from sim.message import Message, placed
 from sim.scenario.claim import (
     CapacityFigure,
     CatalogueFigure,
@@ -181,7 +181,7 @@ def check(path: Path, catalog: Catalog) -> Claim:
             try:
                 _check_figure(claim.figures[name], context)
             except ScenarioErrors as error:
-                wrong += [ValidationIssue((*place, "set"), f"{one.where}: " + one.message) for one in error.errors]
+                wrong += [ValidationIssue((*place, "set"), placed(one.where, one.message)) for one in error.errors]
             except (NoFigure, ValueError) as error:
                 wrong.append(ValidationIssue(place, str(error)))
     if wrong:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from sim.language import translate_rendered
-from sim.message import Message
+from sim.message import Message, placed
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
 
@@ -222,7 +222,7 @@ def usable(folder: Path) -> Path:
     from sim.answers.folder import why_not
 
     if refusal := why_not(folder):
-        fail(f"--out {folder}: " + refusal)
+        fail(placed(f"--out {folder}", refusal))
     return folder
 
 

@@ -48,7 +48,7 @@ from sim.cli.frame import (
 )
 from sim.cli.workplace import Address, Wait, workplace
 from sim.language import ENGLISH, speaking, translate_rendered
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
@@ -152,7 +152,7 @@ class CommandContext:
 
     def refuse(self, *reasons: str) -> None:
         """End the command with those *reasons* that are not empty, each after the scenario's path."""
-        if lines := [f"{self.path}: " + reason for reason in reasons if reason]:
+        if lines := [placed(self.path, reason) for reason in reasons if reason]:
             fail(joined("\n", dict.fromkeys(lines)))
 
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:

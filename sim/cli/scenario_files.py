@@ -26,7 +26,7 @@ from sim.cli.frame import (
     shown_to_people,
     watched,
 )
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.scenario.reading.shipped import scenario_file
 
 
@@ -159,7 +159,7 @@ def check(
         else:
             _show_details(loaded, catalog, plans, len(found), hint, format)
     if plans and all(plan["infeasible"] for _, plan in plans):
-        fail(joined("\n", dict.fromkeys(f"{plan['fleet']}: " + plan["infeasible"] for _, plan in plans)))
+        fail(joined("\n", dict.fromkeys(placed(plan["fleet"], plan["infeasible"]) for _, plan in plans)))
 
 
 def _show_brief(loaded: Any, catalog: Any, plans: Any, hint: list[str]) -> None:
@@ -227,4 +227,4 @@ def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str
     else:
         show_all(*([loaded.question] if loaded.question else []), *kind.overview(rows, plans))
     if all(plan["infeasible"] for plan in plans):
-        fail(joined("\n", dict.fromkeys(f"{plan['fleet']}: " + plan["infeasible"] for plan in plans)))
+        fail(joined("\n", dict.fromkeys(placed(plan["fleet"], plan["infeasible"]) for plan in plans)))

@@ -33,7 +33,7 @@ from sim.cost.rental import Billing, Rent
 from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff
-from sim.message import Message
+from sim.message import Message, placed
 
 Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
 
@@ -347,7 +347,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
             problems.update(dict.fromkeys(found))
             continue
         names = ", ".join(pools[i].name for i in members)
-        notes = tuple(f"{names}: " + note for note in plan.notes)
+        notes = tuple(placed(names, note) for note in plan.notes)
         plans.append(replace(plan, charges=tuple(_within_pool(one, holder) for one in plan.charges), notes=notes))
     if problems:
         raise CostError(*problems)

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrap
 
 from sim.catalogue.market import USD, CurrencyCode, Offer, PriceList, Unit
 from sim.cost.charge import StatedFigure, UnitPrice
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.spec import NonNegative, Spec, WholeNumber, within_reach
 
 
@@ -161,7 +161,7 @@ class CostError(ValueError):
     """Prices or terms are insufficient; `problems` lists each of them."""
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__(joined("; ", [f"{problem.path}: " + problem.text for problem in problems]))
+        super().__init__(joined("; ", [placed(problem.path, problem.text) for problem in problems]))
         self.problems = problems
 
     def __reduce__(self) -> Any:

@@ -20,7 +20,7 @@ from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, calibration_of, load_priors
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.report.terminal_table import FittedTable
 from sim.scenario.resolving.bind import bind
 from sim.steptime.calibration import Calibration, CalibrationRuns, Factor
@@ -195,7 +195,7 @@ def skip_lines(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]
     lines: list[str] = []
     for reason, count in counts.most_common(MOST_REASONS):
         place = f"{table}:{first[reason].line}" if first[reason].line else first[reason].id
-        lines.append(f"{place}: " + reason + (Message(" ({count} rows)", count) if count > 1 else ""))
+        lines.append(placed(place, reason) + (Message(" ({count} rows)", count) if count > 1 else ""))
     left = len(counts) - MOST_REASONS
     return [*lines, Message("and {count} other reasons", left)] if left > 0 else lines
 

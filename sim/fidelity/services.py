@@ -33,7 +33,7 @@ from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, key_of, scatter
-from sim.language import N_, _
+from sim.language import N_, _, translate_rendered
 from sim.message import Message, joined
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
@@ -350,7 +350,7 @@ def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str
     parts: list[FittedTable | str] = [_("{covered:,} of {len:,} rows predicted", covered=covered, len=len(outcomes))]
     reasons = Counter(one.reason for one in outcomes if one.reason).most_common()
     if reasons:
-        listed = "; ".join(f"{reason} ({count})" for reason, count in reasons[:MOST_REASONS])
+        listed = _("; ").join(f"{translate_rendered(reason)} ({count})" for reason, count in reasons[:MOST_REASONS])
         more = len(reasons) - MOST_REASONS
         parts.append(
             _(

@@ -21,7 +21,7 @@ from sim.fidelity.scores import (
     reasons,
     scores,
 )
-from sim.language import _
+from sim.language import _, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.terminal_table import FittedTable
 
@@ -102,7 +102,7 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
     parts: list[FittedTable | str] = [_coverage_table(coverage(outcomes))]
     missing = reasons(scored)
     if missing:
-        listed = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
+        listed = _("; ").join(f"{translate_rendered(reason)} ({count})" for reason, count in missing[:MOST_REASONS])
         more = len(missing) - MOST_REASONS
         parts.append(
             _(

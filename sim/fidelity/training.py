@@ -17,7 +17,7 @@ from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, clipped_to_diagonal, key_of, scatter
 from sim.fidelity.training_rows import LANGUAGE, TrainingCase, TrainingNotCovered, case_of
-from sim.language import N_, _
+from sim.language import N_, _, translate_rendered
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
@@ -211,7 +211,9 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
     parts: list[FittedTable | str] = []
     reasons = Counter(one.prediction.reason for one in runs if one.prediction.status != "covered")
     if reasons:
-        listed = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS))
+        listed = _("; ").join(
+            f"{translate_rendered(reason)} ({count})" for reason, count in reasons.most_common(MOST_REASONS)
+        )
         parts.append(_("no prediction: {told}", told=listed))
     heads = (_("class"), _("quantity"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows, before = [], ""

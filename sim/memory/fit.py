@@ -452,7 +452,7 @@ def suggest_changes(
                 depth,
             )
         )
-    return "fits " + joined(", or ", ways) if ways else ""
+    return Message("fits {ways}", joined(", or ", ways)) if ways else ""
 
 
 def suggest_slices(
@@ -477,7 +477,7 @@ def suggest_slices(
         if fit(sliced(card, name), model, quantization, engine, **settings).fits
     ]
     ways += [Message("on a slice {slices}", ", ".join(slices))] if slices else []
-    return "fits " + joined(", or ", ways) if ways else ""
+    return Message("fits {ways}", joined(", or ", ways)) if ways else ""
 
 
 def _formats(
@@ -495,7 +495,7 @@ def _formats(
         if narrower and other.kernel not in widest and fit(gpu, model, other, engine, **settings).fits:
             widest[other.kernel] = other.id
     if widest:
-        yield f"at {', '.join(widest.values())}"
+        yield Message("at {names}", ", ".join(widest.values()))
 
 
 def _smallest_tensor_parallel(

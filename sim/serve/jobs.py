@@ -33,7 +33,7 @@ from sim.answers.folder import is_finished
 from sim.infile import ROOTS, confined
 from sim.language import current, translate_rendered
 from sim.language.catalogue import OWN
-from sim.message import Message
+from sim.message import Message, joined
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.scenarios import SentScenario, sent_scenario
@@ -311,7 +311,7 @@ class CommandQueue:
             elif code == 0 and is_finished(self.root / job.folder):
                 self._set(job, DONE, "")
             elif why:
-                self._set(job, FAILED, f"{why}; {STOPPED}")
+                self._set(job, FAILED, joined("; ", [why, STOPPED]))
             elif self._ends or (
                 code is None and not (place / PID).exists()
             ):  # the server ends, or was killed before the job started

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
-from sim.message import Message, capital, joined
+from sim.message import Message, capital, joined, placed
 from sim.spec import Spec, WholeNumber
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
@@ -372,8 +372,8 @@ class MergedWorkload(Workload):
 
     def notes(self) -> tuple[str, ...]:
         """Return notes on the requests of each service for readers of the results. Raises TraceError."""
-        return tuple(f"{name}: " + note for name, one in self.parts.items() for note in one.notes())
+        return tuple(placed(name, note) for name, one in self.parts.items() for note in one.notes())
 
     def describe(self) -> str:
         """Return a description of the workloads, a sentence per service. Raises TraceError."""
-        return joined(" ", [f"{name}: " + one.describe() for name, one in self.parts.items()])
+        return joined(" ", [placed(name, one.describe()) for name, one in self.parts.items()])

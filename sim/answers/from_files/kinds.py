@@ -14,7 +14,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.infile import opened
-from sim.message import Message
+from sim.message import Message, placed
 
 START_BYTES = 1_000_000
 """Size of the start of a file by which its kind is recognised, and largest command or manifest [bytes]."""
@@ -132,7 +132,7 @@ def _config(path: Path) -> SourceFile:
         model = model_from_config(path)
     except ConfigError as error:
         raise FileErrors(
-            [(str(error.path), 0, f"{error.key}: " + error.message if error.key else error.message)]
+            [(str(error.path), 0, placed(error.key, error.message) if error.key else error.message)]
         ) from None
     source.model = str(path.resolve())
     source.read += [

@@ -71,7 +71,10 @@ def request_log(path: Path, format: str, columns: Mapping[str, str]) -> SourceFi
             np.mean(outputs),
             np.percentile(outputs, 95),
         ),
-        *(note.removeprefix(f"{path.name}: ") for note in reading.notes),
+        *(
+            note.values["text"] if isinstance(note, Message) and note.values.get("place") == path.name else note
+            for note in reading.notes
+        ),
     ]
     if count > MOST_REQUESTS:
         trace["limit"] = MOST_REQUESTS

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sim.message import Message
+from sim.message import Message, placed
 
 Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
@@ -25,7 +25,7 @@ class ConfigError(ValueError):
 
     def __init__(self, path: Path, key: str, message: str) -> None:
         self.path, self.key, self.message = path, key, message
-        super().__init__((f"{path}: {key}: " if key else f"{path}: ") + message)
+        super().__init__(placed(path, placed(key, message) if key else message))
 
     def __reduce__(self) -> Any:
         return type(self), (self.path, self.key, self.message)

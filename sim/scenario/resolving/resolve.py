@@ -29,7 +29,7 @@ from sim.cost.cost_plan import CostPlan
 from sim.memory.fit import MemoryFit, fit, suggest_changes, suggest_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
-from sim.message import Message, joined
+from sim.message import Message, joined, placed
 from sim.power import LoadLaw, unpacks
 from sim.records import ONLY_SERVICE, StepTime
 from sim.registry import versions
@@ -515,7 +515,7 @@ def _planned(
         infeasible=joined(
             "; ",
             [
-                reason if len(bound) == 1 else f"pool {name}: " + reason
+                reason if len(bound) == 1 else placed(f"pool {name}", reason)
                 for name, reason in zip(names, reasons, strict=True)
                 if reason
             ],
@@ -544,7 +544,7 @@ def _shared(
         for one, memory in zip(models, fits, strict=True)
     )
     refused = [
-        f"{', '.join(one.spec.services)}: " + reason for one, reason in zip(models, reasons, strict=True) if reason
+        placed(", ".join(one.spec.services), reason) for one, reason in zip(models, reasons, strict=True) if reason
     ]
     whole = replace(plan, services=pool.services, service=" + ".join(pool.services), models=plans)
     return whole, joined("; ", refused) or sleep_shortfall(models[0], fits)

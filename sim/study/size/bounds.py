@@ -31,7 +31,7 @@ from sim.cost.buying import Buy
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
 from sim.cost.rental import RentedTime
-from sim.message import Message, first_line, joined
+from sim.message import Message, first_line, joined, placed
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.checks.pools import pool_issues
@@ -584,7 +584,7 @@ class CandidateBounds:
         for one in self.scenario.services:
             floor = PoolBounds(pool.serving(one.name), self.demands[one.name])
             if reason := floor.refusal(one.slo):
-                return ReplicaBounds(f"{one.name}: " + reason, 0)
+                return ReplicaBounds(placed(one.name, reason), 0)
         busy = 0.0
         for model in pool.models or (pool,):
             demand = OfferedLoad.combined([self.demands[name] for name in model.served])
@@ -631,7 +631,7 @@ class CandidateBounds:
             wrong += role_issues(self.scenario, fleet, [pool[0] for pool in models], ())
         except (ValueError, ArithmeticError) as error:
             return first_line(str(error))
-        return joined("; ", [f"{one.place[-1]}: " + one.message for one in wrong])
+        return joined("; ", [placed(one.place[-1], one.message) for one in wrong])
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
         """Return the least cost of the fleet [USD/h], from charges that do not depend on load; raises CostError."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sim.message import Message
+from sim.message import Message, placed
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
 from sim.workload.tenants import UNATTRIBUTED
@@ -78,7 +78,7 @@ class RequestLog(TraceFile):
         faults.stop_if_any()
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS
-        return TraceReading(requests, tuple(f"{Path(self.path).name}: " + note for note in notes), units=units)
+        return TraceReading(requests, tuple(placed(Path(self.path).name, note) for note in notes), units=units)
 
     def _in_order(
         self, table: TraceTable, headers: Headers, notes: list[str], faults: TraceFaults
