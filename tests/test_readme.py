@@ -5,6 +5,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +109,13 @@ def test_the_python_of_the_readme(clone: Path) -> None:
     command = [clone / ".venv" / "bin" / "snippet"]
     printed = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=True)
     assert "2x A100 80GB" in printed.stdout
+
+
+def test_the_start_with_uv_names_an_extra_and_a_command_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [(extra, command)] = re.findall(r"^uvx --from '\.\[(\w+)\]' (\w+) serve$", README, flags=re.MULTILINE)
+    assert extra in project["optional-dependencies"]
+    assert command in project["scripts"]
 
 
 BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.items() for block in blocks(text)}

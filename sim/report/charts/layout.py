@@ -86,7 +86,10 @@ class AxisScale:
 
 
 def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
-    """Return the values that set the range of axis *which*: the limit and finite steady values (else all finite)."""
+    """Return the values that set the range of axis *which*: the limit, finite steady values, and finite ones below.
+
+    Points above the steady ones are drawn at the edge. Without steady values all finite ones set the range.
+    """
     steady, finite = [], []
     for curve in panel.curves:
         values = getattr(curve, which)
@@ -95,6 +98,8 @@ def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
         steady += [value for value, flag in zip(values, flags, strict=True) if isfinite(value) and flag]
         if which == "x" and panel.x_ticks:
             steady += [value for value in values if isfinite(value)]
+    lowest = min(steady, default=-inf)
+    steady += [value for value in finite if value < lowest]
     return (steady or finite) + ([limit.at] if limit is not None else [])
 
 

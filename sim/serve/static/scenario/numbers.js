@@ -103,6 +103,7 @@ export class NumbersView {
   }
 
   async load() {
+    this.told.textContent = _("The scenario is being read …");
     await this.editor.load();
     await (this.begins === FORM ? this.open(FORM) : this.sync({}));
     this.bar.hidden = !this.values;
