@@ -14,7 +14,6 @@ from sim.cost.clock import MIDNIGHT
 from sim.jobs.cluster import ClusterJob
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
-from sim.jobs.traces import JobTraceError
 from sim.message import Message, joined
 from sim.scenario.reading.errors import InputError, Place, ValidationIssue
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
@@ -25,6 +24,7 @@ from sim.training.plan import PoolOfJobs, described_pool, hardware_facts, pool_o
 from sim.training.run import TrainingRun, training_run
 from sim.training.schema import TrainingJob
 from sim.units import SECONDS_PER_HOUR
+from sim.workload.traces.trace_file import TraceError
 
 
 def queue_issues(scenario: QueueScenario, catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
@@ -72,7 +72,7 @@ def _serving_issues(scenario: QueueScenario, fleet: QueueFleet, place: int) -> I
 def _trace_issues(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
     try:
         jobs.trace.reading()
-    except JobTraceError as error:
+    except TraceError as error:
         for path, line, message in error.errors:
             if line == 0 and message.startswith("cannot be read"):
                 yield ValidationIssue(("jobs", "trace", "path"), f"{path} " + message)
@@ -141,7 +141,7 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
     ------
     CostError
         Prices are missing; the message lists all of them.
-    JobTraceError
+    TraceError
         The trace cannot be read.
 
     """

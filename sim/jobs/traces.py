@@ -23,27 +23,10 @@ from pydantic import Field
 from sim.decimals import number
 from sim.infile import STAGE, opened, status
 from sim.jobs.cluster import ClusterJob
-from sim.message import Message, located
+from sim.message import Message
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
-
-SHOWN = 20
-
-
-class JobTraceError(ValueError):
-    """Error of a trace that cannot be read.
-
-    `errors` holds (path, line, message); line 0 is the file as a whole.
-    """
-
-    def __init__(self, errors: list[tuple[str, int, str]]) -> None:
-        self.errors = errors[:SHOWN]
-        if len(errors) > SHOWN:
-            self.errors.append((errors[0][0], 0, Message("and {count} more", len(errors) - SHOWN)))
-        super().__init__(errors)
-
-    def __str__(self) -> str:
-        return located(self.errors)
+from sim.workload.traces.trace_file import TraceError, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +55,7 @@ class JobTraceFile(Spec, ABC):
     """Load of every job on its GPUs, from 0 (idle power) to 1 (power limit)."""
 
     def reading(self) -> JobTraceReading:
-        """Return the whole file, read once per version of the file. Raises JobTraceError."""
+        """Return the whole file, read once per version of the file. Raises TraceError."""
         try:
             state = status(self.path)
         except OSError as error:
@@ -86,7 +69,7 @@ class JobTraceFile(Spec, ABC):
         return ()
 
     def jobs(self) -> tuple[ClusterJob, ...]:
-        """Return the jobs to replay. Raises JobTraceError."""
+        """Return the jobs to replay. Raises TraceError."""
         whole = self.reading().jobs[: self.limit]
         every_s = self.checkpoint_h * SECONDS_PER_HOUR if self.checkpoint_h else inf
         restart_s, scale = self.restart_h * SECONDS_PER_HOUR, self.rate_scale
@@ -99,7 +82,7 @@ class JobTraceFile(Spec, ABC):
 
     @abstractmethod
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all mistakes."""
+        """Read and check the file. Raises TraceError with all mistakes."""
 
 
 @lru_cache(maxsize=2)
@@ -112,17 +95,10 @@ def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceRead
     return trace.read()
 
 
-def unreadable(path: str, error: OSError | UnicodeDecodeError) -> JobTraceError:
-    """Return the error for a file that is missing, not readable or not text."""
-    if isinstance(error, UnicodeDecodeError):
-        return JobTraceError([(path, 0, "is no UTF-8 text")])
-    return JobTraceError([(path, 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))])
-
-
 def shifted_to_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) -> JobTraceReading:
-    """Return the reading of *jobs* by arrival, shifted to start at 0. Raises JobTraceError without jobs."""
+    """Return the reading of *jobs* by arrival, shifted to start at 0. Raises TraceError without jobs."""
     if not jobs:
-        raise JobTraceError([(path, 0, "holds no job that used a GPU")])
+        raise TraceError([(path, 0, "holds no job that used a GPU")])
     ordered = sorted(jobs, key=lambda job: job.arrived_s)
     first_s = ordered[0].arrived_s
     return JobTraceReading(tuple(replace(job, arrived_s=job.arrived_s - first_s) for job in ordered), tuple(notes))
@@ -133,7 +109,7 @@ def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Ite
 
     Raises
     ------
-    JobTraceError
+    TraceError
         The file cannot be read or lacks a *required* column.
 
     """
@@ -142,21 +118,21 @@ def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Ite
             reader = csv.reader(file)
             names = [name.strip() for name in (header or next(reader, []))]
             if missing := [name for name in required if name not in names]:
-                raise JobTraceError(
+                raise TraceError(
                     [(path, 1, Message("the first line must name the columns {missing}", ",".join(missing)))]
                 )
             for row in reader:
                 if not row:
                     continue
                 if len(row) != len(names):
-                    raise JobTraceError(
+                    raise TraceError(
                         [(path, reader.line_num, Message("{count} fields in place of {columns}", len(row), len(names)))]
                     )
                 yield reader.line_num, dict(zip(names, row, strict=True))
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     except csv.Error as error:
-        raise JobTraceError([(path, 0, str(error))]) from None
+        raise TraceError([(path, 0, str(error))]) from None
 
 
 class JobTraceFaults:
@@ -186,9 +162,9 @@ class JobTraceFaults:
             return 0.0
 
     def stop_if_any(self) -> None:
-        """Raise JobTraceError if there are mistakes."""
+        """Raise TraceError if there are mistakes."""
         if self._found:
-            raise JobTraceError(self._found)
+            raise TraceError(self._found)
 
 
 CSV_REQUIRED = ("arrival_s", "gpus", "duration_s")
@@ -204,12 +180,12 @@ class CsvJobs(JobTraceFile):
     format: Literal["csv"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all mistakes."""
+        """Read and check the file. Raises TraceError with all mistakes."""
         faults = JobTraceFaults(self.path)
         jobs: list[ClusterJob] = []
         for line, row in table(self.path, CSV_REQUIRED):
             if unknown := [name for name in row if name not in (*CSV_REQUIRED, *CSV_OPTIONAL)]:
-                raise JobTraceError([(self.path, 1, Message("unknown column {unknown!r}", unknown[0]))])
+                raise TraceError([(self.path, 1, Message("unknown column {unknown!r}", unknown[0]))])
             deadline, estimate = row.get("deadline_s", ""), row.get("walltime_s", "")
             jobs.append(
                 ClusterJob(
@@ -224,7 +200,7 @@ class CsvJobs(JobTraceFile):
             )
         faults.stop_if_any()
         if not jobs:
-            raise JobTraceError([(self.path, 0, "holds no jobs")])
+            raise TraceError([(self.path, 0, "holds no jobs")])
         return JobTraceReading(tuple(sorted(jobs, key=lambda job: job.arrived_s)))
 
 
@@ -239,7 +215,7 @@ class PhillyJobs(JobTraceFile):
     format: Literal["philly"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all mistakes."""
+        """Read and check the file. Raises TraceError with all mistakes."""
         found, faults, jobs = self._load(), JobTraceFaults(self.path), []
         for place, one in enumerate(found):
             where = f"[{place}].submitted_time"
@@ -267,11 +243,11 @@ class PhillyJobs(JobTraceFile):
         except (OSError, UnicodeDecodeError) as error:
             raise unreadable(self.path, error) from None
         except ValueError as error:
-            raise JobTraceError(
+            raise TraceError(
                 [(self.path, getattr(error, "lineno", 0), Message("is no JSON: {reason}", error))]
             ) from None
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-            raise JobTraceError([(self.path, 0, "must be a JSON list of jobs, as cluster_job_log is")])
+            raise TraceError([(self.path, 0, "must be a JSON list of jobs, as cluster_job_log is")])
         return found
 
 
@@ -288,7 +264,7 @@ class HeliosJobs(JobTraceFile):
     format: Literal["helios"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all mistakes."""
+        """Read and check the file. Raises TraceError with all mistakes."""
         faults, jobs, rows = JobTraceFaults(self.path), [], 0
         for line, row in table(self.path, HELIOS_REQUIRED):
             rows += 1
@@ -347,7 +323,7 @@ class AlibabaJobs(JobTraceFile):
         return ("job_table",)
 
     def read(self) -> JobTraceReading:
-        """Read and check the files. Raises JobTraceError with all mistakes."""
+        """Read and check the files. Raises TraceError with all mistakes."""
         faults = JobTraceFaults(self.path)
         found: dict[str, _Tasks] = {}
         for line, row in table(self.path, (), ALIBABA_TASKS):
@@ -390,4 +366,4 @@ class AlibabaJobs(JobTraceFile):
 
 JobTrace = Annotated[CsvJobs | PhillyJobs | HeliosJobs | AlibabaJobs, Field(discriminator="format")]
 
-__all__ = ["AlibabaJobs", "CsvJobs", "HeliosJobs", "JobTrace", "JobTraceError", "PhillyJobs"]
+__all__ = ["AlibabaJobs", "CsvJobs", "HeliosJobs", "JobTrace", "PhillyJobs"]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.jobs.traces import AlibabaJobs, CsvJobs, HeliosJobs, JobTraceError, PhillyJobs
+from sim.jobs.traces import AlibabaJobs, CsvJobs, HeliosJobs, PhillyJobs
+from sim.workload.traces import TraceError
 
 PHILLY = """[
 {"status": "Pass", "vc": "v1", "jobid": "j1", "user": "u", "submitted_time": "2017-10-07 01:10:00", "attempts": [
@@ -86,6 +87,6 @@ def test_our_own(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_has_its_line(tmp_path: Path, trace: type, text: str, told: str) -> None:
     kinds = {CsvJobs: "csv", HeliosJobs: "helios", PhillyJobs: "philly", AlibabaJobs: "alibaba"}
-    with pytest.raises(JobTraceError) as error:
+    with pytest.raises(TraceError) as error:
         trace(format=kinds[trace], path=written(tmp_path, text)).jobs()
     assert told in str(error.value)

@@ -20,14 +20,19 @@ SHOWN = 20
 
 
 class TraceError(ValueError):
-    """Trace that cannot be read. `errors` holds (path, line, message); line 0 is the file as a whole."""
+    """Trace that cannot be read. `errors` holds (path, line, message); line 0 is the file as a whole.
 
-    def __init__(self, errors: list[tuple[str, int, str]]) -> None:
-        self.errors = errors
-        super().__init__(located(errors))
+    The first 20 of *errors* are kept, the others counted, with *hidden* ones that have no message.
+    """
 
-    def __reduce__(self) -> Any:
-        return type(self), (self.errors,)
+    def __init__(self, errors: list[tuple[str, int, str]], hidden: int = 0) -> None:
+        self.errors = errors[:SHOWN]
+        if more := len(errors) - len(self.errors) + hidden:
+            self.errors.append((errors[0][0], 0, Message("and {more} more", more)))
+        super().__init__(errors, hidden)
+
+    def __str__(self) -> str:
+        return located(self.errors)
 
 
 class TraceFaults:
@@ -58,11 +63,7 @@ class TraceFaults:
 
     def error(self) -> TraceError:
         """Return the error with all faults found."""
-        found = sorted(self._found)
-        errors = [(self._path, line, message) for line, message in found[:SHOWN]]
-        if more := len(found) - len(errors) + self._hidden:
-            errors.append((self._path, 0, Message("and {more} more", more)))
-        return TraceError(errors)
+        return TraceError([(self._path, line, message) for line, message in sorted(self._found)], self._hidden)
 
 
 def unreadable(path: str, error: OSError | UnicodeDecodeError) -> TraceError:
