@@ -280,7 +280,8 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             ("size", "mixed"), "needs whole GPUs: the cost of another slice depends on the number of slices"
         )
     ceiling = size.cost_ceiling
-    if scenario.load_profile is not None and ceiling is not None and ceiling.usd_per_million_output_tokens is not None:
+    yearly = getattr(scenario, "load_profile", None) is not None  # another section, if the scenario has it
+    if yearly and ceiling is not None and ceiling.usd_per_million_output_tokens is not None:
         text = "is for one load, and costs are those of the year of load_profile: give usd_per_h"
         yield ValidationIssue(("size", "cost_ceiling", "usd_per_million_output_tokens"), text)
     if ceiling is not None and scenario.services:
