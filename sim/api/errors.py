@@ -57,7 +57,7 @@ def _worded(text: str) -> str:
 class Infeasible(ValueError):
     """Error of a scenario of which no fleet can run; its message has a line per reason.
 
-    `result` is the result nevertheless, with the status and reason of every fleet in its table.
+    `result` holds the answer, whose table has the status and reason of every fleet.
     """
 
     def __init__(self, reasons: Iterable[str], result: Any) -> None:

@@ -5,13 +5,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+
+def _unchanged(*attrs: str, **values: object) -> Callable[[T], T]:
+    """Return a decorator that returns the class as it is: nothing is compiled here."""
+    return lambda decorated: decorated
+
+
 try:
     from mypy_extensions import mypyc_attr
 except ImportError:
-
-    def mypyc_attr(*attrs: str, **values: object) -> Callable[[T], T]:
-        """Return the decorated class as it is: nothing is compiled here."""
-        return lambda decorated: decorated
-
+    mypyc_attr = _unchanged
 
 __all__ = ["mypyc_attr"]

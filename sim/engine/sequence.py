@@ -126,7 +126,7 @@ class RequestGpuTime:
         sequence.token_s = self.token_s
 
     def stop(self, sequence: Sequence) -> None:
-        """Stop attributing decode time to *sequence*, and add what it has got."""
+        """Stop attributing decode time to *sequence*, and add its part to the sequence's busy time."""
         if self.token_s:
             sequence.busy.decode_s += self.token_s - sequence.token_s
 

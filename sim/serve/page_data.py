@@ -73,7 +73,7 @@ def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
         "gapOf": _("per million output tokens"),
         "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
-        "knobs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
+        "inputs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
     }
 
 
@@ -299,7 +299,7 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
         "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
         "partNames": {name: readable_name(name) for parts in paid.values() for name in parts},
         "readings": [],
-        "knobs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
+        "inputs": [adjustable_input_data(one) for one in adjustable_inputs(scenario, catalog, paid)],
     }
 
 

@@ -96,7 +96,7 @@ def test_a_price_changes_data_and_axes_of_charts_alone(client: TestClient) -> No
 
 
 def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:
-    adjustable_inputs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["knobs"]}
+    adjustable_inputs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["inputs"]}
     assert adjustable_inputs["finance.life_years"] == 7
     assert adjustable_inputs["site.electricity_usd_per_kwh"] == 0.12
     assert adjustable_inputs["fleets.0.cost.quotes.rtx-4090"] == 1900
@@ -211,7 +211,7 @@ def test_costs_per_token_are_interpolated_with_their_tokens(client: TestClient) 
 
 def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClient) -> None:
     quote = "fleets.1.cost.quotes={a100-80gb-pcie: {price: 9000, currency: EUR}}"
-    adjustable_inputs = {one["path"]: one for one in asked(client, quote).json()["knobs"]}
+    adjustable_inputs = {one["path"]: one for one in asked(client, quote).json()["inputs"]}
     gpu, server = (f"fleets.1.cost.quotes.{item}" for item in ("a100-80gb-pcie.price", "workstation-2xa100-nvlink"))
     assert [(adjustable_inputs[path]["value"], adjustable_inputs[path]["unit"]) for path in (gpu, server)] == [
         (9000, "EUR each"),

@@ -38,7 +38,7 @@ def test_a_job_is_a_page(client: TestClient, job: Path) -> None:
     assert [chart["title"] for chart in told["charts"]] == ["Time", "Cost"]
     for bill in told["gap"]:
         assert sum(bill["parts"].values()) == pytest.approx(bill["total"])
-    assert PRICE in {knob["path"] for knob in told["knobs"]}
+    assert PRICE in {one["path"] for one in told["inputs"]}
 
     dear = asked(f"{PRICE}=9", of="gap")["gap"]
     with (job / "summary.csv").open() as file:

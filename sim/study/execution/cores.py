@@ -116,7 +116,7 @@ class ProcessPool:
                 if error is not None:
                     raise error
                 return token, value
-        assert task is not None  # the loop has seen to it
+        assert task is not None  # the loop ends only with a task or a result
         return task.token, task.call()
 
     def _own_task(self) -> _Task | None:
@@ -212,7 +212,7 @@ class _Helper(threading.Thread):
     def _run_in_process(self, task: _Task) -> tuple[Any, BaseException | None]:
         try:
             return self._process.submit(task.call).result(), None
-        except BaseException as error:  # of the task, or of the process
+        except BaseException as error:  # raised by the task, or by the death of its process
             return None, error
 
     def stop(self, at_once: bool) -> None:

@@ -3,7 +3,7 @@
 import { Causes } from "./causes.js";
 import { Chart } from "./plot.js";
 import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
-import { Knobs } from "./knobs.js";
+import { AdjustableInputs } from "./adjustable_inputs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
 import { _ } from "../words.js";
@@ -30,7 +30,7 @@ export class AnswerView {
     /** @type {Chart[]} */
     this.drawn = [];
     this.picked = "";
-    this.knobs = new Knobs((path, value) => this.set(path, value));
+    this.inputs = new AdjustableInputs((path, value) => this.set(path, value));
     this.readings = new Readings();
     this.causes = new Causes(this.shown, onRun);
     this.why = new Why(this.causes);
@@ -45,7 +45,7 @@ export class AnswerView {
     /** @type {{format: string, name: string}[]} */
     this.forms = [];
     this.exports = element("ul", { class: "exports" });
-    const side = element("aside", { hidden: true }, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
+    const side = element("aside", { hidden: true }, element("h2", {}, _("What if")), this.changes, reset, this.inputs.box);
     const more = element("details", {}, element("summary", {}, _("Notes on the verdict")), this.findings);
     const rest = element("div", { hidden: true },
       this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
@@ -83,7 +83,7 @@ export class AnswerView {
     this.verdict.textContent = data.verdict.headline;
     this.findings.replaceChildren(...data.verdict.findings.map((/** @type {string} */ text) => element("li", {}, text)));
     this.capacity.replaceChildren(...data.capacity.map(capacityLine));
-    this.knobs.update(data.knobs, this.shown.set);
+    this.inputs.update(data.inputs, this.shown.set);
     this.drawCharts(data);
     this.readings.update(data.readings);
     this.causes.box.hidden = !data.judged;

@@ -23,7 +23,7 @@ export class EditorView {
     this.gutter = element("div", { class: "gutter", "aria-hidden": "true" });
     this.mistakes = element("ol", { class: "mistakes", "aria-live": "polite" });
     this.told = element("p", { class: "sub", role: "status" });
-    this.form = element("form", { class: "knobs", "aria-label": _("The usual fields") });
+    this.form = element("form", { class: "adjustables", "aria-label": _("The usual fields") });
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.keys = element("div", { class: "keys", "aria-label": _("Allowed here") });
     this.changes = element("p", { class: "changes" });
