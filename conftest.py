@@ -4,6 +4,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# Tests run the sources, also those that start the program; GPUFLEET_PURE=0 runs compiled modules (`make fast`) instead.
+os.environ.setdefault("GPUFLEET_PURE", "1")
+
 import pytest
 from stated_horizons import keep_stated_horizons
 

@@ -31,9 +31,32 @@ To extend: a GPU, model or price is a file in data/; a policy is a class under `
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
 """
 
+import os
+import sys
+from functools import cache
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from typing import Any
 
-from sim.answers.questions import QUESTIONS as _QUESTIONS
+
+class _Sources:
+    """Finder of this package's modules by their Python sources, past compiled modules beside them."""
+
+    @staticmethod
+    def find_spec(name: str, path: list[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """Return the source of module *name* in one of the folders *path*; None if it is not of this package."""
+        found = (_sources_in(folder).find_spec(name) for folder in path or () if name.startswith("sim."))
+        return next((spec for spec in found if spec is not None), None)
+
+
+@cache
+def _sources_in(folder: str) -> FileFinder:
+    return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
+
+
+if os.environ.get("GPUFLEET_PURE", "") not in ("", "0"):
+    sys.meta_path.insert(0, _Sources)
+
+from sim.answers.questions import QUESTIONS as _QUESTIONS  # noqa: E402
 
 __all__ = [
     "Batch",
