@@ -1,11 +1,8 @@
 """Step time as an affine function of a step's tokens, apart from its spec so that it can be compiled."""
 
-from dataclasses import dataclass
-
 from sim.records import Batch, Leap, StepTime
 
 
-@dataclass(frozen=True, slots=True)
 class AffineStepTime(StepTime):
     """Affine step-time model with three coefficients.
 
@@ -17,9 +14,15 @@ class AffineStepTime(StepTime):
 
     """
 
-    base_s: float
-    per_token_s: float
-    per_context_token_s: float
+    __slots__ = ("base_s", "per_context_token_s", "per_token_s")
+
+    def __init__(self, base_s: float, per_token_s: float, per_context_token_s: float) -> None:
+        self.base_s = base_s
+        """Constant time of a step [s]."""
+        self.per_token_s = per_token_s
+        """Time per new token in the step [s]."""
+        self.per_context_token_s = per_context_token_s
+        """Time per token computed before the step [s]."""
 
     @property
     def window(self) -> int | None:

@@ -13,6 +13,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.resolved import CasePlan
+from sim.steptime.affine_step_time import AffineStepTime
 from sim.workload.client import Client
 
 SCENARIO = """\
@@ -126,7 +127,9 @@ def test_nothing_is_computed_for_requests_that_time_out_together_at_the_end_of_a
 ) -> None:
     plan = plans["burst"]
     (pool,) = plan.pools
-    pool = replace(pool, replicas=1, steptime=replace(pool.steptime, per_token_s=0.0))
+    pool = replace(
+        pool, replicas=1, steptime=AffineStepTime(pool.steptime.base_s, 0.0, pool.steptime.per_context_token_s)
+    )
     lengths = plan.workload.lengths
     long = lengths.model_copy(update={"output": lengths.prompt.model_copy(update={"value": 80})})
     workload = plan.workload.model_copy(update={"lengths": long})
