@@ -202,8 +202,10 @@ class _Capacity(Question):
         lines = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
         return [
             *unsteady_capacity_notes(answer.found),
+            *lines[:1],
+            "",
             *self.tables(answer),
-            *lines,
+            *lines[1:],
             *notes,
             Message("results in {folder}", folder),
         ]
@@ -280,8 +282,8 @@ class _Size(Question):
 
         if all(one.status == "impossible" for one in answer.found.candidates):
             yield from (text_table(impossible(answer.found)), "")
-        yield from self.tables(answer)
-        yield from sentences(answer.found, answer.scenario)
+        verdict, *others = sentences(answer.found, answer.scenario)
+        yield from (verdict, "", *self.tables(answer), "", *others)
         yield from rate_notes(answer.scenario)
         yield from notes
         yield Message("all {count} candidates in {folder}/size.csv", len(answer.found.candidates), folder)
@@ -424,14 +426,22 @@ class _Breakeven(Question):
         return [text_table(ranking(answer.found))]
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
-        from sim.report.breakeven import left_out, owned_peaks, sentences, unmoved
+        from sim.report.breakeven import left_out, owned_peaks, sentences, tipping_limits, unmoved
         from sim.report.words.money import rate_notes
-        from sim.report.words.precision import capacity_notes
+        from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
         from sim.report.words.service_level import load_notes
 
+        told = sentences(answer.found, with_tips=False)
+        before = 1 + len(unsteady_capacity_notes(answer.found.capacities))
         return [
+            *told[:before],
+            "",
             *self.tables(answer),
-            *filter(None, [*sentences(answer.found), unmoved(answer.found), *left_out(answer.found)]),
+            "",
+            *told[before:],
+            *(part for one in tipping_limits(answer.found) for part in ("", one)),
+            "",
+            *filter(None, [unmoved(answer.found), *left_out(answer.found)]),
             *load_notes(answer.scenario),
             *rate_notes(answer.scenario),
             *owned_peaks(answer.found, answer.scenario),
@@ -516,8 +526,8 @@ class _Plan(Question):
         from sim.report.plan import verdict_of_plan
 
         remarks, verdict = self.remarks(answer.scenario), verdict_of_plan(answer.scenario, answer.found)
-        sentences = [verdict.headline, *verdict.findings, *remarks, *notes]
-        return [*self.tables(answer), "", *sentences, Message("results in {folder}", folder)]
+        sentences = [*verdict.findings, *remarks, *notes]
+        return [verdict.headline, "", *self.tables(answer), "", *sentences, Message("results in {folder}", folder)]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         draw = partial(_plan_drawn, answer.found, answer.scenario.plan, answer.axis.label, question, headline)

@@ -3,6 +3,7 @@
 Below an answer, a terminal shows the next useful command; programs that read the output never get that line.
 """
 
+import os
 import shlex
 import signal
 import sys
@@ -271,13 +272,17 @@ def show_money_of(scenario: Any) -> None:
 def show_all(*parts: Any) -> None:
     """Print tables and lines on stdout.
 
-    Tables fit COLUMNS, else the terminal, else 80 columns; sentences and addresses are not wrapped.
+    Tables fit COLUMNS, else the terminal, else 80 columns. Sentences fit COLUMNS or the terminal; without either, each
+    is one line.
     """
     from rich.console import Console
 
+    from sim.report.terminal_table import folded
     from sim.report.words.units import counted
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
         text = counted(translate_rendered(part)) if isinstance(part, str) else part
+        if isinstance(text, str) and (shown_to_people() or "COLUMNS" in os.environ):
+            text = "\n".join(folded(text, console.width))
         console.print(text, soft_wrap=isinstance(part, str), crop=False)

@@ -17,6 +17,7 @@ from sim.report.charts.picture import KeyEntry, panel_picture
 from sim.report.json_document import heading
 from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
+from sim.report.terminal_table import FittedTable
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
@@ -599,6 +600,28 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
     return found
 
 
+def tipping_limits(answer: BreakevenAnswer) -> list[FittedTable]:
+    """Return tables for the terminal of the values at which another candidate becomes the cheapest, a row each."""
+    groups = [(answer.winner, _("{winner} remains the cheapest unless"), answer.tipping)]
+    among = _("{winner} remains the cheapest of the machines unless")
+    groups += [(answer.best_machine, among, answer.tipping_of_machines)]
+    tables = []
+    for winner, title, tipping in groups:
+        rows = []
+        for one in tipping:
+            front = [_("{name}, now {amount}", name=translate_rendered(one.name), amount=amount(one, one.now))]
+            if one.below is not None:
+                rows.append([*front, _("below {amount}", amount=amount(one, one.below)), one.then_below])
+            if one.above is not None:
+                rows.append([*front, _("above {amount}", amount=amount(one, one.above)), one.then_above])
+        if rows:
+            heads = [_("input"), _("if it is"), _("the cheapest is")]
+            cells = [[worded(answer, cell) for cell in row] for row in rows]
+            shown = worded(answer, title.format(winner=winner))
+            tables.append(FittedTable(heads, cells, frozenset({0, 1, 2}), 1, title=shown, optional=()))
+    return tables
+
+
 def _tipping_table(answer: BreakevenAnswer, title: str, note: str, tipping: Sequence[TippingPoints]) -> PageTable:
     rows = [
         [
@@ -610,7 +633,11 @@ def _tipping_table(answer: BreakevenAnswer, title: str, note: str, tipping: Sequ
         for one in tipping
     ]
     return PageTable(
-        title, worded(answer, note), [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows
+        title,
+        worded(answer, note),
+        [_("input"), _("now"), _("another is the cheapest below"), _("above")],
+        rows,
+        (2, 3),
     )
 
 

@@ -1,6 +1,6 @@
 """Short answer of `gpufleet check`: what fits, what a run takes, and the assumptions that matter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from sim.report.sources import weak_values
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import commas
 from sim.scenario.resolving.case import resolve
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import Case, at_point, cases
 
 REQUESTS_PER_S = 1_500
@@ -32,9 +32,10 @@ def check_summary(scenario: Scenario, catalog: Catalog, plans: Plans, workers: i
     for plan in {plan["fleet"]: plan for plan in found if plan["infeasible"]}.values():
         reason = translate_rendered(plan["infeasible"])
         yield Text(_("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=reason))
-        fitting = what_fits(scenario, catalog, plan["fleet"])
-        text = _("it fits with {changes}", changes=_(", or ").join(fitting))
-        yield Text(f"  {text if fitting else _('no single change of layout, weights, context or GPU fits')}")
+        for pool, fitting in what_fits(scenario, catalog, plan["fleet"]).items():
+            text = _("it fits with {changes}", changes=_(", or ").join(fitting))
+            own = text if fitting else _("no single change of layout, weights, context or GPU fits")
+            yield Text(f"  {_('{pool}: ', pool=pool) if pool else ''}{own}")
     yield fit_table(found)
     yield Text(run_estimate(scenario, workers))
     weak = list(dict.fromkeys(one["path"] for one in weak_values(found)))
@@ -68,36 +69,54 @@ def _room(plan: dict[str, Any], pool: dict[str, Any]) -> list[str]:
     return [f"{tokens:,}", f"{context:,}", f"{max_num_seqs:,}", f"{min(max_num_seqs, tokens // context):,}"]
 
 
-def what_fits(scenario: Scenario, catalog: Catalog, fleet: str) -> list[str]:
-    """Return the nearest single change of each kind with which *fleet* can run, as settings; each is computed."""
+def what_fits(scenario: Scenario, catalog: Catalog, fleet: str) -> dict[str, list[str]]:
+    """Return the nearest single change of each kind with which each pool of *fleet* fits, as settings; all computed.
+
+    Each pool that does not fit is a key, its name or an empty text if the fleet has one pool.
+    """
     place = next(place for place, one in enumerate(scenario.fleets) if one.name == fleet)
     case = next(case for case in cases(scenario) if case.fleet == fleet)
-    pool = scenario.fleets[place].pools[0]
+    pools = scenario.fleets[place].pools
+    found: dict[str, list[str]] = {}
+    for number, pool in enumerate(pools):
+        if len(pools) > 1 and _fits_alone(scenario, catalog, case, number):
+            continue
+        changes = _changes_of(pool, catalog)
+        name = (pool.name or pool.gpu or str(number)) if len(pools) > 1 else ""
+        found[name] = []
+        for key, values in changes.items():
+            path = f"fleets.{place}.pools.{number}.{key}"
+            tries = ({path: value} for value in values)
+            fitting = next((one for one in tries if _fits_alone(scenario, catalog, case, number, one)), None)
+            if fitting is not None:
+                found[name].append(f"{key}={fitting[path]}")
+    return found
+
+
+def _changes_of(pool: Pool, catalog: Catalog) -> dict[str, Sequence[Any]]:
+    """Return the values to try for each key of *pool*, the nearest first."""
     own = catalog.gpu(pool.gpu).memory_bytes.value if pool.gpu else 0.0
     memory = {name: catalog.gpu(name).memory_bytes.value for name in catalog.ids("gpus")}
     larger = sorted((name for name, size in memory.items() if size > own), key=lambda name: (memory[name], name))
     width = {name: catalog.quantization(name).bits_per_weight.value for name in catalog.ids("quantizations")}
-    kinds: dict[str, Sequence[Any]] = {
+    return {
         "tensor_parallel_size": [size for size in LAYOUTS if size > (pool.tensor_parallel_size or 1)],
         "quantization": sorted(width, key=lambda name: (-width[name], name)),
         "max_model_len": CONTEXTS,
         "gpu": larger,
     }
-    found = []
-    for key, values in kinds.items():
-        path = f"fleets.{place}.pools.0.{key}"
-        fitting = next((value for value in values if _fits(scenario, catalog, case, {path: value})), None)
-        if fitting is not None:
-            found.append(f"{key}={fitting}")
-    return found
 
 
-def _fits(scenario: Scenario, catalog: Catalog, case: Case, changes: dict[str, Any]) -> bool:
-    """Return whether the fleet of *case* can run with *changes*; a change that is refused does not fit."""
+def _fits_alone(
+    scenario: Scenario, catalog: Catalog, case: Case, number: int, changes: Mapping[str, Any] | None = None
+) -> bool:
+    """Return whether pool *number* of *case* fits with *changes*; a change that is refused does not fit."""
     try:
-        return not resolve(scenario, replace(case, overrides=case.overrides | changes), catalog).infeasible
+        plan = resolve(scenario, replace(case, overrides=case.overrides | dict(changes or {})), catalog)
     except (ValueError, LookupError):  # the schema, the catalogue or the fleet's own rules refuse the change
         return False
+    # the reasons of several pools are joined, each after its name
+    return f"pool {plan.pools[number].name}: " not in plan.infeasible if len(plan.pools) > 1 else not plan.infeasible
 
 
 def run_requests(scenario: Scenario, wanted: Sequence[Case]) -> float | None:

@@ -27,6 +27,7 @@ from sim.study.monte_carlo import (
     LOW,
     MILLION,
     MONTH,
+    PROFIT,
     DisputedSetting,
     DrawnSetting,
     FleetDraws,
@@ -76,7 +77,9 @@ def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Poin
         parts = [_who(setting, study), _range(setting, _("them"))]
     else:
         parts = [_range(setting, _("{draws:,} draws{where}", draws=study.draws, where=where(setting.axes)))]
-    text = joined([*parts, *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)])
+    text = joined(
+        [*parts, *_earned(setting), *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)]
+    )
     return (_("{model}: ", model=setting.model) if setting.model else "") + text
 
 
@@ -154,6 +157,20 @@ def _range(setting: DrawnSetting, draws: str) -> str:
         template = N_("{low} ({fleet})") if least == most else N_("{low} to {high} ({fleet})")
         parts.append(_(template, low=least, high=most, fleet=one.fleet))
     return _("In 80 % of {draws} a million output tokens costs {listing}.", draws=draws, listing=listing(parts))
+
+
+def _earned(setting: DrawnSetting) -> Iterator[str]:
+    """Yield the profit of each fleet over the draws, and the share of draws with a loss, where tokens are sold."""
+    for one in setting.outcomes:
+        if PROFIT in one.draws:
+            low, high = np.quantile(one.draws[PROFIT], (LOW, HIGH))
+            yield _(
+                "Profit of {fleet}: {low} to {high} a month in the middle 80 % of draws; a loss in {exact}.",
+                fleet=one.fleet,
+                low=cash(float(low)),
+                high=cash(float(high)),
+                exact=exact(float(np.mean(one.draws[PROFIT] < 0))),
+            )
 
 
 def _against_api(setting: DrawnSetting) -> Iterator[str]:
@@ -240,7 +257,7 @@ def _value(one: UncertainInput, share: float) -> str:
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 Row = dict[str, Any]
 """Row of a table: column -> value, with the axes of the sweep under `axes`."""
-MEASURES = (MONTH, MILLION, API, CARBON)
+MEASURES = (MONTH, MILLION, API, CARBON, PROFIT)
 
 
 def write_monte_carlo(out: Path, study: MonteCarloStudy, axes: Sequence[str]) -> None:

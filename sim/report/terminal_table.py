@@ -1,5 +1,6 @@
 """Tables that fit the terminal: columns without room continue in further tables below."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -23,6 +24,35 @@ NARROW_FROM = 10
 """Width from which a cell of words may take several lines in a table that is not divided."""
 FOLDED_FROM = 16
 """Width from which a word may be divided in a table that is not divided itself."""
+
+
+CLOSING = "，。；：、！？）》”"
+"""Characters of Chinese that never begin a line."""
+_WORDS = re.compile(rf"\s+|[\u2e80-\uffef][{CLOSING}]*|[^\s\u2e80-\uffef]+[{CLOSING}]*")
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return the lines of *text*, each at most *width* columns wide; further lines of a sentence are indented.
+
+    Chinese is divided between any two characters. A path or an address that is wider than a line is not divided.
+
+    >>> folded("results in /a/long/path and more", 16)
+    ['results in', '  /a/long/path', '  and more']
+    """
+    lines = []
+    for paragraph in text.split("\n"):
+        line, indent = "", paragraph[: len(paragraph) - len(paragraph.lstrip())]
+        for word in _WORDS.findall(paragraph):
+            if line.strip() and cell_len(line) + cell_len(word.rstrip()) > width:
+                lines.append(line.rstrip())
+                line = f"{indent}  "
+                if word.isspace():
+                    continue
+            if word.isspace() and line and not line.strip():
+                continue
+            line += word
+        lines.append(line.rstrip())
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from sim.cost.carbon import GRAMS_PER_KG, CarbonPlan
 from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import ONE_HOUR, MeteredWindow, combined_window
+from sim.cost.revenue import SoldTokens
 from sim.infile import opened
 from sim.message import Message
 from sim.records import Interval
@@ -126,7 +127,7 @@ def central_draw(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
     }
 
 
-AMOUNTS = ("usd", "api_usd", "kg_co2e")
+AMOUNTS = ("usd", "api_usd", "kg_co2e", "revenue_usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ class DrawnAmounts:
     usd: float
     api_usd: float | None
     kg_co2e: float | None
+    revenue_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,10 @@ class MeterReading:
         usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
         tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
         api_usd = None if priced.costs.api is None else priced.costs.api.usd(*tokens)
-        return DrawnAmounts(usd, api_usd, self._kg_co2e(priced.carbon))
+        prices, revenue_usd = priced.costs.revenue, None
+        if prices is not None:
+            revenue_usd = SoldTokens(prices, tokens[0] + tokens[1], tokens[2], usd).usd
+        return DrawnAmounts(usd, api_usd, self._kg_co2e(priced.carbon), revenue_usd)
 
     def _kg_co2e(self, carbon: CarbonPlan | None) -> float | None:
         if carbon is None or not self.kwh_by_hour:
@@ -257,6 +262,7 @@ class Biller:
             fsum(one.metrics["cost_usd"] for one in cases),
             _sum(cases, "api_usd"),
             _sum(cases, "operational_kg_co2e", "embodied_kg_co2e"),
+            _sum(cases, "revenue_usd"),
         )
         self._data = self.terms.data()
         self._fleet, self._position = fleet, position
@@ -283,6 +289,7 @@ class Biller:
             self.stored.usd + (now.usd - central.usd),
             _shifted(self.stored.api_usd, now.api_usd, central.api_usd),
             _shifted(self.stored.kg_co2e, now.kg_co2e, central.kg_co2e),
+            _shifted(self.stored.revenue_usd, now.revenue_usd, central.revenue_usd),
         )
 
 
@@ -299,6 +306,8 @@ def _sum(cases: Sequence[StoredCase], *names: str) -> float | None:
 
 Numbers = NDArray[np.float64]
 MONTH, MILLION = "usd_per_month", "usd_per_million_output_tokens"
+PROFIT = "profit_usd_per_month"
+"""Measure of what is sold, where the scenario states a revenue."""
 API, CARBON = "api_usd_per_million_output_tokens", "kg_co2e_per_million_output_tokens"
 
 
@@ -458,6 +467,8 @@ def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the printed measures of amounts over a number of hours."""
     millions = amounts["output_tokens"] / 1e6
     found = {MONTH: HOURS_PER_MONTH * (amounts["usd"] / amounts["hours"])}
+    if "revenue_usd" in amounts:
+        found[PROFIT] = HOURS_PER_MONTH * ((amounts["revenue_usd"] - amounts["usd"]) / amounts["hours"])
     for name, amount in ((MILLION, "usd"), (API, "api_usd"), (CARBON, "kg_co2e")):
         if amount in amounts:
             with np.errstate(divide="ignore"):

@@ -8,6 +8,7 @@ from typing import Any
 from sim.case.run import idle_result
 from sim.catalogue.catalog import Catalog
 from sim.cost.cost_plan import CostPlan
+from sim.cost.revenue import Revenue, SoldTokens
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
@@ -64,6 +65,8 @@ class YearBasis:
     """Requests per hour of the workload at a load of 1; None where answers decide (a closed loop)."""
     tokens: tuple[float, float] | None = None
     """Mean prompt and output tokens of a request; None where `requests_per_h` is None."""
+    revenue: Revenue | None = None
+    """Prices of the tokens that are sold; None where the scenario states none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class FleetYear:
     usd_per_million_good_tokens: float | None = None
     half_widths: Mapping[str, float | None] = field(default_factory=dict)
     """Column of WITH_INTERVAL -> half of its 95 % interval; None where the replications give none."""
+    sold: SoldTokens | None = None
+    """Tokens sold in the year; None where the scenario states no revenue."""
     usd_of_runs: tuple[float, ...] = ()
     """Annual cost in each replication [USD]; empty without a cost or with a single replication."""
 
@@ -105,7 +110,8 @@ class FleetYear:
     def row(self) -> dict[str, Any]:
         """Row of year.csv: the fleet, the axes and the columns by name."""
         halves = {f"{name}_ci95": self.half_widths.get(name) for name in WITH_INTERVAL}
-        return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in FIGURES}, **halves}
+        sold = {} if self.sold is None else {REVENUE: self.sold.usd, PROFIT: self.sold.profit_usd}
+        return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in FIGURES}, **sold, **halves}
 
     @property
     def good(self) -> bool:
@@ -119,8 +125,11 @@ class FleetYear:
 
 
 ROUNDING = 1e-9
-FIGURES = [one.name for one in fields(FleetYear) if one.name not in ("fleet", "axes", "half_widths", "usd_of_runs")]
-COLUMNS = [*FIGURES, *(f"{name}_ci95" for name in WITH_INTERVAL)]
+NOT_FIGURES = ("fleet", "axes", "half_widths", "sold", "usd_of_runs")
+FIGURES = [one.name for one in fields(FleetYear) if one.name not in NOT_FIGURES]
+REVENUE, PROFIT = SALES = ("revenue_usd_per_year", "profit_usd_per_year")
+"""Columns of what is sold, where the scenario states a revenue."""
+COLUMNS = [*FIGURES, *SALES, *(f"{name}_ci95" for name in WITH_INTERVAL)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,7 @@ def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBas
             measure(idle_result(resolved)) if plan.idle_hours and not resolved.infeasible else None,
             None if rate_rps is None else SECONDS_PER_HOUR * rate_rps,
             None if rate_rps is None else mean_tokens(at),
+            None if resolved.costs is None else resolved.costs.revenue,
         )
     return list(found.values())
 
@@ -282,10 +292,18 @@ def _year(members: Sequence[Point], plan: YearPlan, basis: YearBasis) -> FleetYe
         good_hours=year.hours_where(lambda load, ends: load > 0 and all(one.good for one, _ in ends)),
         interpolated_hours=year.hours_where(lambda _, ends: len(ends) > 1),
         half_widths=_half_widths(runs, sampled),
+        sold=_sold(sums, basis.revenue),
         usd_of_runs=tuple(one["usd"] for one in runs if "usd" in one) if len(runs) > 1 else (),
         **{name: sums.get(amount) for name, amount in SUMS.items()},
         **{name: _ratio(sums, *parts) for name, parts in RATIOS.items()},
     )
+
+
+def _sold(sums: Hourly, prices: Revenue | None) -> SoldTokens | None:
+    """Return the tokens sold in the year; None without prices or without a cost."""
+    if prices is None or "usd" not in sums:
+        return None
+    return SoldTokens(prices, sums["total_tokens"] - sums["output_tokens"], sums["output_tokens"], sums["usd"])
 
 
 def _replication(number: int, as_sampled: bool = False) -> Callable[[_Load], Hourly]:

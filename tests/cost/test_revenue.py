@@ -93,3 +93,54 @@ def test_without_revenue_there_are_no_columns_and_no_sentence(tmp_path: Path) ->
 def test_revenue_needs_a_price_or_a_margin(given: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Revenue.model_validate(given)
+
+
+def test_a_year_has_the_revenue_and_profit_of_its_verdict(tmp_path: Path) -> None:
+    profile = {"load_profile": {2: 4380, 1: 4380}, "sweep": {"workload.arrivals.rate_rps": [1, 2]}}
+    sold = sim.run(SCENARIO | profile | {"revenue": {"input": 1.0, "output": 20.0}}, out=str(tmp_path / "sold"))
+    year = pd.read_csv(tmp_path / "sold" / "year.csv").iloc[0]
+    prompts = year["total_tokens_per_year"] - year["output_tokens_per_year"]
+    assert year["revenue_usd_per_year"] == pytest.approx((prompts + 20 * year["output_tokens_per_year"]) / 1e6)
+    assert year["profit_usd_per_year"] == pytest.approx(year["revenue_usd_per_year"] - year["usd_per_year"])
+    assert f"earns ${year['profit_usd_per_year']:,.0f} a year" in sold.verdict
+
+
+def test_draws_have_the_profit_of_each_fleet(tmp_path: Path) -> None:
+    rent = {"acquisition": "rent", "quotes": {"rtx-4090": {"uniform": [0.3, 0.5]}}}
+    fleets = [{"name": "a", "pools": [POOL], "cost": rent}]
+    sold = sim.run(
+        SCENARIO | {"fleets": fleets, "futures": {"draws": 100}, "revenue": {"output": 2.0}}, out=str(tmp_path / "sold")
+    )
+    draws, row = pd.read_csv(tmp_path / "sold" / "draws.csv"), sold.summary.iloc[0]
+    both = draws["a profit_usd_per_month"] + draws["a usd_per_month"]
+    assert both.to_numpy() == pytest.approx(row["revenue_usd_per_month"])
+    spread = pd.read_csv(tmp_path / "sold" / "futures.csv").iloc[0]
+    assert spread["profit_usd_per_month_central"] == pytest.approx(row["profit_usd_per_month"])
+
+
+def test_services_sell_at_their_own_prices() -> None:
+    prices = Revenue.model_validate(
+        {"input": 1, "output": 2, "services": {"chat": {"output": 6}, "code": {"input": 3}}}
+    )
+    tokens = {"chat": (100.0, 10.0), "code": (300.0, 30.0), "mail": (0.0, 40.0)}
+    mean = prices.blended(tokens)
+    prompts, outputs = (sum(counts) for counts in zip(*tokens.values(), strict=True))
+    usd = sum(SoldTokens(prices.of(name), *counts, 0.0).usd for name, counts in tokens.items())
+    assert SoldTokens(mean, prompts, outputs, 0.0).usd == pytest.approx(usd)
+
+
+def test_a_run_adds_up_the_revenue_of_its_services(tmp_path: Path) -> None:
+    services = [{"name": name, "workload": SCENARIO["workload"], "slo": {"ttft_s": 2}} for name in ("chat", "code")]
+    pools = [POOL | {"name": name, "service": name} for name in ("chat", "code")]
+    fleets = [{"name": "a", "pools": pools, "cost": SCENARIO["fleets"][0]["cost"]}]
+    kept = {name: value for name, value in SCENARIO.items() if name not in ("workload", "slo")}
+    revenue = {"input": 0.1, "output": 2.0, "services": {"code": {"output": 8.0}}}
+    data = kept | {"services": services, "fleets": fleets, "revenue": revenue}
+    sold = sim.run(data, out=str(tmp_path / "sold"))
+    rows, whole = pd.read_csv(tmp_path / "sold" / "services.csv").set_index("service"), sold.summary.iloc[0]
+    assert rows.loc["chat", PRICE] == pytest.approx(2.0)
+    assert rows.loc["code", PRICE] == pytest.approx(8.0)
+    parts = rows.loc[["chat", "code"], "revenue_usd_per_month"].sum()
+    assert whole["revenue_usd_per_month"] == pytest.approx(parts)
+    with pytest.raises(sim.ScenarioErrors, match="unknown service 'cod'; did you mean code"):
+        sim.check(data | {"revenue": {"output": 2.0, "services": {"cod": {"output": 1.0}}}})

@@ -25,6 +25,15 @@ def test_requests_are_rate_times_horizon_over_all_cases() -> None:
     assert "min on 2 cores" in long_run_note(longer, 2)
 
 
+def test_each_pool_that_does_not_fit_has_its_own_changes() -> None:
+    catalog = load_catalog()
+    pools = "[{gpu: rtx-4090, tensor_parallel_size: 4}, {name: small, gpu: rtx-4090}, {name: tiny, gpu: l4}]"
+    sets = ["sweep=null", f"fleets.4x RTX 4090.pools={pools}", "fleets.4x RTX 4090.cost=null"]
+    found = what_fits(load(SCENARIO, sets, catalog=catalog), catalog, "4x RTX 4090")
+    assert set(found) == {"small", "tiny"}
+    assert all(found.values()), found
+
+
 def test_a_misfit_comes_first_with_changes_that_fit() -> None:
     catalog = load_catalog()
     scenario = load(SCENARIO, ["quantization=none", "sweep=null"], catalog=catalog)
@@ -35,7 +44,7 @@ def test_a_misfit_comes_first_with_changes_that_fit() -> None:
     lines = captured.get().splitlines()
     assert lines[0].startswith("4x RTX 4090 cannot run: needs")
     assert max(map(len, lines)) <= 80
-    changes = what_fits(scenario, catalog, "4x RTX 4090")
+    changes = what_fits(scenario, catalog, "4x RTX 4090")[""]
     assert "tensor_parallel_size=8" in changes
     for change in changes:
         sets = ["quantization=none", "sweep=null", f"fleets.4x RTX 4090.pools.0.{change}"]

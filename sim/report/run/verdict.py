@@ -181,11 +181,7 @@ def _profit(part: Comparison, sold: Revenue) -> str:
 
 def _profit_of_year(year: RunYear, sold: Revenue) -> list[str]:
     """State the highest profit of a year, or the lowest price that leaves the margin, among the fleets that meet it."""
-    known = [
-        (row, SoldTokens(sold, (row.total_tokens_per_year or 0.0) - tokens, tokens, row.usd_per_year))
-        for row in year.rows
-        if row.good and row.usd_per_year is not None and (tokens := row.output_tokens_per_year)
-    ]
+    known = [(row, row.sold) for row in year.rows if row.good and row.sold is not None and row.output_tokens_per_year]
     if not known:
         return []
 

@@ -12,7 +12,7 @@ from sim.report.words.text import AXIS_UNITS, commas, difference, joined, listin
 from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.metrics.statistics import differ
-from sim.study.year import COLUMNS, PEAKS, FleetYear, RunYear
+from sim.study.year import COLUMNS, PEAKS, SALES, FleetYear, RunYear
 from sim.units import HOURS_PER_YEAR
 
 
@@ -20,6 +20,7 @@ def write_year(path: Path, rows: Sequence[FleetYear], axes: Sequence[str], money
     """Write year.csv; without any cost there are no money columns."""
     shown = [name for name in PEAKS if any(getattr(row, name) is not None for row in rows)] or PEAKS[:1]
     left_out = {*PEAKS} - {*shown} | {name for name in COLUMNS if "usd" in name and not money}
+    left_out |= {name for name in SALES if not any(row.sold for row in rows)}
     write_rows(
         path, [row.row for row in rows], [_("fleet"), *axes, *(name for name in COLUMNS if name not in left_out)]
     )

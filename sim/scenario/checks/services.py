@@ -11,6 +11,7 @@ from sim.batching.sharing import Resident, Swapped
 from sim.batchtime.one_pass import AffineBatch, OnePass
 from sim.batchtime.roofline import missing_work
 from sim.catalogue.catalog import Catalog
+from sim.cost.revenue import Revenue
 from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.prefix_cache import Exact
@@ -81,6 +82,7 @@ TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_le
 def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of workloads with several or one-pass services: lengths, traces, mixed routers."""
     yield from _tenant_issues(scenario)
+    yield from _sale_issues(scenario)
     if scenario.services:
         yield from _services_issues(scenario)
         return
@@ -103,6 +105,19 @@ def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     if workload.trace is None and workload.lengths is None and not (served and all(served)):
         text = "needs arrivals and lengths, or a trace; only arrivals is given"
         yield ValidationIssue(("workload",), text)
+
+
+def _sale_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
+    """Yield an issue for each price of tokens of an unknown service."""
+    names = [one.name for one in scenario.services]
+    sales: list[tuple[Place, Revenue | None]] = [((), scenario.revenue)]
+    sales += [(("fleets", i), fleet.revenue) for i, fleet in enumerate(scenario.fleets)]
+    for holder, revenue in sales:
+        for name in revenue.services if revenue is not None else ():
+            if name not in names and name != scenario.service:
+                hint = did_you_mean(name, names) if names else ": the scenario has no services"
+                place = (*holder, "revenue", "services", name)
+                yield ValidationIssue(place, Message("unknown service {name!r}{hint}", name, hint))
 
 
 def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:

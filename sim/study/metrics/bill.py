@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.case.result import results_by_service
 from sim.cost.charge import amount_usd
 from sim.cost.metering import MeteredWindow
 from sim.cost.revenue import SoldTokens
@@ -191,9 +192,19 @@ def _sold(run: MeasuredRun) -> SoldTokens | None:
     """Return the tokens sold in the window; None where the scenario states no revenue."""
     if run.costs.revenue is None:
         return None
-    prompts = run.total("prompt_tokens") + run.total("cached_tokens")
-    cost_usd = run.ledger.total_nano_usd / NANO_PER_USD
-    return SoldTokens(run.costs.revenue, prompts, run.total("output_tokens"), cost_usd)
+    prompts, outputs = _tokens(run)
+    prices = run.costs.revenue.of(run.plan.service or "")
+    if run.plan.services and run.costs.revenue.services:
+        parts = results_by_service(run.result)
+        prices = run.costs.revenue.blended(
+            {name: _tokens(MeasuredRun(one, billed=True)) for name, one in parts.items()}
+        )
+    return SoldTokens(prices, prompts, outputs, run.ledger.total_nano_usd / NANO_PER_USD)
+
+
+def _tokens(run: MeasuredRun) -> tuple[float, float]:
+    """Return the prompt tokens, cached ones included, and the output tokens of the window."""
+    return run.total("prompt_tokens") + run.total("cached_tokens"), run.total("output_tokens")
 
 
 def _of_sale(name: str, run: MeasuredRun) -> float | None:
