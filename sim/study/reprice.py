@@ -56,8 +56,10 @@ def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Sce
         raise ScenarioErrors(moved)
     changed: dict[str, None] = {}
     finished = list(finished_cases(run, scenario))
+    inputs: dict[str, dict[str, str]] = {}
     for case, stored in finished:
-        now = rests_on(scenario, case, catalog)
+        key = repr((case.fleet, case.overrides))  # replications have equal inputs
+        now = inputs[key] = inputs.get(key) or rests_on(scenario, case, catalog)
         changed |= dict.fromkeys(
             what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
         )

@@ -151,13 +151,19 @@ class PlotArea:
     ) -> TextPlace | None:
         """Place *text* of font *size* at distance *gap* from the first of *anchors* with room; None without room."""
         width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
-        taken = np.vstack(self.taken) if self.taken else np.empty((0, 2))
+        if len(self.taken) > 1:
+            self.taken = [np.vstack(self.taken)]
+        taken = self.taken[0] if self.taken else np.empty((0, 2))
+        across, up = np.ascontiguousarray(taken[:, 0]), np.ascontiguousarray(taken[:, 1])
         for x, y in anchors:
+            reach, rise = gap + width + 2, 2 * gap + height + 2  # all places beside the anchor, with some slack
+            near = (across > x - reach) & (across < x + reach) & (up > y - rise) & (up < y + rise)
+            ways, heights = across[near], up[near]
             for left, bottom in _beside(x, y, width, height, gap):
                 if left < 0 or bottom < 0 or left + width > self.width or bottom + height > self.height + OVERHANG:
                     continue
-                inside = (taken[:, 0] > left - 1) & (taken[:, 0] < left + width + 1)
-                if not np.any(inside & (taken[:, 1] > bottom - 1) & (taken[:, 1] < bottom + height + 1)):
+                inside = (ways > left - 1) & (ways < left + width + 1)
+                if not np.any(inside & (heights > bottom - 1) & (heights < bottom + height + 1)):
                     self.take_box(left, bottom, width, height)
                     return TextPlace(left, bottom, width, height, (x, y))
         return None

@@ -1,6 +1,7 @@
 """Confidence intervals over replications: Student's t, ratios of sums, shares, and paired differences."""
 
 from collections.abc import Sequence
+from functools import cache
 from math import hypot, inf, isfinite, nan, sqrt
 from statistics import NormalDist
 
@@ -18,6 +19,7 @@ def normal_quantile(share: float) -> float:
     return NormalDist().inv_cdf(share)
 
 
+@cache
 def student_t(degrees: int) -> float:
     """Return the 95 % quantile (two-sided) of Student's t with *degrees* >= 1 degrees of freedom."""
     from scipy.special import stdtrit  # slow to import
