@@ -24,7 +24,7 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.questions import repriced_folder
-from sim.language import ENGLISH, _, speaking, translate_rendered
+from sim.language import ENGLISH, _, speaking, translate_message
 from sim.message import Message, joined
 
 
@@ -237,6 +237,6 @@ def export(
         except NoDeployment as error:
             fail(str(error))
     for line in notes:
-        typer.echo(translate_rendered(line), err=True)
+        typer.echo(translate_message(line), err=True)
     if not quiet:
         typer.echo(_("written: {file}", file=file))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message, placed
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
@@ -191,7 +191,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
             raise TimeLimitError
         due_s = passed_s + (TOLD_EVERY_S if passed_s >= FIRST_TOLD_S else FIRST_TOLD_S - passed_s)
         if passed_s >= FIRST_TOLD_S and not quiet:
-            typer.echo(f"{passed_s:.0f} s: {translate_rendered(str(STAGE.get()))}", err=True)
+            typer.echo(f"{passed_s:.0f} s: {translate_message(str(STAGE.get()))}", err=True)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
 
     handler, (left_s, every_s) = signal.signal(signal.SIGALRM, report), signal.getitimer(signal.ITIMER_REAL)
@@ -214,7 +214,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """End the command with *message* on stderr."""
-    typer.echo(translate_rendered(message), err=True)
+    typer.echo(translate_message(message), err=True)
     raise typer.Exit(code)
 
 
@@ -246,7 +246,7 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
 
     catalog = load_catalog(own=own_folders(scenario, stated or ()))
     for note in catalog.replaced():
-        typer.echo(translate_rendered(Message("Note: {note}", note)), err=True)
+        typer.echo(translate_message(Message("Note: {note}", note)), err=True)
     return catalog
 
 
@@ -282,7 +282,7 @@ def show_all(*parts: Any) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        text = counted(translate_rendered(part)) if isinstance(part, str) else part
+        text = counted(translate_message(part)) if isinstance(part, str) else part
         if isinstance(text, str) and (shown_to_people() or "COLUMNS" in os.environ):
             text = "\n".join(folded(text, console.width))
         console.print(text, soft_wrap=isinstance(part, str), crop=False)

@@ -47,7 +47,7 @@ from sim.cli.frame import (
     watched,
 )
 from sim.cli.workplace import Address, Wait, workplace
-from sim.language import ENGLISH, speaking, translate_rendered
+from sim.language import ENGLISH, speaking, translate_message
 from sim.message import Message, joined, placed
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
@@ -250,7 +250,7 @@ def answered(question: Question, context: CommandContext) -> None:
     scenario, relative = context.scenario, context.given.get("relative", RELATIVE)
     context.refuse(*question.why_not(scenario))
     if not context.given["quiet"] and (note := question.ignored(scenario, relative)):
-        typer.echo(translate_rendered(note), err=True)
+        typer.echo(translate_message(note), err=True)
     answer = context.delivered(partial(deliver, question, relative=relative))
     context.show(
         lambda out: question.document(answer, out),
@@ -316,7 +316,7 @@ def run(context: CommandContext) -> None:
         if context.given["details"]:
             return [terminal_table(*shown), *terminal_differences(*shown, models), *notes()]
         of_year = scenario.load_profile is not None
-        return [*decision(*shown, models, of_year), *brief(), translate_rendered(DETAILS)]
+        return [*decision(*shown, models, of_year), *brief(), translate_message(DETAILS)]
 
     def verdict() -> Verdict:
         return verdict_of(scenario, context.catalog, summarize(*shown), disputes=stored_disputes(folder))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message, joined
 
 Address = Annotated[
@@ -150,12 +150,12 @@ def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     except ModuleNotFoundError:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
-        typer.echo(translate_rendered(PLAIN.format(address=address)), err=True)
+        typer.echo(translate_message(PLAIN.format(address=address)), err=True)
     try:
         with Cluster(
             address,
             wait_s,
-            lambda sentence: typer.echo(translate_rendered(Message("--cluster: {sentence}", sentence)), err=True),
+            lambda sentence: typer.echo(translate_message(Message("--cluster: {sentence}", sentence)), err=True),
         ) as machines:
             yield machines
     except ClusterError as error:

@@ -1,8 +1,8 @@
 """Translation of English sentences that the rooms below the report make.
 
-A sentence is translated by template and values where it is a `Message`. A sentence read back from a file is text alone:
-its template is recognised. Names that a scenario gives, such as "2x A100 bought", are never translated within such a
-sentence.
+A sentence is translated by template and values where it is a `Message`. A sentence read back from the file of a run, or
+of the library of the command line, is text alone: its template is recognised where such text is shown. Names that a
+scenario gives, such as "2x A100 bought", are never translated within such a sentence.
 """
 
 import re
@@ -69,20 +69,31 @@ class _Sentence(NamedTuple):
     """Texts around the fields, the longest first."""
 
 
-def translate_rendered(text: str) -> str:
-    """Translate *text*, an English sentence.
+def translate_message(text: str) -> str:
+    """Translate *text*: a `Message` by its template, plain text where it is a message as a whole.
 
-    A `Message` is translated by its template. For plain text, as files store it, the template is recognised. Values
-    that are sentences are translated too; text of several lines, and text after a colon, is translated part by part.
-    Text that no message matches stays unchanged, and so do names that a scenario gives (`keep`).
+    Plain values may be text read from a file: their templates are recognised, as by `translate_rendered`.
     """
     code = current()
     if code == ENGLISH:
         return text
-    if isinstance(text, Message):
-        known = catalogue(code)
-        values = {name: _part(value, known, code) for name, value in text.values.items()}
-        return _places_filled(known.get(text.template, text.template), values)
+    known = catalogue(code)
+    if not isinstance(text, Message):
+        return known.get(text, text)
+    values = {name: _part(value, known, code) for name, value in text.values.items()}
+    return _places_filled(known.get(text.template, text.template), values)
+
+
+def translate_rendered(text: str) -> str:
+    """Translate *text*, an English sentence.
+
+    A `Message` is translated by its template. For text read from a file or a library, the template is recognised.
+    Values that are sentences are translated too, and text after a colon. Text that no message matches stays unchanged,
+    and so do names that a scenario gives (`keep`).
+    """
+    code = current()
+    if code == ENGLISH or isinstance(text, Message):
+        return translate_message(text)
     sentence = _translated(hidden(text), code)
     if (fewer := hidden(text, words=False)) != hidden(text):
         # a one-word name may also be a word of the message: keep the variant with less English left
@@ -94,8 +105,6 @@ def _translated(text: str, code: str) -> str:
     """Translate *text*, whose names are hidden, into the language *code*."""
     if not text.strip():
         return text
-    if "\n" in text:
-        return "\n".join(_translated(line, code) for line in text.split("\n"))
     return _sentence(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
 
 

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message
 
 CHANGE_HEADER = "x-csrf-token"
@@ -267,5 +267,5 @@ def _length(headers: Headers) -> int:
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     """Return an answer that ends the connection: the rest of the request is not read."""
     return PlainTextResponse(
-        f"gpufleet: {translate_rendered(text)}\n", status, {"connection": "close", **(headers or {})}
+        f"gpufleet: {translate_message(text)}\n", status, {"connection": "close", **(headers or {})}
     )

@@ -10,7 +10,7 @@ from sim.answers.folder import FolderBusy, FolderRefused
 from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.cost.prices import CostError
 from sim.infile import OutsideFolders
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message, joined
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
@@ -32,17 +32,17 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RefusedRequest):
         again = {"retry-after": "1"} if error.status == 503 else None
         return JSONResponse(
-            {"errors": [{"message": translate_rendered(text)} for text in error.texts]}, error.status, again
+            {"errors": [{"message": translate_message(text)} for text in error.texts]}, error.status, again
         )
     if isinstance(error, FolderBusy):
-        return JSONResponse({"errors": [{"message": translate_rendered(str(error))}]}, 409)
+        return JSONResponse({"errors": [{"message": translate_message(str(error))}]}, 409)
     return JSONResponse({"errors": error_data(error)}, 403 if isinstance(error, OutsideFolders) else 422)
 
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
     """Return the response to a fault of the server, whose terminal has the traceback."""
     text = Message("the server could not answer this ({name}); its terminal shows why", type(error).__name__)
-    return JSONResponse({"errors": [{"message": translate_rendered(text)}]}, 500)
+    return JSONResponse({"errors": [{"message": translate_message(text)}]}, 500)
 
 
 def error_data(error: Exception) -> list[dict[str, str | int]]:
@@ -54,18 +54,18 @@ def error_data(error: Exception) -> list[dict[str, str | int]]:
     if isinstance(error, OSError):
         return [
             {
-                "message": translate_rendered(
+                "message": translate_message(
                     f"{Path(str(error.filename or '')).name}: {(error.strerror or 'gone').lower()}"
                 )
             }
         ]
-    return [{"message": translate_rendered(str(error))}]
+    return [{"message": translate_message(str(error))}]
 
 
 def _as_data(error: InputError) -> dict[str, str | int]:
-    return {"message": translate_rendered(error.message), "line": error.line, "where": error.where, "path": error.path}
+    return {"message": translate_message(error.message), "line": error.line, "where": error.where, "path": error.path}
 
 
 def sentences(errors: Sequence[InputError]) -> list[str]:
     """Return *errors* as sentences without the name of the file, which the page shows."""
-    return [": ".join(part for part in (one.where, translate_rendered(one.message)) if part) for one in errors]
+    return [": ".join(part for part in (one.where, translate_message(one.message)) if part) for one in errors]

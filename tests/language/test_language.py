@@ -101,7 +101,7 @@ def test_messages_and_plurals() -> None:
         ("must be above 0, not -1", "必须大于 0，而不是 -1"),
         ("a.yaml:3: slo.ttft_s: must be above 0, not nothing", "a.yaml:3: slo.ttft_s: 必须大于 0，而不是 空值"),
         ("unknown key; did you mean horizon_s?", "未知的键；是否指 horizon_s？"),
-        ("The quote for l4 is not used.\nis missing", "l4 的报价未被使用。\n缺失"),
+        ("The quote for l4 is not used.", "l4 的报价未被使用。"),
         ("No fleet can run. The two runs have the same inputs.", "没有机群能够运行。两次运行的输入相同。"),
         ("nobody ever said this about {braces", "nobody ever said this about {braces"),
         ("load", "负载"),

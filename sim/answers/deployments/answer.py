@@ -139,8 +139,11 @@ def _open_points(groups: Sequence[ServerGroup], form: str) -> Iterator[str]:
         if group.image.endswith(":latest"):
             yield Message("{name}: the scenario names no release of {engine}: pin the image", group.name, group.engine)
         if group.servers_per_replica > 1 and form not in ("vllm", "dynamo", "keda"):
-            text = "{name}: a replica fills {count} servers: start it with a LeaderWorkerSet"
-            yield Message(text, group.name, group.servers_per_replica)
+            yield Message(
+                "{name}: a replica fills {count} servers: start it with a LeaderWorkerSet",
+                group.name,
+                group.servers_per_replica,
+            )
         if group.autoscaling is None:
             continue
         policy = group.autoscaling.policy
@@ -154,6 +157,7 @@ def _open_points(groups: Sequence[ServerGroup], form: str) -> Iterator[str]:
             and form in ("kubernetes", "kserve")
         ):
             running, waiting = (metric_name(group.engine, f"{one}_per_replica")[0] for one in ("running", "waiting"))
-            text = "{name}: record {metric} as {running} + {waiting} in Prometheus"
             metric = metric_name(group.engine, group.autoscaling.metric)[0]
-            yield Message(text, group.name, metric, running, waiting)
+            yield Message(
+                "{name}: record {metric} as {running} + {waiting} in Prometheus", group.name, metric, running, waiting
+            )

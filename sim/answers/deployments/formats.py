@@ -88,8 +88,12 @@ def llm_d(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
     """Return values of llm-d's chart llm-d-modelservice: decode servers, and prefill servers where there are any."""
     roles = [group.role for group in groups]
     if roles not in ([""], ["prefill", "decode"], ["decode", "prefill"]):
-        text = "llm-d's chart has one kind of decode and one of prefill servers; the fleet has {count} kinds"
-        raise NoDeployment(Message(text, len(groups)))
+        raise NoDeployment(
+            Message(
+                "llm-d's chart has one kind of decode and one of prefill servers; the fleet has {count} kinds",
+                len(groups),
+            )
+        )
     if groups[0].engine != "vllm":
         raise NoDeployment(Message("llm-d's chart starts vLLM, and the fleet runs {engine}", groups[0].engine))
     if len({group.model for group in groups}) > 1:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sim.answers.from_files.draft import Draft
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message
 from sim.yamlio import dump_line
 
@@ -11,11 +11,11 @@ from sim.yamlio import dump_line
 def summary(draft: Draft) -> Iterator[str]:
     """Yield the lines that the terminal shows."""
     for title, sentences in sections(draft):
-        yield f"{translate_rendered(title)}:"
-        yield from (f"  {translate_rendered(one)}" for one in sentences)
+        yield f"{translate_message(title)}:"
+        yield from (f"  {translate_message(one)}" for one in sentences)
     if draft.assumed:
-        yield f"{translate_rendered('in none of these files, assumed')}:"
-        yield from (f"  {key}: {_shown(draft, key)} ({translate_rendered(why)})" for key, why in draft.assumed.items())
+        yield f"{translate_message('in none of these files, assumed')}:"
+        yield from (f"  {key}: {_shown(draft, key)} ({translate_message(why)})" for key, why in draft.assumed.items())
 
 
 def _shown(draft: Draft, key: str) -> str:

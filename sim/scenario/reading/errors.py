@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sim.language import translate_rendered
+from sim.language import translate_message
 from sim.message import Message
 from sim.registry import Registered, Registry
 
@@ -39,7 +39,7 @@ class InputError:
         parts = [
             f"{self.path}:{self.line}" if self.line else self.path,
             _cut(self.where),
-            _cut(translate_rendered(self.message)),
+            _cut(translate_message(self.message)),
         ]
         return ": ".join(part for part in parts if part)
 

@@ -208,7 +208,7 @@ def _load(
     found = [*(one for one in found if isinstance(one, InputError) or not parsed.is_reported(one)), *parsed.found]
     found += monte_carlo_issues(layers.data, parsed, lambda data: _schema_issues(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
-        found.append(ValidationIssue(("fleets",), "is missing" + _size_hint(layers.data)))
+        found.append(ValidationIssue(("fleets",), _no_fleets(layers.data)))
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return with_one_service(Scenario.model_validate(_filled_from_sweep(layers.data)))
@@ -224,8 +224,8 @@ def _refuse_unwritable(path: Path) -> None:
         raise ScenarioErrors([error]) from None
 
 
-def _size_hint(data: dict[str, Any]) -> str:
-    return "" if data.get("size") is None else ": only gpufleet size does without"
+def _no_fleets(data: dict[str, Any]) -> str:
+    return "is missing" if data.get("size") is None else "is missing: only gpufleet size does without"
 
 
 def _by_line(error: InputError) -> tuple[bool, str, int]:
