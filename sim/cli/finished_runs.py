@@ -30,11 +30,18 @@ from sim.message import Message, joined
 
 @app.command()
 def price(
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a finished run.")] = Path("outputs"),
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
     ] = None,
+    all_runs: Annotated[
+        bool,
+        typer.Option(
+            "--all-runs",
+            help="Bill every run below RUN_DIR (default: outputs) at the newest offers of the catalogue on its terms.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; default: beside RUN_DIR, named after the settings.")
     ] = None,
@@ -54,6 +61,9 @@ def price(
         from sim.scenario.reading.load import has_job
         from sim.study.reprice import SCENARIO_FILE, load_repriced
 
+        if all_runs:
+            _price_all(run, sets or [], catalogs or [], not no_report, format, quiet)
+            return
         catalog = catalog_of_run(run, catalogs)
         if not is_finished(run):
             fail(
@@ -100,6 +110,31 @@ def price(
             Message("results in {folder}", folder),
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
+
+
+def _price_all(folder: Path, sets: list[str], catalogs: list[Path], report: bool, format: str, quiet: bool) -> None:
+    """Bill all runs in *folder* again, each into a folder beside it, and show their costs before and after."""
+    from sim.answers.price_lists.repricing import billed_again, runs_in
+    from sim.report.json_document import as_json
+    from sim.report.terminal_table import FittedTable
+
+    found = runs_in(folder)
+    if not found:
+        fail(Message("{folder}: has no finished run with a bill", folder))
+    bills = [one for run in found for one in billed_again(run, sets, catalogs, report, command_line())]
+    if format == "json":
+        typer.echo(as_json({"bills": [one.document() for one in bills]}))
+        return
+    if quiet:
+        return
+    rows = [(one.run.name, one.fleet, one.shown(one.before), one.shown(one.after), one.change) for one in bills]
+    heads = ("run", "fleet", "before [USD/h]", "now [USD/h]", "change")
+    newer = [
+        Message("{run}: {before} becomes {after}", *one) for one in dict.fromkeys(p for b in bills for p in b.newer)
+    ]
+    reasons = dict.fromkeys((one.run.name, one.reason) for one in bills if one.reason)
+    left = [Message("{run}: left out: {reason}", *pair) for pair in reasons]
+    show_all(FittedTable(heads, rows, worded=frozenset({0, 1})), *newer, *left)
 
 
 def _price_work(
