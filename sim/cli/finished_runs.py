@@ -253,7 +253,7 @@ def export(
     catalogs: Catalogs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a finished answer as a workbook, as billing rows or as a deployment.
+    """Write an answer as a workbook, billing rows or a deployment.
 
     Nothing is simulated.
     """

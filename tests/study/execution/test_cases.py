@@ -88,7 +88,7 @@ def test_shared_server_cannot_be_repriced(tmp_path: Path, catalog: Any, simulate
 def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     axes = "sweep={site.pue: [1.2, 1.4], finance.discount_rate: [0.05, 0.1], workload.arrivals.rate_rps: [1, 2]}"
     loaded = scenario(tmp_path, {"bought": BOUGHT % "false"}, axes, "warmup_s=auto")
-    assert len(points(loaded, catalog, tmp_path / "out")) == 8 * 5
+    assert len(points(loaded, catalog, tmp_path / "out")) == 8 * 3
     assert simulated == ["bought"] * 2
 
 
