@@ -202,10 +202,8 @@ class _Capacity(Question):
         lines = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
         return [
             *unsteady_capacity_notes(answer.found),
-            *lines[:1],
-            "",
             *self.tables(answer),
-            *lines[1:],
+            *lines,
             *notes,
             Message("results in {folder}", folder),
         ]
