@@ -14,8 +14,9 @@ _FORM = "a month is needed, for example 2027-01"
 
 
 def _month(value: Any) -> str:
-    year, dash, month = str(value).partition("-")
-    if len(year) != 4 or not dash or not (year + month).isdecimal() or not 1 <= int(month) <= MONTHS_PER_YEAR:
+    year, _, month = str(value).partition("-")
+    digits = len(year) == 4 and year.isdecimal() and month.isdecimal()
+    if not digits or not 1 <= int(month) <= MONTHS_PER_YEAR:
         raise ValueError(f"{_FORM}, not {value!r}")
     return f"{year}-{int(month):02}"
 

@@ -1,52 +1,105 @@
-"""Money over time against worked figures of textbooks and articles."""
+"""Cash flows of a bill, each amount worked out by hand."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sim.cost.finance import Annuity, StraightLine
-from sim.cost.time_value import annuity_factor, discount_factor, present_value, price_factor
+from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
+from sim.cost.charge import FlatCharge, UnitPrice
+from sim.cost.cost_plan import CostPlan
+from sim.cost.electricity import DemandCharge
+from sim.cost.finance import StraightLine
+from sim.cost.metering import MeteredWindow
+from sim.cost.time_value import Horizon
 
-
-def test_net_present_value_of_an_investment() -> None:
-    # The Motley Fool, "Net Present Value": 15,000 now, 3,000 a year for ten years at 10 %
-    flows = [(0, -15_000), *((12 * year, 3_000) for year in range(1, 11))]
-    assert present_value(0.1, flows) == pytest.approx(3_433.70, abs=0.005)
-
-
-def test_present_worth_of_a_geometric_gradient() -> None:
-    # Newnan, Engineering Economic Analysis, chapter 4: 100 in the first year, 10 % more each year, five years at 8 %
-    flows = [(12 * year, 100 * price_factor(-0.1, 12 * (year - 1))) for year in range(1, 6)]
-    assert present_value(0.08, flows) == pytest.approx(480.42, abs=0.02)  # the book's factors have four digits
+YEAR = 8760
 
 
-def test_maintenance_that_grows_for_six_years() -> None:
-    # a reviewer for civil engineers: 1,500 at first, 10 % more each year, six years at 8 %
-    flows = [(12 * year, 1_500 * price_factor(-0.1, 12 * (year - 1))) for year in range(1, 7)]
-    assert int(present_value(0.08, flows)) == 8_728
+def test_when_a_bought_fleet_pays_what(resolve, make_pool, make_interval):
+    # a server of 3,400 $ and four cards of 1,900 $, worth half after the only year; 1 kW at 0.1 $/kWh
+    plan = resolve(
+        {"acquisition": "buy"},
+        make_pool(),
+        finance={"method": "straight_line", "life_years": 1, "residual_fraction": 0.5},
+        operations={
+            "deployment": {"usd_per_server": 876},
+            "decommissioning": {"usd_per_server": 438},
+            "maintenance": {"fraction_per_year": 0.1},
+            "staff": {"fte": 1, "usd_per_fte_year": 87_600, "over_gpus": 40},
+            "failures": {"per_gpu_year": 0.5, "handling_usd": 100},
+        },
+    )
+    window = MeteredWindow.of([make_interval(0, 7200, wall_w=1000.0)], 0, 7200)
+    found = flows_of(plan, window, copies=3)
+    upkeep, failures = 1100 / YEAR, 2 * (1900 + 100) / YEAR
+    # what is billed by the clock is that of all copies already; the meter is that of one of three
+    monthly = {"maintenance": upkeep, "staff": 1.0, "failures": failures, "energy": 0.3}
+    capital = {"server_capital": 1700 / YEAR, "gpu_capital": 3800 / YEAR, "deployment": 0.1, "decommissioning": 0.05}
+    assert found.booked_usd_per_h == pytest.approx(capital | monthly)
+    assert found.monthly_usd_per_h == pytest.approx(monthly)
+    assert found.delivery_usd == {"server_capital": 3400, "gpu_capital": 7600, "deployment": 876}
+    assert (found.capex_usd, found.resold_usd, found.removal_usd) == (11_876, 11_000, 438)
+    # hardware at other prices: the capital, the fee on it, and the replaced cards without their handling
+    assert found.hardware_monthly_usd_per_h == pytest.approx({"maintenance": upkeep, "failures": 0.95 * failures})
+    assert found.hardware_usd_per_h == pytest.approx(5500 / YEAR + upkeep + 0.95 * failures)
+    assert (found.rent_usd_per_h, found.rent_monthly_usd_per_h) == (0, {})
+    assert found.opex_usd_per_h == pytest.approx(sum(monthly.values()))
+    assert found.usd_per_h == pytest.approx(sum((capital | monthly).values()))
 
 
-def test_prices_that_halve_in_some_years() -> None:
-    # Epoch AI (2022): FLOP/s per dollar doubles every 2.07 years, 0.146 orders of magnitude a year
-    decline = 1 - 10**-0.1454
-    assert price_factor(decline, 12 * 2.07) == pytest.approx(0.5, rel=1e-3)
+def test_work_is_divided_among_pools_by_their_gpus(resolve, make_pool):
+    operations = {"deployment": {"usd_per_server": 800}, "decommissioning": {"usd_per_server": 400}}
+    pools = make_pool("a", gpus=6), make_pool("b", gpus=2)
+    plan = resolve({"acquisition": "buy"}, *pools, operations=operations)
+    paid = {(one.component, one.pool): one.once_usd for one in plan.charges if one.component in operations}
+    assert paid == {
+        **{("deployment", "a"): 1200, ("deployment", "b"): 400},
+        **{("decommissioning", "a"): 600, ("decommissioning", "b"): 200},
+    }
 
 
-def test_used_hardware_by_age() -> None:
-    line = StraightLine(method="straight_line", life_years=4, residual_fraction=0.2)
-    assert [line.value_fraction(age) for age in (0, 2, 4, 9)] == pytest.approx([1, 0.6, 0.2, 0.2])
-    table = Annuity(method="annuity", discount_rate=0.1, life_years=3, resale={"by_age": {1: 0.6, 3: 0.3}})
-    assert [table.value_fraction(age) for age in (0, 1, 2, 3, 3.04)] == pytest.approx([1, 0.6, 0.45, 0.3, 0.3])
+def test_rent_is_monthly_and_a_commitment_keeps_its_price(resolve, make_pool, make_interval):
+    cost = {"acquisition": "rent", "quotes": {"card": 1.0}}
+    cost["commitment"] = {"gpus": 2, "months": 12, "discount": 0.5}
+    plan = resolve(cost, make_pool(), operations={"software": {"usd_per_gpu_year": 2190}})
+    found = flows_of(plan, MeteredWindow.of([make_interval(0, 3600)], 0, 3600))
+    assert found.monthly_usd_per_h == pytest.approx({"rental_reserved": 1.0, "rental": 2.0, "software": 1.0})
+    assert found.agreed_months == {"rental_reserved": 12, "rental": 0, "software": 0}
+    assert found.rent_usd_per_h == 3
+    assert found.rent_monthly_usd_per_h == {"rental_reserved": 1, "rental": 2}
+    assert (found.capex_usd, found.hardware_usd_per_h) == (0, 0)
 
 
-@given(rate=st.floats(0, 1), growth=st.floats(-0.5, 1), months=st.integers(0, 120))
-def test_an_annuity_is_the_sum_of_its_payments(rate: float, growth: float, months: int) -> None:
-    payments = [(month, price_factor(-growth, month - 1)) for month in range(1, months + 1)]
-    assert annuity_factor(rate, months, growth) == pytest.approx(present_value(rate, payments), rel=1e-9)
+def test_a_levelised_bill_raises_the_lines_that_grow():
+    # the price agreed for a year is 1, then 1.5: 1.25 in the mean of two years
+    terms = StraightLine(method="straight_line", life_years=2, inflation={"rental_reserved": 0.5})
+    reserved = {"rental_reserved": 2.0}
+    flows = CashFlows(
+        booked_usd_per_h={"gpu_capital": 5.0, **reserved},
+        monthly_usd_per_h=reserved,
+        agreed_months={"rental_reserved": 12.0},
+        rent_usd_per_h=2.0,
+        rent_monthly_usd_per_h=reserved,
+        hardware_usd_per_h=5.0,
+    )
+    two_years = Horizon(24, 0.0)
+    assert flows.levelised_usd_per_h(terms, two_years) == pytest.approx(7.5)
+    assert flows.levelised_rent_usd_per_h(terms, two_years) == pytest.approx(2.5)
+    assert flows.levelised_hardware_usd_per_h(terms, two_years) == 5
+    assert flows.levelised_lines(terms, two_years) == pytest.approx({"gpu_capital": 5.0, "rental_reserved": 2.5})
+    flat = StraightLine(method="straight_line", life_years=2)
+    assert flows.levelised_usd_per_h(None, two_years) == flows.levelised_usd_per_h(flat, two_years) == 7
 
 
-@given(rate=st.floats(0, 1), months=st.integers(0, 240), more=st.integers(1, 60))
-def test_discounting_compounds(rate: float, months: int, more: int) -> None:
-    both = discount_factor(rate, months) * discount_factor(rate, more)
-    assert discount_factor(rate, months + more) == pytest.approx(both)
-    assert discount_factor(rate, 12) == pytest.approx(1 / (1 + rate))
+def test_a_mean_weighs_each_component():
+    one, other = CashFlows({"energy": 1.0}, resold_usd=2.0), CashFlows({"energy": 5.0, "staff": 4.0}, resold_usd=6.0)
+    mean = mean_flows([(one, 0.5), (other, 1.5)])
+    assert (mean.booked_usd_per_h, mean.resold_usd) == ({"energy": 4, "staff": 3}, 5)
+
+
+def test_the_busiest_hours_make_the_demand_charge_of_the_month():
+    price = UnitPrice(1.0, "kW-month", "test")
+    plan = CostPlan((DemandCharge("p", "", ("p",), 1.0, price), FlatCharge("staff", "p", "", 1.0, price)))
+    usual, busiest = (
+        CashFlows(lines, {}, lines) for lines in ({"demand": 1.0, "staff": 2.0}, {"demand": 5.0, "staff": 7.0})
+    )
+    found = with_peak(usual, busiest, plan)
+    assert found.booked_usd_per_h == found.monthly_usd_per_h == {"demand": 5, "staff": 2}

@@ -123,6 +123,14 @@ def test_repeated_hour_counts_as_two_hours():
     assert at.hour_at(3.5 * HOUR) == (date(2026, 10, 25), 2, 1)
 
 
+def test_seconds_of_the_day_start_at_local_midnight():
+    at = clock("2026-03-28T23:59:30", "Europe/Berlin")
+    # clocks jump from 2 to 3 o'clock on the 29th
+    assert [at.second_of_day(s) for s in (0.0, 29.5, 30.0, 3690.25, 30 + 2 * HOUR)] == [
+        *(86_370.0, 86_399.5, 0.0, 3660.25, 3 * HOUR),
+    ]
+
+
 def test_the_year_has_as_many_hours_as_on_the_calendar():
     for text, zone, hours in (("2026-01-01", "Europe/Berlin", 8760), ("2028-05-01", "America/New_York", 8784)):
         days = clock(text, zone).days

@@ -54,6 +54,13 @@ def test_share_pays_for_the_slots_in_use_and_reports_it(resolve, make_pool):
     assert "shared" in plan.notes[0]
 
 
+def test_gpus_that_a_server_brings_beyond_those_in_use_are_unused(resolve, make_pool):
+    # 12 of the 16 GPUs of two servers
+    plan = resolve(BUY, make_pool(gpus=6, replicas=2, server="full", slots=8))
+    [charge] = [one for one in plan.charges if one.component == "server_capital"]
+    assert (charge.once_usd, charge.unused.share) == (600_000, pytest.approx(0.25))
+
+
 def test_pools_with_the_same_server_and_gpu_fill_it_together(resolve, make_pool):
     plan = resolve(BUY, make_pool("a", gpus=1), make_pool("b", gpus=3))
     assert plan.capex_usd == 3400 + 4 * 1900

@@ -4,6 +4,7 @@ Demand charges: peaks worked by hand.
 """
 
 from datetime import datetime
+from math import fsum
 
 import pytest
 from pydantic import ValidationError
@@ -65,6 +66,34 @@ def test_mean_by_hour_weighs_months_by_their_days():
     summer = {"months": [6, 7, 8], "hourly_usd_per_kwh": [0.5] * 24}
     tariff = Tariff.model_validate({"hourly_usd_per_kwh": [0.1] * 24, "seasons": [summer]})
     assert tariff.by_hour(SiteClock(datetime(2026, 1, 1))) == pytest.approx([0.1 + 0.4 * 92 / 365] * 24)
+
+
+def test_hours_of_the_week_have_the_prices_of_their_days():
+    # 52 of the 365 days of 2026 are Saturdays
+    tariff = Tariff.model_validate({"hourly_usd_per_kwh": [0.1] * 24, "saturday_usd_per_kwh": [0.5] * 24})
+    clock = SiteClock(datetime(2026, 1, 1))
+    assert tariff.by_hour(clock) == pytest.approx([0.1 + 0.4 * 52 / 365] * 24)
+    assert tariff.by_hour(clock, 168) == pytest.approx([0.1] * 120 + [0.5] * 24 + [0.1] * 24)
+
+
+@pytest.mark.parametrize(
+    ("by_hour", "usd"),
+    [(None, 0.1 + 0.2 * 13 / 24), ([0] * 12 + [1] + [0] * 11, 0.3), ([1] * 8 + [0] * 16, 0.1 + 0.2 / 8)],
+)
+def test_averaged_bands_are_the_mean_price_at_all_hours(resolve, make_pool, make_interval, by_hour, usd):
+    plan = resolved(resolve, make_pool, SITE, datetime(2026, 1, 15, 2)).averaged(None, by_hour)
+    night = MeteredWindow.of([make_interval(0, 3600, wall_w=1000.0)], 0, 3600)
+    energy = [charge for charge in plan.charges if charge.component == "energy"]
+    assert fsum(amount_usd(charge, night) for charge in energy) == pytest.approx(usd)
+    assert fsum(charge.least_usd_per_h(2.0) for charge in energy) == pytest.approx(2 * usd)
+
+
+def test_a_demand_charge_moves_with_its_pool():
+    [charge, other] = [one for one in charges(DEMAND_SITE, "a", "b") if one.component == "demand"]
+    moved = charge.scaled(3.0, "unit 2")
+    assert (moved.pool, moved.pools, moved.price) == ("unit 2", ("unit 2", "b"), charge.price)
+    # 2 kW at the plugs are 3 kW at the meter, at 20 $ for 730 h
+    assert other.least_usd_per_h(2.0) == pytest.approx(60 / 730)
 
 
 def test_a_clock_is_needed(resolve, make_pool):

@@ -137,3 +137,55 @@ def test_resale_by_age_is_the_residual_at_the_end_of_the_life(years, loss, metho
 def test_contradictions_are_refused(terms, text):
     with pytest.raises(ValidationError, match=text):
         TypeAdapter(Finance).validate_python({"method": "straight_line", "life_years": 4, **terms})
+
+
+def test_a_data_centre():
+    # J. Hamilton, "Overall Data Center Costs", 2010. Inputs recalled: 45,978 servers of $1,450 over 36 months, 8 MW at
+    # $9/W over 120 months of which 18 % is neither power nor cooling, 5 % a year, 80 % load, PUE 1.45, $0.07/kWh,
+    # network $12.61 million over 48 months. Results read at datacenterknowledge.com, 2010-09-22: $3.5 million a month,
+    # and the shares.
+    def per_month(price, life_years):
+        terms = Annuity(method="annuity", discount_rate=0.05, life_years=life_years)
+        return HOURS / 12 * terms.usd_per_h(price)
+
+    facility = per_month(8e6 * 9, 10)
+    parts = {
+        "servers": per_month(45_978 * 1_450, 3),
+        "network": per_month(12.61e6, 4),
+        "power and cooling": 0.82 * facility,
+        "other": 0.18 * facility,
+        "electricity": 8_000 * 0.8 * 1.45 * 0.07 * HOURS / 12,
+    }
+    total = sum(parts.values())
+    assert total == pytest.approx(3.5e6, rel=0.01)
+    shares = {name: round(100 * usd / total) for name, usd in parts.items()}
+    assert shares == {"servers": 57, "network": 8, "power and cooling": 18, "other": 4, "electricity": 13}
+
+
+def finance(method, **terms):
+    return TypeAdapter(Finance).validate_python({"method": method, "life_years": 4, **terms})
+
+
+@pytest.mark.parametrize(("years", "months"), [(0.02, 1), (2.5, 30), (3, 36)])
+def test_a_plan_counts_the_life_in_whole_months(years, months):
+    assert finance("straight_line", life_years=years).whole_life_months == months
+
+
+def test_only_the_named_line_grows():
+    terms = finance("straight_line", inflation={"energy": 0.03, "staff": -0.02})
+    assert [terms.growth_of(line) for line in ("energy", "staff", "hosting")] == [0.03, -0.02, 0.0]
+
+
+def test_a_rate_is_stated_or_the_default():
+    assert not finance("straight_line").states_rate
+    assert finance("straight_line", discount_rate=0.0).states_rate
+    assert finance("annuity", discount_rate=0.0).states_rate
+
+
+def test_levelised_terms_differ_in_the_method_and_the_rate_alone():
+    more = {"residual_fraction": 0.25, "inflation": {"energy": 0.03}, "fx": {"EUR": 1.2}}
+    straight, annuity = finance("straight_line", **more), finance("annuity", discount_rate=0.1, **more)
+    assert straight.levelised(0.0) is straight
+    assert straight.levelised(0.1) == finance("straight_line", discount_rate=0.3, **more).levelised(0.1) == annuity
+    assert annuity.levelised(0.1) is annuity
+    assert annuity.levelised(0.0).usd_per_h(8000.0) == pytest.approx(straight.usd_per_h(8000.0))

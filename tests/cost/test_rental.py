@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
+from sim.cost.charge import amount_usd
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger, RequestUse, request_costs
+from sim.cost.metering import MeteredWindow, combined_window
 from sim.cost.prices import CostError
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms
@@ -278,6 +280,42 @@ def test_a_started_billing_step_within_the_commitment_costs_nothing_more(resolve
     # the third replica ran for one hour and pays for five; the second stops within the commitment
     assert parts["rental"] == pytest.approx(10e9)
     assert parts["unused commitment"] == 2_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("terms", "least", "usd"),
+    [
+        ({}, 0, 0.0),
+        ({}, 2, 2 * 2 * 1.0),
+        ({"commitment": {"gpus": 6, "months": 1, "discount": 0.5}}, 0, 3.0),
+    ],
+)
+def test_the_least_rent_of_switched_replicas(resolve, terms, least, usd):
+    # two pools of replicas of 2 GPUs at 1 $/h, in each of which half of *least* replicas always run
+    pools = [PoolFacts(name, "card", 2, 4, scheduled=True, least_replicas=least // 2) for name in "ab"]
+    charges = resolve(rent(1.0, **terms), *pools).charges
+    assert sum(charge.least_usd_per_h(0.0) for charge in charges) == pytest.approx(usd)
+
+
+def test_a_pair_of_windows_is_billed_as_each_of_them(resolve, make_interval):
+    # hour 0: 2 GPUs of 4 reserved; hour 5: 6 GPUs, of which one replica stops after half an hour
+    pool = PoolFacts("p", "card", 2, 3, scheduled=True)
+    plan = resolve(rent(1.0, commitment={"gpus": 4, "months": 1, "discount": 0.5}), pool)
+    first = [make_interval(0, 3600, gpus=2, replica=n) for n in range(3)]
+    first = [one if one.replica == 0 else replace(one, state="off") for one in first]
+    later = [make_interval(18_000, 21_600, gpus=2, replica=n) for n in range(2)]
+    later += [make_interval(18_000, 19_800, gpus=2, replica=2)]
+    later += [replace(make_interval(19_800, 21_600, gpus=2, replica=2), state="off")]
+    windows = [MeteredWindow.of(first, 0, 3600), MeteredWindow.of(later, 18_000, 21_600)]
+    both = combined_window([combined_window(windows[:1]), windows[1]])
+    assert both.hours == 2
+    assert both.parts == tuple(windows)
+    assert [stop.at_s for stop in both.stops["p"]] == [19_800]
+    paid = {}
+    for charge in plan.charges:
+        paid[charge.component] = paid.get(charge.component, 0.0) + amount_usd(charge, both)
+    reserved = {"rental_reserved": 0.5 * (2 + 4), "unused commitment": 0.5 * 2}
+    assert paid == pytest.approx({**reserved, "rental": 2 * 0.5})
 
 
 CATALOG = load_catalog()

@@ -174,29 +174,6 @@ def test_net_present_cost_of_published_forklift_example() -> None:
     assert horizon.net_present_usd(3_000 / HOURS_PER_MONTH) > 53_794.17
 
 
-def test_a_data_centre() -> None:
-    # J. Hamilton, "Overall Data Center Costs", 2010. Inputs recalled: 45,978 servers of $1,450 over 36 months, 8 MW at
-    # $9/W over 120 months of which 18 % is neither power nor cooling, 5 % a year, 80 % load, PUE 1.45, $0.07/kWh,
-    # network $12.61 million over 48 months. Results read at datacenterknowledge.com, 2010-09-22: $3.5 million a month,
-    # and the shares.
-    def per_month(price: float, life_years: float) -> float:
-        terms = Annuity(method="annuity", discount_rate=0.05, life_years=life_years)
-        return HOURS_PER_MONTH * terms.usd_per_h(price)
-
-    facility = per_month(8e6 * 9, 10)
-    parts = {
-        "servers": per_month(45_978 * 1_450, 3),
-        "network": per_month(12.61e6, 4),
-        "power and cooling": 0.82 * facility,
-        "other": 0.18 * facility,
-        "electricity": 8_000 * 0.8 * 1.45 * 0.07 * HOURS_PER_MONTH,
-    }
-    total = sum(parts.values())
-    assert total == pytest.approx(3.5e6, rel=0.01)
-    shares = {name: round(100 * usd / total) for name, usd in parts.items()}
-    assert shares == {"servers": 57, "network": 8, "power and cooling": 18, "other": 4, "electricity": 13}
-
-
 price = st.floats(0, 1e6)
 monthly = st.floats(0, 5e4)
 
