@@ -59,6 +59,8 @@ NO_SENTENCES = frozenset(
     | {"scenario: {}", "scenario: cost.quotes.{}", "NVIDIA {}", "{} loaded", "{} saturated"}
     | {"--set slo.{}", "{}={}; Path=/; HttpOnly; SameSite=Strict", "replica {}", "prompt, {} tokens", "goodput {}"}
     | {"{}, {}, gpufleet {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
+    # sources of prices in a catalogue folder
+    | {"{}: {} an hour for {} GPUs", "{}, GPU alone", "{} price list ({})"}
     # commands, expressions of Vega, a sentence that was translated
     | {"capacity {}", "sensitivity {}", "breakeven {}", "export {}", "gpufleet: {}"}
     | {"datum.good ? {} : paper", "datum.good ? ({}) : paper", "{} / max(width - {} - {}, width / 4)"}

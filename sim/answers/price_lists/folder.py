@@ -138,7 +138,13 @@ def _typed(offer: dict[str, Any]) -> dict[str, Any]:
 
 
 def message_of(kind: str, counts: tuple[int, int, int], folder: Path) -> str:
-    """Return a sentence on an import."""
+    """Return a sentence on an import: *counts* of new, changed and known offers of *kind* in *folder*."""
     new, changed, known = counts
-    text = "{kind}: {new} offers added, {changed} changed, {known} known already, in {folder}"
-    return Message(text, kind, new, changed, known, folder)
+    return Message(
+        "{kind}: {new} offers added, {changed} changed, {known} known already, in {folder}",
+        kind,
+        new,
+        changed,
+        known,
+        folder,
+    )
