@@ -130,10 +130,11 @@ def _price_all(folder: Path, sets: list[str], catalogs: list[Path], report: bool
     rows = [(one.run.name, one.fleet, one.shown(one.before), one.shown(one.after), one.change) for one in bills]
     heads = ("run", "fleet", "before [USD/h]", "now [USD/h]", "change")
     newer = [
-        Message("{run}: {before} becomes {after}", *one) for one in dict.fromkeys(p for b in bills for p in b.newer)
+        Message("{run}: {before} becomes {after}", name, before, after)
+        for name, before, after in dict.fromkeys(price for bill in bills for price in bill.newer)
     ]
     reasons = dict.fromkeys((one.run.name, one.reason) for one in bills if one.reason)
-    left = [Message("{run}: left out: {reason}", *pair) for pair in reasons]
+    left = [Message("{run}: left out: {reason}", name, reason) for name, reason in reasons]
     show_all(FittedTable(heads, rows, worded=frozenset({0, 1})), *newer, *left)
 
 
