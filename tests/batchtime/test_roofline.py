@@ -1,23 +1,29 @@
 """Laws of the batch time, and figures worked by hand."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sim.batchtime.coefficients import load_coefficients
 from sim.batchtime.roofline import (
+    EXPONENT,
+    BatchWork,
     Device,
+    DeviceSpeed,
     ServiceFactors,
     batch_time_s,
     device_of,
     largest_batch_within,
+    missing_work,
     slice_of,
     speed_of,
     work_of,
 )
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import OtherModel
+from sim.catalogue.value import Value
 
 CATALOG = load_catalog()
 COEFFICIENTS = load_coefficients(CATALOG.root / "batchtime.yaml")
@@ -124,6 +130,43 @@ def test_the_largest_batch_waits_for_one_and_runs_its_own() -> None:
     assert largest_batch_within(lambda batch: 0.001 + 0.001 * batch, 0.020, 100) == pytest.approx(9, abs=1e-3)
     assert largest_batch_within(lambda batch: 0.001 * batch, 10.0, 64) == 64
     assert largest_batch_within(lambda batch: 1.0, 0.1, 64) == pytest.approx(1, abs=1e-3)
+
+
+def test_times_of_arithmetic_and_memory_overlap() -> None:
+    speed = DeviceSpeed(flops=100.0, bytes_per_s=10.0, weight_bytes_per_s=20.0, kernel_s=0.5)
+    # 3 s of arithmetic; 40 bytes of weights in 2 s and 10 of traffic in 1 s; 4 launches
+    work = BatchWork(flops=300.0, weight_bytes=40.0, traffic_bytes=10.0, kernels=4)
+    assert batch_time_s(work, speed) == pytest.approx(4 * 0.5 + 3 * 2 ** (1 / EXPONENT))
+
+
+def test_a_denoiser_reads_its_weights_in_every_step() -> None:
+    model = service("sdxl-base")
+    assert model.params is not None
+    assert work_of(model, "fp16", 3, steps=7).weight_bytes == 7 * 2 * model.params.value
+
+
+def test_a_card_has_the_factors_of_its_architecture_and_its_own() -> None:
+    half, most = (Value(value=number, source="test", kind="fitted") for number in (0.5, 0.8))
+    table = COEFFICIENTS.model_copy(update={"architectures": {"Old": half}, "gpus": {"slow": most}})
+    model = service("resnet-50")
+    compute = table.of(model).compute.value
+    for gpu, architecture, factor in (("x", "X", 1.0), ("x", "Old", 0.5), ("slow", "X", 0.8), ("slow", "Old", 0.4)):
+        factors = table.factors(model, replace(DEVICE, gpu=gpu, architecture=architecture))
+        assert factors.compute == pytest.approx(compute * factor)
+
+
+def test_a_missing_figure_is_named() -> None:
+    model = service("resnet-50")
+    assert missing_work(model) == ()
+    assert missing_work(model.model_copy(update={"kernels": None})) == ("kernels",)
+    with pytest.raises(KeyError, match="kernels"):
+        work_of(model.model_copy(update={"kernels": None}), "fp16", 1)
+
+
+def test_two_batch_times_may_reach_the_limit() -> None:
+    assert largest_batch_within(lambda batch: batch, 16.0, 8) == 8
+    assert largest_batch_within(lambda batch: batch, 15.0, 8) == pytest.approx(7.5, abs=1e-4)
+    assert largest_batch_within(lambda batch: batch, 0.5, 1) == 1
 
 
 def test_counted_figures_are_those_of_the_script(root: Path) -> None:

@@ -13,7 +13,6 @@ from small_scenario import planned as planned_of
 from sim.catalogue.catalog import load_catalog
 from sim.engine.lora import AdapterSlots
 from sim.fleet.fleet import RunningFleet
-from sim.memory.lora import LoraAdapters, adapter_bytes, slot_bytes
 from sim.records import Batch, Request
 from sim.rng import stream
 from sim.scenario.reading.errors import ScenarioErrors
@@ -45,19 +44,6 @@ def complaints(folder: Path, workload: str, pool: str) -> str:
     with pytest.raises(ScenarioErrors) as caught:
         planned(folder, workload, pool)
     return str(caught.value)
-
-
-def test_an_adapter_of_rank_16_for_all_matrices_of_an_8b_has_42_million_parameters() -> None:
-    lora = LoraAdapters(max_lora_rank=16)
-    assert adapter_bytes(LLAMA, lora) == 2 * 41_943_040  # what PEFT prints for it
-    attention = LoraAdapters(max_lora_rank=8, target_modules=("q_proj", "v_proj"))
-    assert adapter_bytes(LLAMA, attention) == 2 * 8 * 32 * (4096 + 4096 + 4096 + 1024)
-
-
-def test_tensor_parallel_ranks_keep_one_of_the_two_matrices_whole() -> None:
-    query = LoraAdapters(max_lora_rank=8, target_modules=("q_proj",))
-    output = LoraAdapters(max_lora_rank=8, target_modules=("o_proj",))
-    assert slot_bytes(LLAMA, query, 4) == slot_bytes(LLAMA, output, 4) == 2 * 8 * 32 * (4096 + 1024)
 
 
 def test_slots_take_memory_from_the_kv_cache(tmp_path: Path) -> None:

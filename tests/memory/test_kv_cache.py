@@ -10,7 +10,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
 from sim.memory.fit import fit
-from sim.memory.kv_cache import KvLayout, StateCache
+from sim.memory.kv_cache import KvLayout, StateCache, WindowBlocks
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
@@ -230,3 +230,9 @@ def test_one_card_runs_as_many_as_were_measured() -> None:
         [pool] = plan("sglang-0.5", "rtx-pro-6000", "qwen3-coder-next", "fp8", **options, max_num_seqs=asked).pools
         found = pool.memory
         assert (found.kv_tokens >= 8000 * asked) is all_run
+
+
+def test_a_window_holds_its_last_tokens_and_one_block_more() -> None:
+    blocks = WindowBlocks(window=128, block_tokens=64, bytes_per_block=10.0)
+    assert [blocks.bytes(tokens) for tokens in (1, 64, 65, 128, 500)] == [20, 20, 30, 30, 30]
+    assert blocks.bytes_per_token == 10 / 64

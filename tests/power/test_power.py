@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.power import GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
+from sim.power import CapCurve, GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -179,6 +179,56 @@ def test_a_lower_cap_never_draws_more_nor_works_faster(cap_w, further_w, load):
     assert low.limit_w <= min(high.limit_w, cap_w)
     assert low.energy_j(1, load) <= high.energy_j(1, load) <= GpuPower.of(gpu, COEFFICIENTS).energy_j(1, load)
     assert COEFFICIENTS.speed(gpu, cap_w).value <= COEFFICIENTS.speed(gpu, cap_w + further_w).value <= 1
+
+
+@pytest.mark.parametrize(
+    ("cap_w", "speed", "named"),
+    [
+        ((100, 200), (0.5, 0.6, 0.7), "speed"),
+        ((100, 200), (0.7, 0.6), "speed"),
+        ((100, 200), (0.7, 0.7), "speed"),
+        ((200, 100), (0.6, 0.7), "cap_w"),
+        ((200, 200), (0.6, 0.7), "cap_w"),
+    ],
+)
+def test_measured_caps_and_speeds_rise(cap_w, speed, named):
+    with pytest.raises(ValidationError, match=f"{named} needs one rising figure for each cap"):
+        CapCurve(source="test", kind="measured", cap_w=cap_w, speed=speed)
+
+
+def test_power_within_a_reach_keeps_the_idle_part():
+    assert GpuPower(50.0, 250.0).within(0.25) == GpuPower(50.0, 100.0)
+
+
+def test_idle_power_is_that_with_weights_loaded():
+    # a limit of 400 W; 32 W without a model
+    gpu = card("rtx-4090").model_copy(update={"tdp_w": value(400), "idle_w": value(32), "loaded_idle_w": value(48)})
+    assert GpuPower.of(gpu, COEFFICIENTS) == GpuPower(48, 400)
+    assert GpuPower.of(gpu, COEFFICIENTS, 300) == GpuPower.of(gpu, COEFFICIENTS, 300.0) == GpuPower(48, 300)
+    assert GpuPower.of(gpu, COEFFICIENTS, 500) == GpuPower(48, 400)
+    unknown = gpu.model_copy(update={"loaded_idle_w": None})
+    share = COEFFICIENTS.loaded_idle_of(gpu).value
+    assert 0.01 < share < 0.3
+    assert GpuPower.of(unknown, COEFFICIENTS).idle_w == pytest.approx(max(32, share * 400))
+    assert GpuPower.of(unknown.model_copy(update={"idle_w": value(200)}), COEFFICIENTS).idle_w == 200
+    nameless = unknown.model_copy(update={"idle_w": None})
+    assert GpuPower.of(nameless, COEFFICIENTS).idle_w == pytest.approx(share * 400)
+
+
+@pytest.mark.parametrize("cap_w", [40, 48])
+def test_a_cap_at_or_below_idle_leaves_no_load(cap_w):
+    gpu = card("rtx-4090").model_copy(update={"loaded_idle_w": value(48)})
+    assert LoadLaw.of(gpu, COEFFICIENTS, cap_w) is None
+    assert LoadLaw.of(gpu, COEFFICIENTS, 49) is not None
+
+
+def test_the_load_of_a_step_by_hand():
+    law = LoadLaw(compute=0.5, memory=0.3, token=1e-4, running=0.2, waiting=0.25)
+    # 0.2 of the time for all kernels, of which those that wait count a quarter: 0.2 (0.8 - 0.75 x 0.4) = 0.1
+    sums = {(0.4, 0.5, 1000, 0.8, 0.4): 0.1 + 0.2 + 0.15 + 0.1, (0, 0, 0): 0.2, (1, 0, 0, 0): 0.5, (0, 1, 0, 0): 0.3}
+    for work, z in sums.items():
+        load = law(*work)
+        assert load / (1 - load**4) ** 0.25 == pytest.approx(z)
 
 
 def test_a_cap_goes_with_the_load():

@@ -42,3 +42,19 @@ def test_adapter_affinity_holds_until_the_replica_is_overloaded() -> None:
     # fourth: ceil(1.5 * 4 / 2) = 3 allow a third one at replica 0; the fifth finds 3 there, 4 are allowed
     assert chosen == [0, 1, 0, 0, 0, 1]
     assert router.choose(Request(9, 0.0, 1, 1)) == 1
+
+
+def test_adapter_affinity_without_an_adapter_or_a_replica() -> None:
+    router = AdapterAffinity(policy="adapter_affinity").start(["p"] * 3, np.random.default_rng(0))
+    tuned, plain = Request(0, 0.0, 1, 1, adapter="a"), Request(1, 0.0, 1, 1)
+    router.joined(0, tuned)
+    router.joined(1, plain)
+    # ceil(1.25 * 3 / 3) = 2 allow a second request at the replica with the adapter
+    assert (router.choose(tuned), router.choose(plain)) == (0, 2)
+    router.joined(0, plain)
+    assert router.choose(tuned) == 2
+    for replica in range(3):
+        router.closed(replica)
+    assert (router.choose(tuned), router.choose(plain)) == (-1, -1)
+    router.opened(0, 0)
+    assert router.choose(tuned) == 0

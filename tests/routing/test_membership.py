@@ -94,6 +94,32 @@ def test_round_robin_does_not_restart() -> None:
     assert [router.choose(ANY) for _ in range(4)] == [2, 3, 0, 1]
 
 
+def test_the_turn_of_a_replica_that_opens_is_at_its_place() -> None:
+    router = start("round_robin", 4)
+    assert [router.choose(ANY) for _ in range(2)] == [0, 1]
+    router.closed(2)
+    router.opened(2, 0)
+    assert [router.choose(ANY) for _ in range(4)] == [2, 3, 0, 1]
+
+
+def test_of_two_open_replicas_the_less_loaded_is_chosen() -> None:
+    router = start("power_of_two")
+    for replica in (0, 2, 4, 5):
+        router.closed(replica)
+    router.joined(1, ANY)
+    assert {router.choose(ANY) for _ in range(100)} == {3}
+    router.closed(3)
+    assert {router.choose(ANY) for _ in range(100)} == {1}
+    router.closed(1)
+    assert router.choose(ANY) == -1
+
+
+def test_shares_are_dealt_evenly_in_time() -> None:
+    # the next request goes to the pool with the lowest (sent + 1) / share; a tie to the first: b, a, b, b, a, b
+    router = start("by_length", 2)
+    assert [router.choose(ANY) for _ in range(6)] == [1, 0, 1, 1, 0, 1]
+
+
 @given(closed=st.sets(st.integers(0, REPLICAS - 1), max_size=REPLICAS - 1), first=st.integers(0, 50))
 @settings(max_examples=25)
 def test_random_draws_of_other_requests_stay(closed: set[int], first: int) -> None:
