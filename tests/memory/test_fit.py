@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.engine import default_share
 from sim.catalogue.model import Model
-from sim.memory.fit import MemoryFit, fit, suggest_changes
+from sim.memory.fit import DraftMemory, MemoryFit, fit, suggest_changes
 from sim.memory.weights import ReplicaLayout, check_parallel, stage_layers
 
 Fit = Callable[..., MemoryFit]
@@ -180,3 +180,35 @@ def test_ranks_that_exchange_nothing_keep_no_memory_for_it() -> None:
     apart = fit(A100, mixture, FORMATS[0], engine, tensor_parallel_size=1, data_parallel_size=2)
     together = fit(A100, mixture, FORMATS[0], engine, data_parallel_size=2, enable_expert_parallel=True)
     assert apart.comms_bytes == 0.0 < together.comms_bytes
+
+
+def test_draft_heads_are_one_more_layer_and_a_draft_model_is_whole() -> None:
+    # q, k, v, o and the three of the feed-forward block at 16 bit, with a table of 131,072 positions in all layers;
+    # keys and values of 8 heads of 128 numbers
+    form, model = CATALOG.quantization("bf16"), CATALOG.model("llama3.1-8b")
+    layer = 2 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336)
+    one, two = (ReplicaLayout(tensor_parallel_size=tp) for tp in (1, 2))
+    heads = DraftMemory.of_heads(model, form, one, "auto")
+    positions = 2 * 131_072 * 128
+    assert heads.weights_bytes == pytest.approx(layer + positions / 32, rel=1e-4)
+    assert heads.kv_bytes_per_token == 2 * 2 * 8 * 128
+    whole = DraftMemory.of_model(model, form, one, "auto")
+    assert whole.weights_bytes == pytest.approx(32 * layer + positions + 2 * 2 * 128_256 * 4096, rel=1e-4)
+    assert whole.kv_bytes_per_token == 32 * heads.kv_bytes_per_token
+    half = DraftMemory.of_model(model, form, two, "auto")
+    assert half.weights_bytes == pytest.approx((whole.weights_bytes + positions) / 2, rel=1e-4)
+    assert half.kv_bytes_per_token == whole.kv_bytes_per_token / 2
+
+
+def test_pipeline_stages_of_one_rank_split_no_heads() -> None:
+    # 6 attention heads do not divide by 4, but a rank has them all
+    odd = DENSE.model_copy(update={"heads": 6, "kv_heads": 3})
+    form = CATALOG.quantization("bf16")
+    assert check_parallel(odd, form, ReplicaLayout(pipeline_parallel_size=4)) == []
+    assert len(check_parallel(odd, form, ReplicaLayout(tensor_parallel_size=4))) > 0
+
+
+@pytest.mark.parametrize(("stages", "possible"), [(80, True), (81, False)])
+def test_every_stage_has_a_layer(stages: int, possible: bool) -> None:
+    found = check_parallel(DENSE, CATALOG.quantization("bf16"), ReplicaLayout(pipeline_parallel_size=stages))
+    assert (found == []) is possible
