@@ -374,6 +374,10 @@ class _Sensitivity(Question):
         return dict.fromkeys(found.found.base, "") | dict(found.found.unable)
 
 
+FINANCING = (("Financing", "financing"), ("Cash after tax", "financed_years"))
+"""Sheets of answers with financing or tax: title and table."""
+
+
 class _Breakeven(Question):
     """Compare renting, buying and an API over load and over months.
 
@@ -384,7 +388,7 @@ class _Breakeven(Question):
 
     name = "breakeven"
     main = "ranking"
-    sheets = (("By utilisation", "breakeven"), ("Months", "months"), ("Tipping points", "tipping"))
+    sheets = (("By utilisation", "breakeven"), ("Months", "months"), ("Tipping points", "tipping"), *FINANCING)
     yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
@@ -474,7 +478,7 @@ class _Plan(Question):
 
     name = "plan"
     main = "summary"
-    sheets = (("Months", "plan"),)
+    sheets = (("Months", "plan"), *FINANCING)
     relative_option = yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
-from sim.cost.financing import IncomeTax, Loan
+from sim.cost.financing import IncomeTax, Lease, Loan, refuse_both
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.message import Message
 from sim.spec import Fraction, Positive, Spec
@@ -114,9 +114,11 @@ class _Purchase(Spec):
     years are compared (breakeven, plan); `run` shows the prices of the first month."""
 
     loan: Loan | None = None
-    """Loan on purchases; `breakeven` computes with it, `run` and `plan` state costs before financing."""
+    """Loan on purchases; `breakeven` and `plan` add cash and cost after it, `run` states costs before financing."""
+    lease: Lease | None = None
+    """Lease of the hardware in place of its purchase; `breakeven` and `plan` add cash and cost after it."""
     tax: IncomeTax | None = None
-    """Income tax of the buyer; `breakeven` computes with it, `run` and `plan` state costs before tax."""
+    """Income tax of the buyer; `breakeven` and `plan` add cash and cost after it, `run` states costs before tax."""
 
     @model_validator(mode="before")
     @classmethod
@@ -137,6 +139,28 @@ class _Purchase(Spec):
                     Message("fx has one currency twice, as {first} and {second}: give one of them", other, code)
                 )
         return self
+
+    @model_validator(mode="after")
+    def _one_financing(self) -> Self:
+        refuse_both(self.loan, self.lease)
+        if self.lease is not None and (text := self.too_long(self.lease)):
+            raise ValueError(text)
+        return self
+
+    def too_long(self, lease: Lease) -> Message | None:
+        """Return why *lease* outlasts the life of the hardware; None if it does not."""
+        if lease.term_months <= self.whole_life_months:
+            return None
+        return Message(
+            "the lease of {months} months outlasts life_years ({life:g}): shorten term_months, or raise life_years",
+            lease.term_months,
+            self.life_years,
+        )
+
+    @property
+    def is_financed(self) -> bool:
+        """True if a loan, a lease or a tax is stated."""
+        return bool(self.loan or self.lease or self.tax)
 
     @model_validator(mode="after")
     def _one_resale_value(self) -> Self:

@@ -1,23 +1,25 @@
-"""Loans and income tax on purchases: schedules of payments and deductions, and costs after tax.
+"""Loans, leases and income tax on purchases: schedules of payments and deductions, costs and returns after tax.
 
 Amounts are costs: money that is paid is positive. Interest of a loan is charged monthly at a twelfth of its yearly
 rate, as banks quote it. Tax years are the twelve-month years from delivery; losses are used at once, as a company with
 other profits does.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import expm1, fsum, log1p
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.cost.time_value import MONTHS_PER_YEAR, present_value
+from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
 from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
 Share = Annotated[Fraction, Field(gt=0)]
+OWN_MONEY = "own money"
+"""Label of a purchase without loan and lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,119 @@ class Loan(Spec):
             yield Installment(interest, paid, left)
 
 
+class Lease(Spec):
+    """Lease of hardware in place of its purchase. Fractions are of the hardware's price; amounts recur in each term."""
+
+    term_months: Annotated[Count, Field(le=1200)]
+    """Months of the lease, at most `life_years`."""
+    payment: Share | None = None
+    """Monthly payment as a fraction of the price (lease rate factor): 0.03 is 3 % of the price a month."""
+    rate: Fraction | None = None
+    """Nominal interest rate per year from which the payment follows, in place of `payment`: 0.07 is 7 %."""
+    residual: Fraction = 0.0
+    """Value at the end of the term that the payments leave, with `rate`."""
+    buyout: Fraction | None = None
+    """Price at the end of the term with `at_end: buy`. Default: `residual`."""
+    deposit: Fraction = 0.0
+    """Deposit at delivery, returned without interest at the end."""
+    in_advance: bool = False
+    """True: payments at the start of each month. Default: at its end."""
+    at_end: Literal["return", "buy", "extend"] = "return"
+    """return: the next lease of new hardware follows on the same terms, deployment included; buy: pay `buyout`, keep,
+    and resell at the end of `life_years`; extend: pay on until then, and return."""
+
+    @model_validator(mode="after")
+    def _one_payment(self) -> Self:
+        if (self.payment is None) == (self.rate is None):
+            raise ValueError("a lease has either payment or rate: state one")
+        if self.payment is not None and self.residual:
+            raise ValueError("residual makes the payment from rate: with payment, remove it (at_end: buy has buyout)")
+        if self.buyout is not None and self.at_end != "buy":
+            raise ValueError(Message("buyout is paid with at_end: buy only, not with {at_end}", self.at_end))
+        return self
+
+    @property
+    def monthly(self) -> float:
+        """Monthly payment as a fraction of the price.
+
+        Notes
+        -----
+        With i = rate / 12, n months and the residual R: (1 - R / (1 + i)^n) / a, a = (1 - (1 + i)^-n) / i; divided by
+        1 + i where it is paid in advance.
+
+        References
+        ----------
+        Brealey, Myers, Allen, Principles of Corporate Finance, chapter on leasing.
+
+        Examples
+        --------
+        >>> round(10_000 * Lease(term_months=12, rate=0.12).monthly, 2)
+        888.49
+
+        """
+        if self.payment is not None:
+            return self.payment
+        assert self.rate is not None
+        per_month = self.rate / MONTHS_PER_YEAR
+        per_year = (1 + per_month) ** MONTHS_PER_YEAR - 1
+        left = 1 - self.residual * discount_factor(per_year, self.term_months)
+        return left / annuity_factor(per_year, self.term_months) / (1 + per_month if self.in_advance else 1)
+
+    @property
+    def buyout_fraction(self) -> float:
+        """Price at the end of the term as a fraction of the price when new; 0 unless it is bought."""
+        if self.at_end != "buy":
+            return 0.0
+        return self.residual if self.buyout is None else self.buyout
+
+    def months_paid(self, start: int, end: int) -> range:
+        """Return the months at whose ends hardware leased from *start* is paid for, up to *end*."""
+        last = min(end, start + self.term_months) if self.at_end == "buy" else end
+        return range(start, last) if self.in_advance else range(start + 1, last + 1)
+
+    def terms(self, holding: "Holding") -> Iterator["Holding"]:
+        """Yield the times in which one piece of leased hardware each is held within *holding*."""
+        if self.at_end != "return":
+            yield holding
+            return
+        removal_usd = holding.proceeds_usd - holding.resale_usd
+        for start in range(holding.start_month, holding.end_month, self.term_months):
+            end = min(start + self.term_months, holding.end_month)
+            yield Holding(start, end, holding.price_usd, removal_usd, holding.hardware_usd, 0.0)
+
+    def owned(self, term: "Holding") -> list["Holding"]:
+        """Return what the lessee owns of the leased hardware *term*: what a lease leaves out, and what is bought."""
+        rest_usd = term.price_usd - term.hardware_usd
+        found = [Holding(term.start_month, term.end_month, rest_usd, term.proceeds_usd - term.resale_usd)]
+        bought = term.start_month + self.term_months
+        if self.at_end == "buy" and bought <= term.end_month:
+            paid_usd = self.buyout_fraction * term.hardware_usd
+            found.append(Holding(bought, term.end_month, paid_usd, term.resale_usd))
+        return found
+
+
+class Financing(Spec):
+    """Way to finance purchases: a loan or a lease."""
+
+    loan: Loan | None = None
+    """Loan on purchases."""
+    lease: Lease | None = None
+    """Lease of the hardware in place of its purchase."""
+
+    @model_validator(mode="after")
+    def _states_one(self) -> Self:
+        if self.loan is None and self.lease is None:
+            raise ValueError("a way to finance needs loan or lease")
+        refuse_both(self.loan, self.lease)
+        return self
+
+
+def refuse_both(loan: Loan | None, lease: Lease | None) -> None:
+    """Raise ValueError if both a loan and a lease are stated for one purchase."""
+    if loan is not None and lease is not None:
+        raise ValueError("loan and lease finance the same purchase: remove one; breakeven.financing compares them")
+
+
 class TaxDepreciation(Spec):
     """Depreciation of a purchase for income tax."""
 
@@ -144,12 +259,57 @@ class Holding:
     """Payment at delivery [USD]."""
     proceeds_usd: float
     """Sale at the end, less removal [USD]."""
+    hardware_usd: float = 0.0
+    """Part of the payment that a lease replaces: what is resold, without sales tax and deployment [USD]."""
+    resale_usd: float = 0.0
+    """Sale within the proceeds [USD]."""
+    tax_value_usd: float | None = None
+    """Value that is depreciated for tax [USD]; None: the payment."""
+
+
+LINES = ("operating", "purchase", "sale", "loan_drawn", "interest", "principal", "lease", "deposit", "income_tax")
+"""Lines of a month's cash after financing and tax."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinancedMonth:
+    """Cash at the end of a month after financing and tax; payments are positive, receipts negative."""
+
+    month: int
+    """Month; 0 is the delivery."""
+    parts_usd: dict[str, list[float]] = field(default_factory=lambda: {line: [] for line in LINES})
+    """Line -> payments [USD]."""
+
+    @property
+    def lines_usd(self) -> dict[str, float]:
+        """Payment of each line of `LINES` [USD]."""
+        return {line: fsum(parts) for line, parts in self.parts_usd.items()}
+
+    @property
+    def cost_usd(self) -> float:
+        """Sum of all lines [USD]."""
+        return fsum(usd for parts in self.parts_usd.values() for usd in parts)
 
 
 def costs_after_tax(
-    operating_usd: Sequence[float], holdings: Sequence[Holding], loan: Loan | None, tax: IncomeTax | None
+    operating_usd: Sequence[float],
+    holdings: Sequence[Holding],
+    loan: Loan | None,
+    tax: IncomeTax | None,
+    lease: Lease | None = None,
 ) -> list[float]:
-    """Return the cost of each month after interest, repayment and tax [USD].
+    """Return the cost of each month after financing and tax [USD]; parameters as in `financed`."""
+    return [one.cost_usd for one in financed(operating_usd, holdings, loan, tax, lease)]
+
+
+def financed(
+    operating_usd: Sequence[float],
+    holdings: Sequence[Holding],
+    loan: Loan | None,
+    tax: IncomeTax | None,
+    lease: Lease | None = None,
+) -> list[FinancedMonth]:
+    """Return the cash of each month after financing and tax.
 
     Parameters
     ----------
@@ -162,47 +322,126 @@ def costs_after_tax(
         Loan on each purchase; None: own money.
     tax
         Income tax; None: before tax.
+    lease
+        Lease of the hardware, in place of its purchase. Its payments are deducted when paid; those after the last month
+        are not counted.
 
     Returns
     -------
-    Costs at the ends of months 0 (delivery), 1, 2, ... Operating cost and interest are deducted at the end of each
-    twelve months, and at the end.
+    Cash at the ends of months 0 (delivery), 1, 2, ... Operating cost, interest and lease payments are deducted at the
+    end of each twelve months, and at the end.
 
     """
     last = len(operating_usd)
-    paid = [[0.0] if month == 0 else [operating_usd[month - 1]] for month in range(last + 1)]
+    found = [FinancedMonth(month) for month in range(last + 1)]
+    for month, usd in enumerate([0.0, *operating_usd]):
+        found[month].parts_usd["operating"].append(usd)
     deducted = [0.0, *operating_usd]
     depreciated = [0.0] * (last + 1)
+
+    def pay(month: int, line: str, usd: float) -> None:
+        found[month].parts_usd[line].append(usd)
+
     for one in holdings:
-        paid[one.start_month].append(one.price_usd)
-        paid[one.end_month].append(-one.proceeds_usd)
+        owned = [one]
+        if lease is not None and one.hardware_usd:
+            owned = []
+            for term in lease.terms(one):
+                for month in lease.months_paid(term.start_month, term.end_month):
+                    pay(month, "lease", lease.monthly * term.hardware_usd)
+                    deducted[max(month, 1)] += lease.monthly * term.hardware_usd
+                ends = term.end_month
+                if lease.at_end == "buy":
+                    ends = min(ends, term.start_month + lease.term_months)
+                pay(term.start_month, "deposit", lease.deposit * term.hardware_usd)
+                pay(ends, "deposit", -lease.deposit * term.hardware_usd)
+                owned += lease.owned(term)
+        for own in owned:
+            pay(own.start_month, "purchase", own.price_usd)
+            pay(own.end_month, "sale", -own.proceeds_usd)
+            if tax is not None:
+                _depreciate(own, tax.depreciation, depreciated)
         if loan is not None:
-            principal = loan.share * one.price_usd
-            paid[one.start_month].append(-principal)
-            balance = principal
-            for month, part in enumerate(loan.installments(principal), one.start_month + 1):
-                if month > one.end_month:
-                    break
-                paid[month] += [part.interest_usd, part.principal_usd]
-                deducted[month] += part.interest_usd
-                balance = part.balance_usd
-            paid[one.end_month].append(balance)
-        if tax is not None:
-            left = one.price_usd
-            for year, fraction in enumerate(tax.depreciation.fractions, 1):
-                month = one.start_month + MONTHS_PER_YEAR * year
-                if month > one.end_month:
-                    break
-                depreciated[month] += fraction * one.price_usd
-                left -= fraction * one.price_usd
-            depreciated[one.end_month] += left - one.proceeds_usd
+            _borrow(one, loan, pay, deducted)
     if tax is not None:
         for month in range(1, last + 1):
             if month % MONTHS_PER_YEAR == 0 or month == last:
                 first = month - (month - 1) % MONTHS_PER_YEAR
-                paid[month].append(-tax.rate * fsum(deducted[first : month + 1]))
-            paid[month].append(-tax.rate * depreciated[month])
-    return [fsum(parts) for parts in paid]
+                pay(month, "income_tax", -tax.rate * fsum(deducted[first : month + 1]))
+            pay(month, "income_tax", -tax.rate * depreciated[month])
+    return found
+
+
+def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], deducted: list[float]) -> None:
+    """Pay interest and principal of the *loan* on a purchase, and add the interest to what is *deducted*."""
+    principal = balance = loan.share * one.price_usd
+    pay(one.start_month, "loan_drawn", -principal)
+    for month, part in enumerate(loan.installments(principal), one.start_month + 1):
+        if month > one.end_month:
+            break
+        pay(month, "interest", part.interest_usd)
+        pay(month, "principal", part.principal_usd)
+        deducted[month] += part.interest_usd
+        balance = part.balance_usd
+    pay(one.end_month, "principal", balance)
+
+
+def _depreciate(one: Holding, terms: TaxDepreciation, depreciated: list[float]) -> None:
+    """Add the deductions of a holding to those of each month; a sale is deducted with a minus."""
+    left = base = one.price_usd if one.tax_value_usd is None else one.tax_value_usd
+    for year, fraction in enumerate(terms.fractions, 1):
+        month = one.start_month + MONTHS_PER_YEAR * year
+        if month > one.end_month:
+            break
+        depreciated[month] += fraction * base
+        left -= fraction * base
+    depreciated[max(1, one.end_month)] += left - one.proceeds_usd
+
+
+def cost_of_capital(loan: Loan, tax: IncomeTax | None, discount_rate: float) -> float:
+    """Return the weighted average cost of capital per year of a purchase at delivery, after tax (WACC).
+
+    Notes
+    -----
+    D r_D (1 - t) + (1 - D) r_E with the loan's share D, its effective rate r_D = (1 + rate / 12)^12 - 1, the tax rate t
+    and the owner's *discount_rate* r_E.
+
+    References
+    ----------
+    Brealey, Myers, Allen, Principles of Corporate Finance, chapter on financing and valuation.
+
+    Examples
+    --------
+    >>> round(cost_of_capital(Loan(share=0.4, rate=0, term_months=12), None, 0.1), 9)
+    0.06
+
+    """
+    borrowed = (1 + loan.rate / MONTHS_PER_YEAR) ** MONTHS_PER_YEAR - 1
+    after_tax = borrowed * (1 - (tax.rate if tax is not None else 0.0))
+    return loan.share * after_tax + (1 - loan.share) * discount_rate
+
+
+def equivalent_annual_usd(net_present_usd: float, discount_rate: float, months: float) -> float:
+    """Return the equal payment at the end of each year with the present value *net_present_usd* [USD].
+
+    Notes
+    -----
+    NPV r / (1 - (1 + r)^-n) for n years; NPV / n for r = 0.
+
+    References
+    ----------
+    Newnan, Eschenbach, Lavelle, Engineering Economic Analysis, chapter 6 (equivalent uniform annual cost).
+
+    Examples
+    --------
+    >>> round(equivalent_annual_usd(1000.0, 0.1, 36), 2)
+    402.11
+
+    """
+    years = months / MONTHS_PER_YEAR
+    if discount_rate == 0:
+        return net_present_usd / years
+    return net_present_usd * discount_rate / (1 - discount_factor(discount_rate, months))
 
 
 def net_present_usd(costs_usd: Sequence[float], discount_rate: float) -> float:
@@ -234,6 +473,60 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     while value(high) * value(-0.99) > 0 and high < 1e6:
         high *= 10
     return float(brentq(value, -0.99, high, xtol=1e-12)) if value(high) * value(-0.99) <= 0 else None
+
+
+def modified_rate(flows_usd: Sequence[float], rate: float) -> float | None:
+    """Return the modified internal rate of return per year of *flows_usd* at the ends of months 0, 1, 2, ...
+
+    Receipts are reinvested, and payments are financed, at *rate* per year. None without receipts or without payments.
+
+    Notes
+    -----
+    (FV(receipts) / -PV(payments))^(1/n) - 1, as numpy_financial.mirr.
+
+    References
+    ----------
+    Lin, The Modified Internal Rate of Return and Investment Criterion, Engineering Economist 21 (1976).
+
+    Examples
+    --------
+    >>> yearly = [-1000.0, -4000.0, 5000.0, 2000.0]
+    >>> monthly = [usd if k == 0 else 0.0 for usd in yearly for k in range(12)]
+    >>> round(modified_rate(monthly[:37], 0.10), 4)  # (7,500 / 4,636.36)^(1/3) - 1
+    0.1739
+
+    """
+    received = net_present_usd([max(usd, 0.0) for usd in flows_usd], rate)
+    paid = -net_present_usd([min(usd, 0.0) for usd in flows_usd], rate)
+    if not received or not paid or len(flows_usd) < 2:
+        return None
+    return float((1 + rate) * (received / paid) ** (MONTHS_PER_YEAR / (len(flows_usd) - 1)) - 1)
+
+
+def payback(flows_usd: Sequence[float], rate: float = 0.0) -> float | None:
+    """Return the months after which *flows_usd* have paid for themselves for good; None if they never do.
+
+    With *rate* per year flows are discounted (discounted payback); a month's flow arrives evenly.
+
+    References
+    ----------
+    Short, Packey, Holt, A Manual for the Economic Evaluation of Energy Efficiency and Renewable Energy Technologies,
+    NREL/TP-462-5173, chapter on payback.
+
+    Examples
+    --------
+    >>> payback([-1000.0, 400.0, 400.0, 400.0])
+    2.5
+
+    """
+    sums = list(accumulate(usd * discount_factor(rate, month) for month, usd in enumerate(flows_usd)))
+    open_months = [month for month, usd in enumerate(sums) if usd < 0]
+    if not open_months:
+        return 0.0
+    month = open_months[-1]
+    if month == len(sums) - 1:
+        return None
+    return month + sums[month] / (sums[month] - sums[month + 1])
 
 
 def _sign_changes(values: Sequence[float]) -> int:

@@ -6,14 +6,17 @@ change the result; charts show cost over utilisation and payments over the month
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
+from sim.cost.financing import OWN_MONEY
 from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
+from sim.report.financing_tables import cheapest_way, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
 from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
@@ -97,16 +100,18 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
 
 
 def _after_tax_lines(answer: BreakevenAnswer) -> list[str]:
-    """Return the cheapest candidate after loan and tax, for each model; none where the scenario states neither."""
+    """Return the cheapest candidate after financing and tax, for each model; none where the scenario states neither."""
     lines = []
     for names in answer.products if answer.after_tax else []:
         best = min(names, key=lambda name: answer.after_tax[name].net_present_usd)
-        text = N_("after loan and tax, {winner} has the lowest net present cost: {cash} in {months:g} months.")
+        text = N_("after financing and tax, {winner} has the lowest net present cost: {cash} in {months:g} months.")
         if best != names[0]:
-            text = N_("after loan and tax, {winner} costs less than {first}: {cash} in {months:g} months.")
+            text = N_("after financing and tax, {winner} costs less than {first}: {cash} in {months:g} months.")
         span = round(answer.horizon.months)
         paid = cash(answer.after_tax[best].net_present_usd)
         lines.append(_(text, winner=best, first=names[0], cash=paid, months=span))
+        bought = min(names, key=lambda name: (not answer.financings[name].get(OWN_MONEY), names.index(name)))
+        lines += [text] if (text := cheapest_way(answer.financings, bought)) else []
     return lines
 
 
@@ -377,7 +382,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def _after_tax_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
-    """Return the columns of ranking.csv after loan and tax; none where the scenario states neither."""
+    """Return the columns of ranking.csv after financing and tax; none where the scenario states neither."""
     if not answer.after_tax:
         return {}
     one = answer.after_tax[name]
@@ -487,6 +492,7 @@ def write_breakeven(
         ("tipping", tipping_rows(answer)),
     ):
         write_rows(out / f"{name}.csv", rows)
+    write_financing(out, answer.financings, "candidate")
     if with_pictures:
         _draw(out, answer, scenario, remarks)
 
@@ -522,6 +528,7 @@ def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) ->
         "utilisation": utilisation_rows(answer),
         "months": month_rows(answer),
         "tipping": tipping_rows(answer),
+        **({"financing": financing_rows(answer.financings, "candidate")} if answer.financings else {}),
     }
 
 
@@ -548,7 +555,11 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         in_code(_("operating cost, first month [USD]")),
         in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
-        *([in_code(_("after loan and tax [USD]")), _("internal rate of return, a year")] if answer.after_tax else []),
+        *(
+            [in_code(_("after financing and tax [USD]")), _("internal rate of return, a year")]
+            if answer.after_tax
+            else []
+        ),
     ]
     return PageTable(
         _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
@@ -574,7 +585,10 @@ def _per_million(answer: BreakevenAnswer, name: str) -> float:
 def _tables(answer: BreakevenAnswer) -> list[PageTable]:
     if not answer.usd_per_h:
         return []
-    found = [ranking(answer)]
+    found = [
+        ranking(answer),
+        *([financing_table(answer.financings, partial(worded, answer))] if answer.financings else []),
+    ]
     heads = [
         in_code(_("levelised USD per million output tokens at utilisation")),
         *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),

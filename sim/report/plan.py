@@ -14,6 +14,7 @@ from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.assumptions import assumptions
 from sim.report.charts.vega_lite import PageCharts
+from sim.report.financing_tables import cheapest_way, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
@@ -40,6 +41,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sections.precision import Precision
 from sim.study.execution.cases import limits
+from sim.study.financing import AfterTax
 from sim.study.load_axis import LoadAxis
 from sim.study.plan import LINE, FleetPlanOutlook, demand_of, ranked
 from sim.study.plan_cash import PlanMonth
@@ -76,6 +78,7 @@ def verdict(
     """
     order, products = list(ranked(found)), _products(found, models or {})
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
+    findings += [text for one in order if (text := cheapest_way(_financings(order), one.fleet))]
     findings += [_sale(one, held, plan) for one in order for held in one.held]
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
@@ -92,6 +95,11 @@ def verdict(
     return PlanVerdict(
         joined([*unsteady_capacity_notes([one.capacity for one in found if not one.api]), *heads]), tuple(findings)
     )
+
+
+def _financings(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:
+    """Return fleet -> way to finance -> cost; empty where no financing or tax is stated."""
+    return {one.fleet: one.financings for one in found if one.financings}
 
 
 def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> dict[str, list[FleetPlanOutlook]]:
@@ -369,6 +377,7 @@ def render_plan(
         marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
+        financing=financing_table(ways) if (ways := _financings(drawn)) else None,
         total=(_("total"), [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
@@ -570,6 +579,7 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
         "verdict": verdict_in_units(answer.headline, (*answer.findings, *plan_rate_notes(scenario))),
         "fleets": [summary_row(one) for one in found],
         "months": [row for one in found for row in month_rows(one, demand_of(scenario))],
+        **({"financing": financing_rows(ways, "fleet")} if (ways := _financings(found)) else {}),
     }
 
 
@@ -597,6 +607,7 @@ def write_plan(
     plan, axis = demand_of(scenario), LoadAxis.of(scenario).label
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
+    write_financing(folder, _financings(found), "fleet")
     if not with_pictures:
         return
     answer = verdict_of_plan(scenario, found)

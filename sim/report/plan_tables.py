@@ -121,6 +121,7 @@ def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:
         **totals,
         **(_sales(one) if one.held else {}),
         **({OWED: one.owed_usd} if one.owed_usd else {}),
+        **({"after_tax_net_present_cost_usd": one.after_tax.net_present_usd} if one.after_tax is not None else {}),
     }
 
 

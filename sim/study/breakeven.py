@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sim.cost import token_api
-from sim.cost.financing import Holding, costs_after_tax, internal_rate, net_present_usd
+from sim.cost.financing import Financing, Holding
 from sim.cost.time_value import Horizon
 from sim.message import Message
 from sim.scenario.schema import Scenario
@@ -22,6 +22,7 @@ from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months
 from sim.study.capacity import FleetCapacity
+from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
 
 API = token_api.NAME
 SPAN = 20.0
@@ -183,18 +184,6 @@ LOADS_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class AfterTax:
-    """Cost of a candidate over the horizon, after interest, repayment and income tax."""
-
-    net_present_usd: float
-    """Present value at the discount rate [USD]."""
-    against: str = ""
-    """Candidate with less capital cost that `internal_rate` compares with; empty: none."""
-    internal_rate: float | None = None
-    """Internal rate of return per year of the additional capital, by the savings against that candidate."""
-
-
-@dataclass(frozen=True, slots=True)
 class BreakevenAnswer:
     """Answer of `breakeven`: costs, cash and tipping points of all candidates."""
 
@@ -228,8 +217,10 @@ class BreakevenAnswer:
 
     No tipping points are then searched.
     """
-    after_tax: Mapping[str, "AfterTax"] = field(default_factory=dict)
-    """Candidate, or API -> cost with loan and income tax; empty where `finance` states neither."""
+    after_tax: Mapping[str, AfterTax] = field(default_factory=dict)
+    """Candidate, or API -> cost with its financing and income tax; empty where no financing or tax is stated."""
+    financings: Mapping[str, Mapping[str, AfterTax]] = field(default_factory=dict)
+    """Candidate, or API -> way to finance -> cost with it; empty as above."""
     uncertain: bool = False
     """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
@@ -275,6 +266,8 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
     # searched before the curves below, which use the loads that the search simulates
     tipping = [] if models else list(tipping_points(ledgers))
     tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
+    fleets, others = {one.name: one.fleet for one in ledgers.candidates}, terms.financing
+    financed = _after_tax(every, cash, ledgers.horizon, fleets, others)
     return BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
@@ -292,7 +285,8 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         tipping=tipping,
         tipping_of_machines=tipping_of_machines,
         models=models,
-        after_tax=_after_tax(every, cash, ledgers.horizon, {one.name: one.fleet for one in ledgers.candidates}),
+        after_tax=financed,
+        financings=_financings(every, cash, ledgers.horizon, financed, others),
         uncertain=scenario.futures is not None,
     )
 
@@ -302,34 +296,60 @@ def _after_tax(
     cash: Mapping[str, Sequence[CumulativeCost]],
     horizon: Horizon,
     fleets: Mapping[str, str],
+    others: Mapping[str, Financing] | None = None,
 ) -> dict[str, AfterTax]:
-    """Return the cost of each candidate with loan and tax over the horizon in whole months; empty without either.
+    """Return the cost of each candidate with its financing and tax over the horizon in whole months; empty without any.
 
     A purchase is compared with the other ways to pay for its own fleet (*fleets*: candidate -> fleet), else with the
-    cheapest candidate with less capital cost.
+    cheapest candidate with less capital cost. *others* are further ways to finance, which need this cost, too.
     """
-    if not any(one.finance is not None and (one.finance.loan or one.finance.tax) for one in costs.values()):
+    if not others and not any(one.finance is not None and one.finance.is_financed for one in costs.values()):
         return {}
-    span = max(1, round(horizon.months))
     flows = {}
     for name, cost in costs.items():
-        path = cash[name][: span + 1]
-        bought = [0, *(at.months for at in path[1:-1] if at.months and _is_renewed(cost, at.months))]
-        holdings = [
-            Holding(start, end, cost.flows.capex_usd, path[end].brings_usd)
-            for start, end in pairwise([*bought, span])
-            if cost.flows.capex_usd or cost.flows.removal_usd
-        ]
-        loan, tax = (cost.finance.loan, cost.finance.tax) if cost.finance is not None else (None, None)
-        flows[name] = costs_after_tax([at.operating_usd for at in path[1:]], holdings, loan, tax)
-    present = {name: net_present_usd(paid, horizon.discount_rate) for name, paid in flows.items()}
+        terms = (cost.finance.loan, cost.finance.lease, cost.finance.tax) if cost.finance else (None, None, None)
+        flows[name] = after_tax(_payments(cost, cash[name], horizon), *terms)
+    present = {name: one.net_present_usd for name, one in flows.items()}
     found = {}
     for name, cost in costs.items():
-        others = [one for one in costs if costs[one].flows.capex_usd < cost.flows.capex_usd]
-        own = [one for one in others if fleets.get(one) == fleets.get(name)]
-        other = min(own or others, key=lambda one: present[one], default="")
-        saved = [theirs - ours for theirs, ours in zip(flows[other], flows[name], strict=True)] if other else []
-        found[name] = AfterTax(present[name], other, internal_rate(saved) if saved else None)
+        cheaper = [one for one in costs if costs[one].flows.capex_usd < cost.flows.capex_usd]
+        own = [one for one in cheaper if fleets.get(one) == fleets.get(name)]
+        other = min(own or cheaper, key=lambda one: present[one], default="")
+        found[name] = compared(flows[name], flows[other], other) if other else flows[name]
+    return found
+
+
+def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> Payments:
+    """Return the payments of a candidate over the *horizon* in whole months, from its cash in *path*."""
+    span = max(1, round(horizon.months))
+    path = path[: span + 1]
+    bought = [0, *(at.months for at in path[1:-1] if at.months and _is_renewed(cost, at.months))]
+    hardware_usd, removal_usd = cost.flows.resold_usd, cost.flows.removal_usd
+    holdings = [
+        Holding(start, end, cost.flows.capex_usd, brings, hardware_usd, brings + removal_usd)
+        for start, end in pairwise([*bought, span])
+        if cost.flows.capex_usd or removal_usd
+        for brings in [path[end].brings_usd]
+    ]
+    return Payments([at.operating_usd for at in path[1:]], holdings, horizon.discount_rate)
+
+
+def _financings(
+    costs: Mapping[str, Cost],
+    cash: Mapping[str, Sequence[CumulativeCost]],
+    horizon: Horizon,
+    stated: Mapping[str, AfterTax],
+    others: Mapping[str, Financing],
+) -> dict[str, dict[str, AfterTax]]:
+    """Return each candidate of *stated* with each way to finance it, compared as the candidate is."""
+    found: dict[str, dict[str, AfterTax]] = {}
+    for name, one in stated.items():
+        finance = costs[name].finance
+        ways = ways_to_finance(_payments(costs[name], cash[name], horizon), finance, others)
+        against = stated.get(one.against)
+        found[name] = {
+            label: way if against is None else compared(way, against, one.against) for label, way in ways.items()
+        }
     return found
 
 

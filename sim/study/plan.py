@@ -11,7 +11,7 @@ capacity; so no peak is short. The API is paid by tokens, monthly in arrears: do
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
 from math import ceil, fsum, inf
@@ -40,6 +40,7 @@ from sim.study.capacity import FleetCapacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
+from sim.study.financing import AfterTax, Payments, compared, ways_to_finance
 from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan_cash import (
@@ -52,7 +53,9 @@ from sim.study.plan_cash import (
     held_parts,
     held_rps,
     owed_usd,
+    payments_of,
     present_usd,
+    purchases_of,
     sold_in,
 )
 from sim.study.plan_units import (
@@ -215,6 +218,13 @@ class FleetPlanOutlook:
     """True if tokens are bought from an API in place of new units."""
     owed_usd: float = 0.0
     """Rent that contracts oblige to pay after the plan [USD]; not part of any total."""
+    financings: Mapping[str, AfterTax] = field(default_factory=dict)
+    """Way to finance -> cost after financing and tax, the stated one last; empty where none is stated."""
+
+    @property
+    def after_tax(self) -> AfterTax | None:
+        """Cost after the stated financing and tax; None where none is stated."""
+        return list(self.financings.values())[-1] if self.financings else None
 
     @property
     def months(self) -> Sequence[PlanMonth]:
@@ -286,7 +296,25 @@ def outlooks(
         outlook(scenario, plan, fleet, catalog, by_name[fleet.name], measured.get(fleet.name), tokens, usual, held)
         for fleet in scenario.fleets
     ]
-    return [*plans, *api_outlook(scenario, catalog, measured, held)]
+    return _with_returns([*plans, *api_outlook(scenario, catalog, measured, held)])
+
+
+def _with_returns(found: Sequence[FleetPlanOutlook]) -> list[FleetPlanOutlook]:
+    """Return the plans with the returns of each against the cheapest after tax that has less capital cost."""
+    after = {one.fleet: one.after_tax for one in found if one.after_tax is not None}
+    capital = {one.fleet: fsum(row.capital_usd for row in one.rows) for one in found}
+    result = []
+    for one in found:
+        cheaper = [name for name in after if one.financings and capital[name] < capital[one.fleet]]
+        other = min(cheaper, key=lambda name: after[name].net_present_usd, default="")
+        ways = {label: compared(way, after[other], other) if other else way for label, way in one.financings.items()}
+        result.append(replace(one, financings=ways) if ways else one)
+    return result
+
+
+def _financings(payments: Payments, finance: StraightLine | Annuity | None) -> dict[str, AfterTax]:
+    """Return the cost of each way to finance a plan; empty where neither financing nor tax is stated."""
+    return ways_to_finance(payments, finance) if finance is not None and finance.is_financed else {}
 
 
 def outlook(
@@ -332,8 +360,18 @@ def outlook(
 
     best = best_sales(held, plan.months, rows_around)
     stock = stock_around(best.held)
-    owed = owed_usd(stock, terms)
-    return FleetPlanOutlook(fleet.name, capacity, gpus, tuple(best.rows), stock, rate, held=best.held, owed_usd=owed)
+    owed, payments = owed_usd(stock, terms), payments_of(best.rows, best.held, rate, purchases_of(stock, terms))
+    return FleetPlanOutlook(
+        fleet.name,
+        capacity,
+        gpus,
+        tuple(best.rows),
+        stock,
+        rate,
+        held=best.held,
+        owed_usd=owed,
+        financings=_financings(payments, finance),
+    )
 
 
 def api_outlook(
@@ -361,7 +399,9 @@ def api_outlook(
     cached = next((one.cached_fraction for one in measured.values()), 0.0)
     terms = ApiTerms(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
-    yield FleetPlanOutlook(token_api.NAME, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
+    ways = _financings(payments_of(best.rows, best.held, rate), finance)
+    rows = tuple(best.rows)
+    yield FleetPlanOutlook(token_api.NAME, capacity, 0, rows, None, rate, held=best.held, api=True, financings=ways)
 
 
 def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: FleetCapacity, held: Sequence[HeldUnits]) -> str:

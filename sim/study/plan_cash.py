@@ -13,8 +13,10 @@ from math import fsum, prod
 from typing import Any, NamedTuple
 
 from sim.cost.charge import MarketPrice
+from sim.cost.financing import Holding
 from sim.cost.multi_year import MultiYear
 from sim.cost.time_value import discount_factor
+from sim.study.financing import Payments
 from sim.study.plan_units import (
     ROUNDING,
     Declines,
@@ -221,6 +223,36 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
         gain_usd=sold.gain_usd,
         present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values()) + rental_usd),
     )
+
+
+def payments_of(
+    rows: Sequence[PlanMonth], held: Sequence[HeldUnits], discount_rate: float, bought: Sequence[Holding] = ()
+) -> Payments:
+    """Return the payments of a plan before financing and tax; the start of a month is the end of the one before.
+
+    The tax value of existing units is their book value, 0 without one.
+    """
+    existing = [
+        Holding(0, one.sold, 0.0, one.resale_usd(one.sold) - one.removal_usd, tax_value_usd=one.book_value_usd or 0.0)
+        for one in held
+    ]
+    operating = [row.running_usd + row.rental_usd for row in rows[:-1]]
+    return Payments(operating, [*bought, *existing], discount_rate)
+
+
+def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:
+    """Return the purchases of a plan, from delivery to sale."""
+    unit, declines = terms.kind.costs, terms.kind.declines
+    found = []
+    for batch in stock.batches:
+        price = fsum(
+            usd * declines.factor(line, batch.ordered, batch.ordered) for line, usd in unit.delivery_usd.items()
+        )
+        hardware = unit.resold_usd * declines.hardware(batch.ordered)
+        resale = unit.resold_usd * value_of(declines.finance, declines, batch.ordered, batch.delivered, batch.retires)
+        amounts = (batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale))
+        found.append(Holding(batch.delivered, batch.retires, *amounts))
+    return found
 
 
 def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:

@@ -9,13 +9,21 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sim.cost.financing import (
+    LINES,
+    Financing,
     Holding,
     IncomeTax,
+    Lease,
     Loan,
     TaxDepreciation,
+    cost_of_capital,
     costs_after_tax,
+    equivalent_annual_usd,
+    financed,
     internal_rate,
+    modified_rate,
     net_present_usd,
+    payback,
 )
 
 LOANS = st.builds(
@@ -29,6 +37,16 @@ LOANS = st.builds(
 DEPRECIATIONS = st.one_of(
     st.builds(TaxDepreciation, years=st.integers(1, 20), bonus=st.floats(0, 1)),
     st.builds(lambda bonus: TaxDepreciation(method="macrs_5", bonus=bonus), st.floats(0, 1)),
+)
+
+LEASES = st.builds(
+    lambda term, at_end, **terms: Lease(term_months=term, at_end=at_end, **terms),
+    term=st.integers(1, 60),
+    rate=st.floats(0, 0.5),
+    residual=st.floats(0, 1),
+    deposit=st.floats(0, 0.2),
+    in_advance=st.booleans(),
+    at_end=st.sampled_from(["return", "buy", "extend"]),
 )
 
 
@@ -66,6 +84,64 @@ def test_a_loan_at_its_own_rate_has_no_value(loan: Loan, price: float, months: i
     running, holding = [1.0] * months, [Holding(0, months, price, 0.3 * price)]
     with_loan, without = (costs_after_tax(running, holding, one, None) for one in (loan, None))
     assert net_present_usd(with_loan, own) == pytest.approx(net_present_usd(without, own), abs=1e-6 * price)
+
+
+@given(lease=LEASES, price=st.floats(1, 1e6))
+def test_a_lease_bought_at_its_residual_is_worth_the_price_at_its_rate(lease: Lease, price: float) -> None:
+    lease = lease.model_copy(update={"at_end": "buy", "deposit": 0.0})
+    months, own = lease.term_months, (1 + (lease.rate or 0) / 12) ** 12 - 1
+    holding = [Holding(0, months, price, 0.0, price, 0.0)]
+    leased = net_present_usd(costs_after_tax([0.0] * months, holding, None, None, lease), own)
+    assert leased == pytest.approx(price)
+
+
+@given(lease=LEASES, rate=st.floats(0, 1), lives=st.integers(1, 90), price=st.floats(1, 1e6), resold=st.floats(0, 1))
+def test_tax_takes_its_rate_of_a_lease(lease: Lease, rate: float, lives: int, price: float, resold: float) -> None:
+    # deposits come back, so undiscounted all that is paid is deducted
+    holding = [Holding(0, lives, 1.1 * price, resold * price - 5.0, price, resold * price)]
+    before = fsum(costs_after_tax([1.0] * lives, holding, None, None, lease))
+    after = fsum(costs_after_tax([1.0] * lives, holding, None, IncomeTax(rate=rate), lease))
+    assert after == pytest.approx((1 - rate) * before, abs=1e-5 * price + 1e-5)
+
+
+def test_the_ends_of_a_lease_by_hand() -> None:
+    # hardware of 1,000 and 100 of deployment; 30 a month over two months of three, deposit 50; sold for 400
+    holding, terms = [Holding(0, 3, 1100.0, 400.0, 1000.0, 400.0)], {"term_months": 2, "payment": 0.03, "deposit": 0.05}
+    ends = {
+        "extend": [150, 30, 30, 30 - 50],
+        "return": [150, 30, 30 - 50 + 150, 30 - 50],  # the second lease is deployed again
+        "buy": [150, 30, 30 - 50 + 200, -400],
+    }
+    for at_end, costs in ends.items():
+        lease = Lease(**terms, at_end=at_end, buyout=0.2 if at_end == "buy" else None)
+        assert costs_after_tax([0.0] * 3, holding, None, None, lease) == pytest.approx(costs)
+    early = Lease(**terms, in_advance=True)
+    assert [one.lines_usd["lease"] for one in financed([0.0] * 3, holding, None, None, early)] == [30, 30, 30, 0]
+
+
+@given(loan=LOANS, months=st.integers(1, 60))
+def test_the_lines_of_a_month_sum_to_its_cost(loan: Loan, months: int) -> None:
+    for one in financed([7.0] * months, [Holding(0, months, 900.0, 100.0)], loan, IncomeTax(rate=0.3)):
+        assert tuple(one.lines_usd) == LINES
+        assert fsum(one.lines_usd.values()) == pytest.approx(one.cost_usd)
+
+
+def test_returns_and_annual_costs_are_those_of_textbooks() -> None:
+    # three years at 10 %: 1,000 / 2.48685 = 402.11
+    assert equivalent_annual_usd(1000, 0.1, 36) == pytest.approx(402.11, abs=0.005)
+    assert equivalent_annual_usd(1000, 0.0, 24) == 500
+    flows = [-1000.0, *([0.0] * 11 + [300.0]) * 5]
+    # 100 of the last 300 in the 48th month; 1,000 - 300 * 3.16987 = 49.04 of 300 / 1.1^5 = 186.28 in the 60th
+    assert payback(flows) == pytest.approx(47 + 1 / 3)
+    assert payback(flows, 0.1) == pytest.approx(59 + 49.04 / 186.28, abs=1e-3)
+    assert payback([-1.0, 0.5]) is None
+    assert payback([1.0, 1.0]) == 0
+    # 300 a year at 10 % are 1,831.53 after five years
+    assert modified_rate(flows, 0.1) == pytest.approx((1831.53 / 1000) ** 0.2 - 1, abs=1e-6)
+    assert modified_rate([1.0, 2.0], 0.1) is None
+    # 60 % of debt at an effective 12.6825 % less 25 % of tax, 40 % at 10 %
+    loan = Loan(share=0.6, rate=0.12, term_months=12)
+    assert cost_of_capital(loan, IncomeTax(rate=0.25), 0.1) == pytest.approx(0.6 * 0.126825 * 0.75 + 0.04)
 
 
 def test_macrs_is_the_table_of_the_irs() -> None:
@@ -127,6 +203,11 @@ def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:
         (Loan, {"share": 0, "rate": 0.1, "term_months": 12}, "share\n  Input should be greater than 0"),
         (Loan, {"share": 1, "rate": 7, "term_months": 12}, "rate\n  Input should be less than or equal to 1"),
         (Loan, {"share": 1, "rate": 0.1, "term_months": 6, "grace_months": 6}, "must be below term_months"),
+        (Lease, {"term_months": 12}, "either payment or rate"),
+        (Lease, {"term_months": 12, "payment": 3}, "payment\n  Input should be less than or equal to 1"),
+        (Lease, {"term_months": 12, "payment": 0.03, "residual": 0.1}, "residual makes the payment from rate"),
+        (Lease, {"term_months": 12, "rate": 0.1, "buyout": 0.1}, "buyout is paid with at_end: buy only"),
+        (Financing, {}, "needs loan or lease"),
         (IncomeTax, {"rate": 25}, "rate\n  Input should be less than or equal to 1"),
         (TaxDepreciation, {"method": "macrs_5", "years": 3}, "macrs_5 has five years, not 3"),
     ],

@@ -268,3 +268,25 @@ def test_what_is_short_is_not_served() -> None:
     assert [row.month for row in one.short] == [0, 1, 2]
     assert one.rows[0].ordered == one.rows[2].on_order == one.rows[3].owned == 1
     assert one.levelised_usd_per_million_output_tokens is not None
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_cash_after_a_tax_of_nothing_is_that_of_the_plan(index: int) -> None:
+    finance = BASIS["finance"] | {"discount_rate": 0.08, "life_years": 1.5, "tax": {"rate": 0.0}}
+    growing = {"demand": {"now": LOAD, "growth_per_year": 1.0}, "price_decline_per_year": 0.2, "lead_time_months": 1}
+    one = planned(scenario(growing, finance=finance), index)
+    assert one.after_tax is not None
+    assert one.after_tax.net_present_usd == pytest.approx(one.present_usd)
+    assert fsum(at.cost_usd for at in one.after_tax.months) == pytest.approx(one.total_usd)
+
+
+def test_a_plan_pays_its_lease_while_units_serve() -> None:
+    finance = BASIS["finance"] | {"life_years": 1, "lease": {"term_months": 12, "payment": 0.1}}
+    one = planned(scenario({"demand": {"now": LOAD}}, finance=finance), 0)
+    assert list(one.financings) == ["own money", "lease"]
+    hardware_usd = fsum(usd for name, usd in one.rows[0].capex_usd.items() if name not in ("sales_tax", "deployment"))
+    leased = [at.lines_usd["lease"] for at in one.financings["lease"].months]
+    assert leased == pytest.approx([0.0, *[0.1 * hardware_usd] * 24])
+    assert fsum(at.lines_usd["purchase"] for at in one.financings["lease"].months) == pytest.approx(
+        sum(fsum(row.capex_usd.values()) - hardware_usd for row in (one.rows[0], one.rows[12]))
+    )

@@ -360,7 +360,10 @@ def _write_months(
                 sheet.write_formula(line, index, column.formula(line, places), shown, float(column.value(values)))
 
 
-FURTHER_SHEETS = (N_("Search"), N_("Pareto"), N_("By utilisation"), N_("Months"), N_("Tipping points"))
+FURTHER_SHEETS = (
+    *(N_("Search"), N_("Pareto"), N_("By utilisation"), N_("Months"), N_("Tipping points")),
+    *(N_("Financing"), N_("Cash after tax"), N_("Books")),
+)
 """Names of the sheets that questions add (`sim/answers/questions.py`), for translation."""
 MOST_ROWS = 1_048_576
 """Largest number of rows of a sheet in the file format."""

@@ -13,6 +13,7 @@ from pydantic import Field
 from sim.cost import token_api
 from sim.cost.buying import Buy
 from sim.cost.cost_plan import Cost
+from sim.cost.financing import OWN_MONEY, Financing
 from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.cost.prices import CostError
 from sim.cost.rental import Rent
@@ -77,6 +78,8 @@ class Breakeven(Spec):
 
     also: dict[str, dict[Annotated[str, Field(min_length=1)], Cost]] = Field(default_factory=dict)
     """Fleet -> label -> another `cost` of the same hardware: {a: {rented: {acquisition: rent, ...}}}."""
+    financing: dict[Annotated[str, Field(min_length=1)], Financing] = Field(default_factory=dict)
+    """Label -> loan or lease that each purchase is compared with: {bank: {loan: ...}, leasing: {lease: ...}}."""
     load: Positive | None = None
     """Load of the months and of the verdict, in the workload's unit (requests per second, clients, or the trace's
     speed). Default: the workload's. With a `load_profile` it is the mean over the year, to which the profile is scaled;
@@ -94,6 +97,7 @@ def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) 
                 ("breakeven", "also", name),
                 Message("there is no fleet {name!r}{hint}", name, did_you_mean(name, names)),
             )
+    yield from _check_financing(breakeven, scenario)
     taken = {token_api.NAME} if scenario.api is not None else set()
     for fleet in scenario.fleets:
         for candidate in candidate_names(fleet, breakeven.also.get(fleet.name, {})):
@@ -103,6 +107,18 @@ def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) 
                 )
                 yield ValidationIssue(("breakeven", "also", fleet.name), text)
             taken.add(candidate)
+
+
+def _check_financing(breakeven: Breakeven, scenario: Experiment) -> Iterator[ValidationIssue]:
+    """Yield issues of labels that name other rows, and of leases that outlast the hardware of a fleet."""
+    finances = [one for fleet in scenario.fleets if (one := fleet.finance or scenario.finance) is not None]
+    for label, way in breakeven.financing.items():
+        place: Place = ("breakeven", "financing", label)
+        if label in (OWN_MONEY, "loan", "lease"):
+            yield ValidationIssue(place, Message("{label!r} is the name of another row: choose another label", label))
+        if way.lease is not None:
+            texts = dict.fromkeys(text for one in finances if (text := one.too_long(way.lease)))
+            yield from (ValidationIssue((*place, "lease", "term_months"), text) for text in texts)
 
 
 def _check_breakeven_bills(breakeven: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:

@@ -1,0 +1,122 @@
+"""Tables of financing: cost and return of each way to finance a candidate, and its cash by month and by fiscal year."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.cost.financing import LINES
+from sim.cost.time_value import MONTHS_PER_YEAR
+from sim.language import _
+from sim.report.page.page import PageTable
+from sim.report.run.tables import write_rows
+from sim.report.words.money import cash, in_code
+from sim.report.words.text import percent, plain
+from sim.study.financing import AfterTax
+
+Financings = Mapping[str, Mapping[str, AfterTax]]
+"""Candidate -> way to finance -> cost with it."""
+
+
+def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
+    """Return the rows of financing.csv: a row per candidate, in the column *key*, and way to finance it."""
+    return [
+        {
+            key: name,
+            "financing": label,
+            "after_tax_net_present_cost_usd": one.net_present_usd,
+            "equivalent_annual_cost_usd": one.annual_usd,
+            "wacc": one.wacc,
+            "irr": one.internal_rate,
+            "mirr": one.modified_rate,
+            "payback_months": one.payback_months,
+            "discounted_payback_months": one.discounted_payback_months,
+            "against": one.against,
+        }
+        for name, label, one in _each(found)
+    ]
+
+
+def month_rows(found: Financings, key: str) -> list[dict[str, Any]]:
+    """Return the rows of financed_months.csv: cash by month and line; receipts are negative."""
+    return [
+        {
+            key: name,
+            "financing": label,
+            "fiscal_year": fiscal_year(one.month),
+            "month": one.month,
+            **{f"{line}_usd": usd for line, usd in one.lines_usd.items()},
+            "after_tax_cost_usd": one.cost_usd,
+        }
+        for name, label, way in _each(found)
+        for one in way.months
+    ]
+
+
+def year_rows(found: Financings, key: str) -> list[dict[str, Any]]:
+    """Return the rows of financed_years.csv: cash by fiscal year and line; receipts are negative."""
+    years: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in month_rows(found, key):
+        place = (row[key], row["financing"], row["fiscal_year"])
+        total = years.setdefault(place, dict(zip((key, "financing", "fiscal_year"), place, strict=True)))
+        for name in (*(f"{line}_usd" for line in LINES), "after_tax_cost_usd"):
+            total[name] = total.get(name, 0.0) + row[name]
+    return list(years.values())
+
+
+def fiscal_year(month: int) -> int:
+    """Return the twelve-month year of *month*, counted from 1; month 0 is the delivery in the first."""
+    return max(1, -(-month // MONTHS_PER_YEAR))
+
+
+def write_financing(folder: Path, found: Financings, key: str) -> None:
+    """Write the tables of financing into *folder*; none where no financing or tax is stated."""
+    if found:
+        write_rows(folder / "financing.csv", financing_rows(found, key))
+        write_rows(folder / "financed_months.csv", month_rows(found, key))
+        write_rows(folder / "financed_years.csv", year_rows(found, key))
+
+
+def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:
+    """Build the table of the ways to finance each candidate; *worded* is how a candidate's name is shown."""
+    rows = [
+        [
+            worded(name),
+            _(label) if label else _("not bought"),
+            cash(one.net_present_usd),
+            cash(one.annual_usd),
+            *("" if rate is None else percent(rate) for rate in (one.wacc, one.internal_rate, one.modified_rate)),
+            *(
+                "" if months is None else plain(months)
+                for months in (one.payback_months, one.discounted_payback_months)
+            ),
+            worded(one.against),
+        ]
+        for name, label, one in _each(found)
+    ]
+    heads = [
+        _("candidate"),
+        _("financing"),
+        in_code(_("net present cost after tax [USD]")),
+        in_code(_("equivalent annual cost [USD]")),
+        _("WACC"),
+        _("IRR"),
+        _("MIRR"),
+        _("payback [months]"),
+        _("discounted payback [months]"),
+        _("returns against"),
+    ]
+    note = _("Returns are those of the additional capital. Empty: there is no single rate, or no payback.")
+    return PageTable(_("Ways to finance"), note, heads, rows)
+
+
+def cheapest_way(found: Financings, name: str) -> str:
+    """Describe the cheapest way to finance the candidate *name*; empty where there is one way only."""
+    ways = sorted(found.get(name, {}).items(), key=lambda way: way[1].net_present_usd)
+    if len(ways) < 2:
+        return ""
+    listed = _("; ").join(_("{way}: {cash}", way=_(label), cash=cash(one.net_present_usd)) for label, one in ways)
+    return _("{name}, net present cost after tax by way to finance: {listed}.", name=name, listed=listed)
+
+
+def _each(found: Financings) -> Iterator[tuple[str, str, AfterTax]]:
+    return ((name, label, one) for name, ways in found.items() for label, one in ways.items())

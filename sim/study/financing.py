@@ -1,0 +1,112 @@
+"""Costs after financing and tax of candidates, and returns of one against another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sim.cost.finance import Finance
+from sim.cost.financing import (
+    OWN_MONEY,
+    FinancedMonth,
+    Financing,
+    Holding,
+    IncomeTax,
+    Lease,
+    Loan,
+    cost_of_capital,
+    equivalent_annual_usd,
+    financed,
+    internal_rate,
+    modified_rate,
+    net_present_usd,
+    payback,
+)
+
+
+class Payments(NamedTuple):
+    """Payments of a candidate before financing and tax."""
+
+    operating_usd: Sequence[float]
+    """Operating cost at the ends of months 1, 2, ... [USD]."""
+    holdings: Sequence[Holding]
+    discount_rate: float
+    """Discount rate per year."""
+
+
+@dataclass(frozen=True, slots=True)
+class AfterTax:
+    """Cost of a candidate after interest, repayment, lease payments and income tax, and its return."""
+
+    months: Sequence[FinancedMonth]
+    """Cash at the ends of months 0 (delivery), 1, 2, ..."""
+    discount_rate: float
+    """Discount rate per year."""
+    against: str = ""
+    """Candidate with less capital cost that returns compare with; empty: none."""
+    saved_usd: Sequence[float] = ()
+    """Cost of that candidate less that of this one, by month [USD]."""
+    wacc: float | None = None
+    """Weighted average cost of capital per year, after tax; None without a loan."""
+
+    @property
+    def net_present_usd(self) -> float:
+        """Present value at the discount rate [USD]."""
+        return net_present_usd([one.cost_usd for one in self.months], self.discount_rate)
+
+    @property
+    def annual_usd(self) -> float:
+        """Equal payment at the end of each year with the same present value [USD]."""
+        return equivalent_annual_usd(self.net_present_usd, self.discount_rate, len(self.months) - 1)
+
+    @property
+    def internal_rate(self) -> float | None:
+        """Internal rate of return per year of the additional capital, by the savings against `against`."""
+        return internal_rate(self.saved_usd) if self.saved_usd else None
+
+    @property
+    def modified_rate(self) -> float | None:
+        """Modified internal rate of return per year, with reinvestment at the discount rate."""
+        return modified_rate(self.saved_usd, self.discount_rate) if self.saved_usd else None
+
+    @property
+    def payback_months(self) -> float | None:
+        """Months until the savings have paid the additional capital back; None if they never do."""
+        return payback(self.saved_usd) if self.saved_usd else None
+
+    @property
+    def discounted_payback_months(self) -> float | None:
+        """Months until the discounted savings have paid the additional capital back; None if they never do."""
+        return payback(self.saved_usd, self.discount_rate) if self.saved_usd else None
+
+
+def after_tax(payments: Payments, loan: Loan | None, lease: Lease | None, tax: IncomeTax | None) -> AfterTax:
+    """Return the cost of *payments* with this financing and tax."""
+    leased = lease is not None and any(one.hardware_usd for one in payments.holdings)
+    bought = loan is not None and any(one.price_usd for one in payments.holdings)
+    return AfterTax(
+        financed(payments.operating_usd, payments.holdings, loan, tax, lease if leased else None),
+        payments.discount_rate,
+        wacc=cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None,
+    )
+
+
+def ways_to_finance(
+    payments: Payments, finance: Finance | None, others: Mapping[str, Financing] | None = None
+) -> dict[str, AfterTax]:
+    """Return label -> cost with own money, with the loan or lease of *finance*, and with each of *others*.
+
+    Payments without purchases have one row, with an empty label.
+    """
+    tax = finance.tax if finance is not None else None
+    if not any(one.price_usd for one in payments.holdings):
+        return {"": after_tax(payments, None, None, tax)}
+    found = {OWN_MONEY: after_tax(payments, None, None, tax)}
+    if finance is not None and (finance.loan or finance.lease):
+        found["loan" if finance.loan else "lease"] = after_tax(payments, finance.loan, finance.lease, tax)
+    return found | {label: after_tax(payments, one.loan, one.lease, tax) for label, one in (others or {}).items()}
+
+
+def compared(one: AfterTax, other: AfterTax, name: str) -> AfterTax:
+    """Return *one* with its returns against *other*, the candidate *name*."""
+    saved = [theirs.cost_usd - ours.cost_usd for theirs, ours in zip(other.months, one.months, strict=True)]
+    return AfterTax(one.months, one.discount_rate, name, saved, one.wacc)
