@@ -18,7 +18,8 @@ Reading guide. Start with these three files, in this order:
 Then `engine/synchronous.py` for the steps of a replica, `steptime/roofline.py` for their durations, `cost/ledger.py`
 for costs. Imports go one way only:
 
-    {cli -> serve, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
+    {cli -> serve, agents, api} -> answers -> {jobs -> training} ->
+        report -> study -> case -> fleet -> {engine, scenario}
     cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue

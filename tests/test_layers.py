@@ -1,6 +1,6 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
-{cli -> serve, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
+{cli -> serve, agents, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
 cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
@@ -67,7 +67,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "fidelity": CORE | {"training", "answers"},
     "serve": WORK | {"answers"},
     "api": WORK | {"answers"},
-    "cli": WORK | {"answers", "serve", "claims", "fidelity"},
+    "agents": WORK | {"answers"},
+    "cli": WORK | {"answers", "serve", "claims", "fidelity", "agents"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset({"api", "answers"}),
 }
@@ -79,14 +80,16 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "jinja2": frozenset({"report"}),
     "vl_convert": frozenset({"report"}),
     "xlsxwriter": frozenset({"report"}),
-    "pydantic": frozenset({"api", "claims", "spec", "registry", "catalogue", "scenario", "training", "jobs"}) | PARTS,
+    "pydantic": frozenset({"api", "claims", "spec", "registry", "catalogue", "scenario", "training", "jobs", "agents"})
+    | PARTS,
     "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
     "pyarrow": frozenset({"csvio", "workload", "study", "report"}),
     "joblib": frozenset({"study", "claims", "fidelity"}),
     "distributed": frozenset({"study"}),
     "typer": frozenset({"cli"}),
-    "starlette": frozenset({"serve"}),
-    "uvicorn": frozenset({"serve"}),
+    "starlette": frozenset({"serve", "agents"}),
+    "uvicorn": frozenset({"serve", "agents"}),
+    "mcp": frozenset({"agents"}),
     "rich": frozenset({"report", "training", "jobs", "cli"}),
 }
 
@@ -195,7 +198,7 @@ def test_the_picture_shows_every_room(root: Path) -> None:
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + [
-        line for extra in ("cluster", "serve") for line in project["optional-dependencies"][extra]
+        line for extra in ("cluster", "mcp", "serve") for line in project["optional-dependencies"][extra]
     ]
     names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
     distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "vl_convert": "vl-convert-python"}
