@@ -4,8 +4,10 @@ import random
 from math import isnan
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
+from sim import records
 from sim.batching import EngineOptions
 from sim.engine.limits import SchedulerLimits
 from sim.records import Batch, Leap, Request
@@ -27,6 +29,22 @@ def rank_limits(*sizes: int, **values: Any) -> SchedulerLimits:
         given["schedule_policy"] = "lpm"
     assert given.keys() <= EngineOptions.model_fields.keys(), given
     return SchedulerLimits(*sizes, options=EngineOptions.model_construct(**given), **own)
+
+
+def skip_if_compiled() -> None:
+    """Skip a test that replaces a method of an object of the program: compiled classes do not allow it."""
+    if not records.__file__.endswith(".py"):
+        pytest.skip("replaces a method of a compiled class")
+
+
+class Open:
+    """An engine whose methods can be replaced, also where engines are compiled."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20

@@ -8,11 +8,13 @@ from engine_workloads import (
     PER_TOKEN,
     Adapted,
     Affine,
+    Open,
     Windowed,
     assert_conserved,
     dates,
     optioned_workloads,
     rank_limits,
+    skip_if_compiled,
     some_crashes,
     some_evictions,
     timestamps,
@@ -113,6 +115,7 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
 @pytest.mark.parametrize("blocks", [2000, 150])
 def test_simulation_cost_of_a_batch_does_not_depend_on_its_decoding_requests(ahead, blocks) -> None:
     """Each request is looked at with its prompt, its last tokens and where blocks are short, not for each token."""
+    skip_if_compiled()
     limits = rank_limits(blocks, 16, 64, 600, 1000)
     engine, alone = StagesEngine(Affine(), limits, 2, ahead), []
     form = engine._schedule.form
@@ -396,6 +399,7 @@ def steps_with_states(rows, **further) -> tuple[list[dict[int, int]], list[Reque
         "num_gpu_blocks": 60, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 40, "max_model_len": 100,
         "enable_prefix_caching": True, "kv_groups": (None, 0, 0),
     } | further  # fmt: skip
+    skip_if_compiled()
     engine = StagesEngine(Affine(), rank_limits(**limits), 1)
     requests = [
         Request(index, arrived_s, prompt, output, block_hashes=names, hash_block_tokens=4)
@@ -476,7 +480,7 @@ def two_requests() -> list[Request]:
 
 def boundaries(limits: SchedulerLimits) -> list[float]:
     """When steps end."""
-    engine, ends = AsyncEngine(Affine(), limits), []
+    engine, ends = Open(AsyncEngine(Affine(), limits)), []
     plan = engine.plan
     engine.plan = lambda now: ends.append(plan(now)) or ends[-1]
     drain(engine, two_requests())

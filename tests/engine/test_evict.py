@@ -3,7 +3,7 @@
 from math import isnan
 
 import pytest
-from engine_workloads import Affine, Windowed, rank_limits, some_crashes, some_evictions, timestamps, workloads
+from engine_workloads import Affine, Open, Windowed, rank_limits, some_crashes, some_evictions, timestamps, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_engine import ReferenceEngine, drain, drain_evicting
@@ -34,16 +34,6 @@ ENGINES = {
     ),
     "pipeline": lambda limits, schedule: PipelineEngine(Affine(), limits, 2, schedule),
 }
-
-
-class Open:
-    """An engine whose methods can be replaced, also where engines are compiled."""
-
-    def __init__(self, *given) -> None:
-        self._engine = VllmEngine(*given)
-
-    def __getattr__(self, name: str):
-        return getattr(self._engine, name)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -117,7 +107,7 @@ def test_a_request_evicted_before_its_first_step_leaves_no_trace(policy, workloa
     schedule = POLICIES[policy][0]
     with_it, without = [Request(**r) for r in requests], [Request(**r) for r in requests]
     never = with_it[place]
-    engine = Open(Affine(), rank_limits(**limits | {"enable_prefix_caching": False}), schedule)
+    engine = Open(VllmEngine(Affine(), rank_limits(**limits | {"enable_prefix_caching": False}), schedule))
     offer = engine.offer
 
     def offer_and_take_back(request: Request, now: float) -> bool:
@@ -146,7 +136,7 @@ def test_a_prompt_only_request_equals_one_with_an_answer_of_one_token(policy, wo
     # nobody knows what a block holds that the first token does not complete
     requests = [cut_hashes(r) if r["index"] in handed else r for r in requests]
     schedule, reference_type = POLICIES[policy]
-    engine = Open(Affine(), rank_limits(**limits), schedule)
+    engine = Open(VllmEngine(Affine(), rank_limits(**limits), schedule))
     left: list[Request] = []
     offer, advance = engine.offer, engine.advance
     engine.offer = lambda request, now: offer(request, now, prompt_only=request.index in handed)
