@@ -320,7 +320,9 @@ class SglangScheduler(PrefillFirstScheduler):
             if one.computed + chunk == one.tokens:
                 taken += min(one.output_tokens, LONGEST_ANSWER)
         while self.waiting and (self._preempts or not self._full_reason):
-            one = self.waiting.head()
+            head = self.waiting.head()
+            assert head is not None  # no request needs an adapter slot here
+            one = head
             if len(self._chunks) >= self.max_num_seqs - self._batch_size:
                 self._full_reason = "seats"
             if self._full_reason:
@@ -357,7 +359,7 @@ class SglangScheduler(PrefillFirstScheduler):
                 break
         if self._preempts:
             self._tries_again = self._full_reason != "seats" or bool(
-                self.waiting and self._lower_priority(self.waiting.head())
+                self.waiting and (head := self.waiting.head()) is not None and self._lower_priority(head)
             )
         if self._full_reason:
             self.blocked_by = self._full_reason if self.waiting else ""

@@ -299,10 +299,11 @@ class Scheduler(ABC):
             if budget <= 0 or len(self.running) >= self.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
-            sequence = waiting.head()
-            if sequence is None:
+            head = waiting.head()
+            if head is None:
                 self.blocked_by = "adapters"
                 return
+            sequence = head
             hits = pool.lookup(sequence)
             below = pool.below(sequence, hits)
             known = (hits + below) * pool.block_size

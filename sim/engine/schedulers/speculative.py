@@ -88,14 +88,18 @@ class DraftScheduler(VllmScheduler):
         return super()._serve_running()
 
     def _form(self, now: float) -> int:
-        self._shortened = None
-        self._padded.clear()
+        self._forget_step()
         steps = super()._form(now)
         if self.adapters is not None and self._shortened is not None and self._shortened[0].request.adapter:
             self.batch.adapted_tokens -= self._tokens_short
         if self.adapters is not None:
             self.batch.adapted_tokens += self._drafts * sum(1 for one in self._padded if one.request.adapter)
         return min(steps, 1) if self._tokens_short or self.batch.decode_seqs < self._decoding else steps
+
+    def _forget_step(self) -> None:
+        # a method of its own: where it is written, a type checker takes `_shortened` for None in the calls that follow
+        self._shortened = None
+        self._padded.clear()
 
     def _padding(self, sequence: Sequence, known: int) -> int:
         # as in vLLM, not beside prompts, nor where all other requests join in this step, too

@@ -58,6 +58,7 @@ class StaticScheduler(Scheduler):
         longest = 0
         while waiting and len(prompts) < self.max_num_seqs:
             head = waiting.head()
+            assert head is not None  # no request needs an adapter slot here
             prompts.append(head.request.prompt_tokens)
             longest = max(longest, head.output_tokens)
             if sum(-(-(tokens + longest - 1) // pool.block_size) for tokens in prompts) > pool.free:

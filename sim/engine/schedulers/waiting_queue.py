@@ -34,7 +34,7 @@ class TenantQueue(Protocol):
 
     def __len__(self) -> int: ...
 
-    def head(self) -> Any:
+    def head(self) -> Sequence | None:
         """Return the next sequence to be admitted; None if none can be admitted now."""
 
     def add(self, sequence: Sequence) -> bool:
@@ -76,11 +76,11 @@ class FairQueue:
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
-    def head(self) -> Any:
+    def head(self) -> Sequence | None:
         """Return the next sequence to be admitted; None if none finds a slot."""
         counters = self._counters
         able = [(tenant, head) for tenant, queue in self._queues.items() if (head := queue.head()) is not None]
-        return min(able, key=lambda one: (counters[one[0]], *one[1].key[1:]), default=(None, None))[1]
+        return min(able, key=lambda one: (counters[one[0]], *one[1].key[1:]))[1] if able else None
 
     def first(self, able: Callable[[Any], bool]) -> Any:
         """Return the head if it is *able* to be admitted, else None: no request overtakes it."""
@@ -111,7 +111,8 @@ class FairQueue:
 
     def pop(self) -> Sequence:
         """Remove and return the head, which is admitted; its tokens are counted from now on."""
-        sequence: Sequence = self.head()
+        sequence = self.head()
+        assert sequence is not None
         tenant = _tenant_key(sequence.request)
         self._queues[tenant].pop()
         self._drop_empty(tenant)
@@ -172,7 +173,7 @@ class AdapterQueue:
         able: Iterable[str] = [name for name in ("", *slots.batched()) if name in heaps] if slots.full else heaps
         return min(able, key=lambda name: heaps[name][0][0], default=None)
 
-    def head(self) -> Any:
+    def head(self) -> Sequence | None:
         """Return the next sequence to be admitted; None if none finds a slot."""
         name = self._next()
         head = None if name is None else self._heaps[name][0]
