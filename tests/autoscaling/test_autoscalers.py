@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.autoscaling import Autoscaling
 from sim.autoscaling.kubernetes import DOWN, UP, Behavior, Rules, recommendation
+from sim.autoscaling.protocol import _Checked
 
 SPECS: TypeAdapter[Any] = TypeAdapter(Autoscaling)
 
@@ -250,3 +251,65 @@ def test_a_forecast_sees_the_second_day_coming(method: str) -> None:
 def test_invalid_autoscaler_keys_are_refused(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         started(**keys)
+
+
+def test_thresholds_are_reached_beyond_them_and_not_at_them() -> None:
+    def planned(used: float) -> int:
+        planner = started(policy="dynamo", kv_scale_up_threshold=0.75, kv_scale_down_threshold=0.5)
+        return planner.wanted(Pool(300, 4, 4, values=[used] * 4))
+
+    assert [planned(used) for used in (0.76, 0.75, 0.5, 0.49)] == [5, 4, 4, 3]
+    slo = {"policy": "slo", "ttft_s": 1.0, "scale_up_at": 0.75, "scale_down_at": 0.5}
+    now = [started(**slo).wanted(Pool(300, 4, 4, latency=latency_s)) for latency_s in (0.76, 0.75, 0.5, 0.49)]
+    assert now == [5, 4, 4, 3]
+
+
+def test_the_slo_scaler_removes_a_replica_of_a_pool_without_requests() -> None:
+    slo = started(policy="slo", tpot_s=0.1)
+    assert slo.wanted(Pool(300, 4, 4, values=[0.0, 1.0])) == 4  # one is still to be answered
+    assert slo.wanted(Pool(330, 4, 4)) == 3
+    assert slo.wanted(Pool(600, 3, 3)) == 3  # 300 s after the last change from 330 s on
+    assert slo.wanted(Pool(630, 3, 3)) == 2
+
+
+def test_the_tighter_of_two_limits_counts() -> None:
+    # 0.5 s are half of the limit of the first token and all of that of the others
+    assert started(policy="slo", ttft_s=1.0, tpot_s=0.5).wanted(Pool(30, 4, 4, latency=0.5)) == 5
+    assert started(policy="slo", ttft_s=1.0).wanted(Pool(30, 4, 4, latency=0.5)) == 4
+
+
+def test_a_share_may_have_a_target_of_all() -> None:
+    keys = {"policy": "hpa", "metric": "gpu_busy", "target": 1.0}
+    assert started(**keys).wanted(Pool(0, 4, 4, values=[0.5] * 4)) == 4  # held for 300 s
+    assert started(**keys, scale_down_stabilization_s=0).wanted(Pool(0, 4, 4, values=[0.5] * 4)) == 2
+
+
+def test_yesterday_is_the_same_bucket_of_the_season_before() -> None:
+    # two buckets a season; before a day is complete the last rate stays
+    keys = {"policy": "predictive", "method": "yesterday", "target_rps": 1.0, "margin": 0.0, "bucket_s": 43200}
+    scaler = started(**keys, lead_s=43200)
+    assert [scaler.wanted(Pool(totals={43200.0: rate})) for rate in (3.0, 7.0, 4.0, 9.0)] == [3, 3, 7, 4]
+    ahead = started(**keys, lead_s=86400)  # the highest of the next two
+    assert [ahead.wanted(Pool(totals={43200.0: rate})) for rate in (3.0, 7.0, 4.0, 9.0)] == [3, 7, 7, 9]
+    margin = started(**keys | {"margin": 0.5, "target_rps": 2.0}, lead_s=43200)
+    assert margin.wanted(Pool(totals={43200.0: 4.0})) == 3
+
+
+class Own:
+    """Autoscaler of a user that always answers the same."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def wanted(self, seen: Any) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [True, 2.0, None, "3"])
+def test_an_answer_that_is_no_number_of_replicas_is_refused(answer: Any) -> None:
+    with pytest.raises(TypeError, match="autoscaler Own: wanted returns a number of replicas"):
+        _Checked(Own(answer)).wanted(Pool())
+
+
+def test_a_number_of_replicas_passes() -> None:
+    assert [_Checked(Own(answer)).wanted(Pool()) for answer in (0, 7)] == [0, 7]

@@ -93,7 +93,43 @@ def test_who_sleeps_keeps_engine_and_graphs() -> None:
     assert start({"total_s": 1}).wake == ()
 
 
+def test_waking_moves_the_stated_weights_over_the_slower_path() -> None:
+    link = CATALOG.link("pcie4-x16")
+    rate = (link.measured_bytes_per_s or link.theoretical_bytes_per_s).value
+    two = start({"sleep_level": 1, "weights_gb": 40}, host_link=link, gpus=2)
+    assert two.wake[0].alone_s == pytest.approx(0.4 + 40e9 / (2 * rate))
+    narrow = start({"sleep_level": 1, "weights_gb": 40}, host_link=link, gpus=2, lanes_bytes_per_s=1e9)
+    assert narrow.wake[0].alone_s == pytest.approx(0.4 + 40)
+    nothing = start({"sleep_level": 1, "total_s": 3}, host_link=link, weights_bytes=0.0)
+    assert nothing.wake[0].alone_s == pytest.approx(0.4)
+
+
+def test_a_peer_sends_at_the_measured_rate_of_the_link_or_a_stated_one() -> None:
+    link = CATALOG.link("pcie4-x16")
+    assert link.measured_bytes_per_s is not None
+    assert link.measured_bytes_per_s.value < link.theoretical_bytes_per_s.value
+    peer = {"weights_from": "peer_gpu", "link": "pcie4-x16", "engine_s": 1}
+    measured = 1 + 35e9 / link.measured_bytes_per_s.value
+    assert total_s(peer, weights_bytes=35e9, peer_link=link) == pytest.approx(measured)
+    unmeasured = link.model_copy(update={"measured_bytes_per_s": None})
+    theory = 1 + 35e9 / link.theoretical_bytes_per_s.value
+    assert total_s(peer, weights_bytes=35e9, peer_link=unmeasured) == pytest.approx(theory)
+    assert total_s(peer | {"weights_gb_per_s": 7}, weights_bytes=35e9, peer_link=link) == pytest.approx(6)
+
+
+def test_lanes_limit_what_a_fast_source_sends() -> None:
+    spec = {"engine_s": 1, "weights_gb_per_s": 100}
+    assert total_s(spec, weights_bytes=50e9, lanes_bytes_per_s=5e9) == pytest.approx(11)
+    assert total_s(spec, weights_bytes=50e9, lanes_bytes_per_s=500e9) == pytest.approx(1.5)
+
+
 def test_unknown_start_times_are_refused() -> None:
+    with pytest.raises(StartUnknown, match="unheard-of has no known way to sleep"):
+        start({"sleep_level": 1, "total_s": 1}, engine="unheard-of")
+    with pytest.raises(StartUnknown, match="give sleep_level: 2"):
+        start({"sleep_level": 1, "total_s": 1})
+    with pytest.raises(ValidationError, match="go together"):
+        ColdStart(weights_from="peer_gpu")
     with pytest.raises(StartUnknown, match=r"sglang-0\.5 was never measured: give engine_s or total_s"):
         start({}, engine="sglang-0.5")
     with pytest.raises(StartUnknown, match="give weights_gb or total_s"):

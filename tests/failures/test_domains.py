@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from sim.failures import FailureTimes, ServerLayout, domains_of
+from sim.failures import (
+    ComponentSpec,
+    FailureSpec,
+    FailureTimes,
+    ServerLayout,
+    SpotInterruptions,
+    domains_of,
+)
 
 LAWS = [
     FailureTimes(100, 10),
@@ -44,3 +51,31 @@ def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
     assert [one.replicas for one in domains_of({"gpu": law}, ServerLayout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
     wide = ServerLayout(2, 16, servers_per_replica=2)
     assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
+
+
+def test_a_component_in_hours_is_a_law_in_seconds() -> None:
+    spec = ComponentSpec(
+        mtbf_h=100, repair_h=2, shape=1.5, repair="lognormal", repair_cv=0.5, part_share=0.25, part_h=48
+    )
+    assert spec.law(50) == FailureTimes(180_000, 7200, 1.5, "lognormal", 0.5, 0.25, 172_800)
+    assert list(FailureSpec(gpu=spec, replica=spec).components) == ["replica", "gpu"]
+
+
+def test_quantiles_of_repairs_by_hand() -> None:
+    assert FailureTimes(100, 10).down_s(0.5) == pytest.approx(10 * np.log(2))
+    assert FailureTimes(100, 10, repair="fixed").down_s(0.9) == 10
+    assert FailureTimes(100, 0, repair="lognormal").down_s(0.9) == 0
+    # the median of a lognormal law is its mean over the root of 1 + cv^2
+    assert FailureTimes(100, 10, repair="lognormal", repair_cv=1.0).down_s(0.5) == pytest.approx(10 / 2**0.5)
+
+
+def test_components_that_others_use_fail_while_the_pool_is_off() -> None:
+    law = FailureTimes(1, 1)
+    kinds = ("replica", "gpu", "server", "nic", "psu", "rack", "site")
+    found = domains_of(dict.fromkeys(kinds, law), ServerLayout(1, 1), 1)
+    assert {one.name for one in found if not one.needs_power} == {"rack 0", "site 0"}
+
+
+def test_the_mean_interval_of_interruptions() -> None:
+    assert SpotInterruptions(interruptions_per_h=4, recovery_h=1, notice_s=9).interval_s == 900
+    assert SpotInterruptions(trace={0: 1}, notice_s=9).interval_s == float("inf")

@@ -1,24 +1,19 @@
 """LoRA adapters: who asks for which, what their slots take, what a swap costs, where the router sends them."""
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from pydantic import ValidationError
 from small_scenario import planned as planned_of
 
 from sim.catalogue.catalog import load_catalog
 from sim.engine.lora import AdapterSlots
 from sim.fleet.fleet import RunningFleet
-from sim.records import Batch, Request
+from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.resolved import CasePlan
-from sim.workload.adapters import AdapterDraws, Adapters
-from sim.workload.tenants import Tenant
 
 CATALOG = load_catalog()
 LLAMA = CATALOG.model("llama3.1-8b")
@@ -109,27 +104,6 @@ def test_a_running_request_keeps_its_adapter_slot() -> None:
     assert not slots.has_room("b")
 
 
-def test_adapters_are_drawn_by_zipf_and_each_caches_its_own_prefixes() -> None:
-    draws = AdapterDraws(Adapters(count=3, zipf=1, base_share=0.25), (), STREAMS)
-    requests = [Request(i, 0.0, 64, 1, block_hashes=(7,)) for i in range(6000)]
-    for request in requests:
-        draws.give(request)
-    counts = Counter(request.adapter for request in requests)
-    shares = np.array([1, 1 / 2, 1 / 3]) / (11 / 6) * 0.75
-    for name, share in zip(["adapter-1", "adapter-2", "adapter-3", ""], [*shares, 0.25], strict=True):
-        assert counts[name] / 6000 == pytest.approx(share, abs=0.02)
-    assert len({request.block_hashes for request in requests}) == 4
-    assert len({(request.adapter, request.block_hashes) for request in requests}) == 4
-
-
-def test_a_session_and_a_tenant_keep_their_adapter() -> None:
-    draws = AdapterDraws(Adapters(weights={"a": 1, "b": 1}), (Tenant(name="t", adapter="own"),), STREAMS)
-    of_sessions = {draws.name(Request(i, 0.0, 1, 1, session=f"s{i % 20}")) for i in range(200)}
-    assert of_sessions == {"a", "b"}
-    assert len({draws.name(Request(i, 0.0, 1, 1, session="s3")) for i in range(50)}) == 1
-    assert draws.name(Request(0, 0.0, 1, 1, tenant="t", session="s3")) == "own"
-
-
 @pytest.mark.parametrize(
     ("workload", "pool", "told"),
     [
@@ -142,12 +116,6 @@ def test_a_session_and_a_tenant_keep_their_adapter() -> None:
 )
 def test_conflicting_settings_are_refused(tmp_path: Path, workload: str, pool: str, told: str) -> None:
     assert told in complaints(tmp_path, workload, pool)
-
-
-def test_adapters_have_one_law() -> None:
-    for wrong in ({}, {"count": 2, "weights": {"a": 1}}, {"weights": {}}, {"weights": {"a": 1}, "zipf": 1}):
-        with pytest.raises(ValidationError):
-            Adapters.model_validate(wrong)
 
 
 def test_only_tokens_with_an_adapter_are_multiplied_by_one(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
+from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.sweep import cases
+from sim.steptime.drafting import AdapterStepTime, AdapterWork
+from sim.steptime.inputs import GpuRates, peak_flops
 
 CATALOG = load_catalog()
 PROMPT, ANSWER = 512, 256
@@ -112,3 +115,37 @@ def test_a_rate_for_all_places_keeps_what_was_measured() -> None:
     drafter = CATALOG.drafter("mistral-7b-ngram")
     rate = drafter.acceptance("code")
     assert rate + rate**2 + rate**3 + rate**4 == pytest.approx(4 * 0.4773, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        {"method": "eagle", "accepted": 1, "num_speculative_tokens": 3},
+        {"method": "draft_model", "draft_model": "qwen3-0.6b", "accepted": 1, "num_speculative_tokens": 3},
+    ],
+)
+def test_the_parts_of_a_step_with_drafts_sum_to_it(drafts: dict[str, Any]) -> None:
+    model, plain = (pool("qwen3-8b", "h20-96gb", chosen).steptime for chosen in (drafts, None))
+    for batch in (
+        Batch(decode_seqs=4, sampled_seqs=4, kv_tokens=4000, draft_tokens=12),
+        Batch(decode_seqs=1, sampled_seqs=2, kv_tokens=9, draft_tokens=3, prefill_seqs=1, prefill_tokens=512),
+    ):
+        found, without = model.breakdown(batch), plain.breakdown(batch)
+        assert sum(found.values()) == pytest.approx(model.leap(batch).first_s)
+        assert found["memory"] > without["memory"]
+
+
+def test_adapters_add_their_matrices_bytes_and_arithmetic() -> None:
+    target = pool("qwen3-8b", "h20-96gb", None).steptime
+    microsecond = Value(value=1e-6, source="test", kind="computed")
+    work = AdapterWork(projections=252, parameters=4e7, activations=3e6, projection_s=microsecond)
+    model, rates = AdapterStepTime(target, work), GpuRates.of(target.inputs)
+    plain = Batch(decode_seqs=8, sampled_seqs=8, kv_tokens=800)
+    with_two = Batch(decode_seqs=8, sampled_seqs=8, kv_tokens=800, adapters=2, adapted_tokens=5)
+    read = (2 * 4e7 + 5 * 3e6) * 2 / rates.bytes_per_s
+    flops_per_s = peak_flops(target.inputs.gpu, "fp16") * rates.compute_efficiency
+    added = 252e-6 + read + 5 * 2 * 4e7 / flops_per_s
+    assert model.leap(with_two).first_s - target.leap(plain).first_s == pytest.approx(added)
+    assert model.breakdown(with_two)["memory"] - target.breakdown(plain)["memory"] == pytest.approx(added)
+    assert model.leap(plain).first_s == target.leap(plain).first_s
+    assert model.breakdown(plain) == target.breakdown(plain)
