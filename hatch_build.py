@@ -64,7 +64,7 @@ def compile_in_place(root: Path, jobs: int) -> None:
     os.chdir(root)  # mypy and the names of modules go by the working directory
     try:
         sources = ["--follow-imports=silent", *map(str, modules(root))]  # mistakes elsewhere are the linter's
-        extensions = mypycify(sources, multi_file=True, group_name=GROUP, target_dir=scratch)
+        extensions = mypycify(sources, opt_level="2", multi_file=True, group_name=GROUP, target_dir=scratch)
         for one in extensions:
             one.extra_compile_args += ["-g0"]
         # a distribution of its own: setuptools would read, and refuse, hatch's pyproject.toml
