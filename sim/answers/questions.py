@@ -374,8 +374,8 @@ class _Sensitivity(Question):
         return dict.fromkeys(found.found.base, "") | dict(found.found.unable)
 
 
-FINANCING = (("Financing", "financing"), ("Cash after tax", "financed_years"))
-"""Sheets of answers with financing or tax: title and table."""
+FINANCING = (("Financing", "financing"), ("Cash after tax", "financed_years"), ("Books", "books"))
+"""Sheets of answers with financing, tax or books: title and table."""
 
 
 class _Breakeven(Question):

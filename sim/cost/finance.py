@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
+from sim.cost.books import BookTerms, LeaseStandard
 from sim.cost.financing import IncomeTax, Lease, Loan, refuse_both
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.message import Message
@@ -120,6 +121,10 @@ class _Purchase(Spec):
     tax: IncomeTax | None = None
     """Income tax of the buyer; `breakeven` and `plan` add cash and cost after it, `run` states costs before tax."""
 
+    books: LeaseStandard | None = None
+    """Books of `breakeven` and `plan` (books.csv), with leases by this standard: ifrs_16, asc_842_finance or
+    asc_842_operating."""
+
     @model_validator(mode="before")
     @classmethod
     def _without_residual(cls, data: Any) -> Any:
@@ -143,12 +148,28 @@ class _Purchase(Spec):
     @model_validator(mode="after")
     def _one_financing(self) -> Self:
         refuse_both(self.loan, self.lease)
-        if self.lease is not None and (text := self.too_long(self.lease)):
+        if self.lease is not None and (text := self.misfit(self.lease)):
             raise ValueError(text)
         return self
 
-    def too_long(self, lease: Lease) -> Message | None:
-        """Return why *lease* outlasts the life of the hardware; None if it does not."""
+    @property
+    def book_terms(self) -> BookTerms | None:
+        """Terms of the books; None without books."""
+        if self.books is None:
+            return None
+        return BookTerms(self.books, self.whole_life_months, self.resale_fraction, self.rate_per_year)
+
+    def misfit(self, lease: Lease) -> Message | None:
+        """Return why the terms of *lease* do not fit the life of the hardware or the books; None if they do."""
+        if self.books == "asc_842_operating" and lease.at_end == "buy":
+            return Message("a lease that ends with a purchase is a finance lease: set books: asc_842_finance")
+        if lease.at_end == "return" and self.whole_life_months % lease.term_months:
+            return Message(
+                "returned leases of {months} months do not fill life_years ({life:g}): choose a whole part of it, or "
+                "at_end: extend or buy",
+                lease.term_months,
+                self.life_years,
+            )
         if lease.term_months <= self.whole_life_months:
             return None
         return Message(
@@ -159,8 +180,8 @@ class _Purchase(Spec):
 
     @property
     def is_financed(self) -> bool:
-        """True if a loan, a lease or a tax is stated."""
-        return bool(self.loan or self.lease or self.tax)
+        """True if a loan, a lease, a tax or books are stated."""
+        return bool(self.loan or self.lease or self.tax or self.books)
 
     @model_validator(mode="after")
     def _one_resale_value(self) -> Self:

@@ -264,7 +264,11 @@ class Holding:
     resale_usd: float = 0.0
     """Sale within the proceeds [USD]."""
     tax_value_usd: float | None = None
-    """Value that is depreciated for tax [USD]; None: the payment."""
+    """Value that is depreciated, for tax and in the books [USD]; None: the payment."""
+    book_months: int | None = None
+    """Months of depreciation left in the books; None: the life of the hardware."""
+    book_usd: float = 0.0
+    """Book value after `book_months` [USD]."""
 
 
 LINES = ("operating", "purchase", "sale", "loan_drawn", "interest", "principal", "lease", "deposit", "income_tax")

@@ -1,9 +1,11 @@
 """Tables of financing: cost and return of each way to finance a candidate, and its cash by month and by fiscal year."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import fsum
 from pathlib import Path
 from typing import Any
 
+from sim.cost.books import EXPENSES
 from sim.cost.financing import LINES
 from sim.cost.time_value import MONTHS_PER_YEAR
 from sim.language import _
@@ -63,6 +65,21 @@ def year_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     return list(years.values())
 
 
+def book_rows(found: Financings, key: str) -> list[dict[str, Any]]:
+    """Return the rows of books.csv: expenses of each fiscal year, and the balance sheet at its end."""
+    years: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for name, label, way in _each(found):
+        for one in way.books:
+            place = (name, label, fiscal_year(one.month))
+            row = years.setdefault(place, dict(zip((key, "financing", "fiscal_year"), place, strict=True)))
+            for line in EXPENSES:
+                row[f"{line}_expense_usd"] = row.get(f"{line}_expense_usd", 0.0) + one.expenses_usd[line]
+            row["expenses_usd"] = row.get("expenses_usd", 0.0) + fsum(one.expenses_usd.values())
+            row |= {f"{line}_balance_usd": usd for line, usd in one.balances_usd.items()}
+            row |= {"assets_usd": one.assets_usd, "liabilities_usd": one.liabilities_usd, "equity_usd": one.equity_usd}
+    return list(years.values())
+
+
 def fiscal_year(month: int) -> int:
     """Return the twelve-month year of *month*, counted from 1; month 0 is the delivery in the first."""
     return max(1, -(-month // MONTHS_PER_YEAR))
@@ -74,6 +91,8 @@ def write_financing(folder: Path, found: Financings, key: str) -> None:
         write_rows(folder / "financing.csv", financing_rows(found, key))
         write_rows(folder / "financed_months.csv", month_rows(found, key))
         write_rows(folder / "financed_years.csv", year_rows(found, key))
+    if rows := book_rows(found, key):
+        write_rows(folder / "books.csv", rows)
 
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:

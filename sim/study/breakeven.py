@@ -307,8 +307,8 @@ def _after_tax(
         return {}
     flows = {}
     for name, cost in costs.items():
-        terms = (cost.finance.loan, cost.finance.lease, cost.finance.tax) if cost.finance else (None, None, None)
-        flows[name] = after_tax(_payments(cost, cash[name], horizon), *terms)
+        terms = (cost.finance.loan, cost.finance.lease) if cost.finance else (None, None)
+        flows[name] = after_tax(_payments(cost, cash[name], horizon), cost.finance, *terms)
     present = {name: one.net_present_usd for name, one in flows.items()}
     found = {}
     for name, cost in costs.items():

@@ -1,16 +1,16 @@
 """Costs after financing and tax of candidates, and returns of one against another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from sim.cost.books import BooksMonth, books
 from sim.cost.finance import Finance
 from sim.cost.financing import (
     OWN_MONEY,
     FinancedMonth,
     Financing,
     Holding,
-    IncomeTax,
     Lease,
     Loan,
     cost_of_capital,
@@ -47,6 +47,8 @@ class AfterTax:
     """Cost of that candidate less that of this one, by month [USD]."""
     wacc: float | None = None
     """Weighted average cost of capital per year, after tax; None without a loan."""
+    books: Sequence[BooksMonth] = ()
+    """Profit and loss and balance sheet by month; empty where `finance` states no books."""
 
     @property
     def net_present_usd(self) -> float:
@@ -79,15 +81,14 @@ class AfterTax:
         return payback(self.saved_usd, self.discount_rate) if self.saved_usd else None
 
 
-def after_tax(payments: Payments, loan: Loan | None, lease: Lease | None, tax: IncomeTax | None) -> AfterTax:
-    """Return the cost of *payments* with this financing and tax."""
-    leased = lease is not None and any(one.hardware_usd for one in payments.holdings)
-    bought = loan is not None and any(one.price_usd for one in payments.holdings)
-    return AfterTax(
-        financed(payments.operating_usd, payments.holdings, loan, tax, lease if leased else None),
-        payments.discount_rate,
-        wacc=cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None,
-    )
+def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, lease: Lease | None) -> AfterTax:
+    """Return the cost of *payments* with this loan or lease, and the tax and books of *finance*."""
+    tax, terms = (finance.tax, finance.book_terms) if finance is not None else (None, None)
+    bought = any(one.price_usd for one in payments.holdings)
+    months = financed(payments.operating_usd, payments.holdings, loan, tax, lease)
+    wacc = cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None
+    found = books(months, payments.holdings, lease, terms) if terms is not None else []
+    return AfterTax(months, payments.discount_rate, wacc=wacc, books=found)
 
 
 def ways_to_finance(
@@ -97,16 +98,15 @@ def ways_to_finance(
 
     Payments without purchases have one row, with an empty label.
     """
-    tax = finance.tax if finance is not None else None
     if not any(one.price_usd for one in payments.holdings):
-        return {"": after_tax(payments, None, None, tax)}
-    found = {OWN_MONEY: after_tax(payments, None, None, tax)}
+        return {"": after_tax(payments, finance, None, None)}
+    found = {OWN_MONEY: after_tax(payments, finance, None, None)}
     if finance is not None and (finance.loan or finance.lease):
-        found["loan" if finance.loan else "lease"] = after_tax(payments, finance.loan, finance.lease, tax)
-    return found | {label: after_tax(payments, one.loan, one.lease, tax) for label, one in (others or {}).items()}
+        found["loan" if finance.loan else "lease"] = after_tax(payments, finance, finance.loan, finance.lease)
+    return found | {label: after_tax(payments, finance, one.loan, one.lease) for label, one in (others or {}).items()}
 
 
 def compared(one: AfterTax, other: AfterTax, name: str) -> AfterTax:
     """Return *one* with its returns against *other*, the candidate *name*."""
     saved = [theirs.cost_usd - ours.cost_usd for theirs, ours in zip(other.months, one.months, strict=True)]
-    return AfterTax(one.months, one.discount_rate, name, saved, one.wacc)
+    return replace(one, against=name, saved_usd=saved)

@@ -233,7 +233,15 @@ def payments_of(
     The tax value of existing units is their book value, 0 without one.
     """
     existing = [
-        Holding(0, one.sold, 0.0, one.resale_usd(one.sold) - one.removal_usd, tax_value_usd=one.book_value_usd or 0.0)
+        Holding(
+            0,
+            one.sold,
+            0.0,
+            one.resale_usd(one.sold) - one.removal_usd,
+            tax_value_usd=one.book_value_usd or 0.0,
+            book_months=one.ends,
+            book_usd=one.resale_usd(one.ends),
+        )
         for one in held
     ]
     operating = [row.running_usd + row.rental_usd for row in rows[:-1]]
@@ -250,8 +258,10 @@ def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:
         )
         hardware = unit.resold_usd * declines.hardware(batch.ordered)
         resale = unit.resold_usd * value_of(declines.finance, declines, batch.ordered, batch.delivered, batch.retires)
-        amounts = (batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale))
-        found.append(Holding(batch.delivered, batch.retires, *amounts))
+        price, brings, hardware, resale = (
+            batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale)
+        )
+        found.append(Holding(batch.delivered, batch.retires, price, brings, hardware, resale))
     return found
 
 

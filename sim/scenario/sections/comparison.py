@@ -110,14 +110,14 @@ def _check_breakeven(breakeven: Breakeven, scenario: Experiment, _: Everything) 
 
 
 def _check_financing(breakeven: Breakeven, scenario: Experiment) -> Iterator[ValidationIssue]:
-    """Yield issues of labels that name other rows, and of leases that outlast the hardware of a fleet."""
+    """Yield issues of labels that name other rows, and of leases that do not fit the life of hardware."""
     finances = [one for fleet in scenario.fleets if (one := fleet.finance or scenario.finance) is not None]
     for label, way in breakeven.financing.items():
         place: Place = ("breakeven", "financing", label)
         if label in (OWN_MONEY, "loan", "lease"):
             yield ValidationIssue(place, Message("{label!r} is the name of another row: choose another label", label))
         if way.lease is not None:
-            texts = dict.fromkeys(text for one in finances if (text := one.too_long(way.lease)))
+            texts = dict.fromkeys(text for one in finances if (text := one.misfit(way.lease)))
             yield from (ValidationIssue((*place, "lease", "term_months"), text) for text in texts)
 
 
