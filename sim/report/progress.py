@@ -23,6 +23,7 @@ from rich.progress import Progress as Bar
 from sim.language import N_, _, ngettext
 from sim.report.words.money import cash
 from sim.study.execution.worker_progress import running
+from sim.study.size.search_state import SearchState
 from sim.units import HOURS_PER_MONTH
 
 FIRST_S, EVERY_S = 5.0, 10.0
@@ -118,29 +119,45 @@ class CaseProgress(_Live):
 
 
 class SearchProgress(_Live):
-    """Progress of a search: called with (cases simulated, lowest cost so far [USD/h], number of fleets left)."""
+    """Progress of a search: called with its state."""
 
     def __init__(self, quiet: bool) -> None:
-        self._simulated, self._fleets_left = 0, 0
+        self._state = SearchState()
+        self._bounding_s = 0.0
+        """Time until the last bound was computed, since the start [s]: simulations began then."""
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         super().__init__(quiet, N_("searching"), *columns, TextColumn("{task.fields[inside]}"))
 
-    def __call__(self, simulated: int, cheapest_usd_per_h: float, fleets_left: int = 0) -> None:
-        """Show the progress; each of *fleets_left* fleets is counted as one more case in the time left."""
-        text = ngettext("{count} case simulated", "{count} cases simulated", simulated)
-        if isfinite(cheapest_usd_per_h):
-            text += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
-        self._bar.update(self._task, description=text)
-        self._simulated, self._fleets_left, self._said = simulated, fleets_left, text
+    def __call__(self, state: SearchState) -> None:
+        """Show the progress; each queued fleet is counted as one more case in the time left."""
+        if state.bounded != self._state.bounded:
+            self._bounding_s = time.monotonic() - self._started_s
+        self._state = state
+        parts = []
+        if state.bounded < state.kinds or not state.simulated:
+            parts.append(_("bounds of {done} of {total} kinds of fleets", done=state.bounded, total=state.kinds))
+        if state.simulated:
+            parts.append(ngettext("{count} case simulated", "{count} cases simulated", state.simulated))
+        if isfinite(state.cheapest_usd_per_h):
+            cheapest = cash(state.cheapest_usd_per_h * HOURS_PER_MONTH)
+            parts.append(_("cheapest so far {cash} a month", cash=cheapest))
+        elif state.simulated:
+            queued = ngettext("{count} fleet", "{count} fleets", state.queued)
+            parts.append(_("none meets the service level so far, {fleets} queued", fleets=queued))
+        self._said = _(", ").join(parts)
+        self._bar.update(self._task, description=self._said)
 
     def _left(self, passed_s: float) -> str:
-        if not self._fleets_left:
-            return ""
-        done = self._simulated + sum(one.fraction for one in running())
-        left = time_left(done, self._fleets_left, passed_s)
+        state = self._state
+        if state.bounded < state.kinds:
+            return time_left(state.bounded, state.kinds - state.bounded, passed_s) if not state.simulated else ""
+        if not state.queued or not isfinite(state.cheapest_usd_per_h):
+            return ""  # any number of larger fleets may follow before one meets the service level
+        done = state.simulated + sum(one.fraction for one in running())
+        left = time_left(done, state.queued, passed_s - self._bounding_s)
         if not left:
             return ""
-        fleets = ngettext("{count} fleet", "{count} fleets", self._fleets_left)
+        fleets = ngettext("{count} fleet", "{count} fleets", state.queued)
         return _("{left} for the {fleets} that may be cheaper", left=left, fleets=fleets)
 
 

@@ -294,7 +294,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         *fastest,
         f"{first}.",
         *taken,
-        *_owned(best, scenario),
+        *_owned(found, best, scenario),
         *_elastic(found, best),
         *_spares(found, best, scenario),
         *sure,
@@ -326,23 +326,33 @@ def _fastest(found: Sizing, ceiling: CostCeiling, at: str) -> str:
     )
 
 
-def _owned(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
-    """Yield how many of the owned GPUs the winner uses, and what they are charged."""
+def _owned(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
+    """Yield how many of the owned GPUs the winner uses, what is needed beside them, and what they are charged."""
     owned = scenario.size.owned if scenario.size is not None else {}
     if not owned or best.fleet is None:
         return
-    pairs = zip(best.fleet.pools, best.fleet.costs, strict=True)
-    used = dict.fromkeys(owned, 0)
-    for pool, cost in pairs:
-        if isinstance(cost, Buy) and cost.owned and pool.gpu in used:
-            used[pool.gpu] += pool.replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size
+    used, others = _gpus_by_owner(best.fleet)
     shown = _(", ").join(
-        _("{used} of {count} {gpu}", used=used[gpu], count=count, gpu=gpu) for gpu, count in owned.items()
+        _(
+            "{used} of {count} {gpu} ({free} stay free)",
+            used=used.get(gpu, 0),
+            count=count,
+            gpu=gpu,
+            free=count - used.get(gpu, 0),
+        )
+        for gpu, count in owned.items()
     )
+    yield _("Owned GPUs in use: {shown}.", shown=shown)
+    if others:
+        more = listing([_(template, count=count, gpu=gpu) for (gpu, template), count in others.items()])
+        yield _("The fleet needs beside them: {more}.", more=more) if used else _("The fleet needs: {more}.", more=more)
+    else:
+        yield _("Nothing else has to be bought or rented.")
+    if not used:
+        yield from _cheapest_owned(found, best)
     yield _(
-        "Owned GPUs in use: {shown}. They are charged electricity, space and upkeep, no purchase; those not in use are "
-        "not charged.",
-        shown=shown,
+        "Owned GPUs in use are charged electricity, and space and upkeep of their part of a server; free GPUs are not "
+        "charged: their servers and space cost the same whichever fleet is chosen."
     )
     for fleet in scenario.fleets:
         costs = zip(fleet.pools, fleet.costs, strict=True)
@@ -353,6 +363,31 @@ def _owned(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
                 fleet=fleet.name,
                 gpu=rented[0],
             )
+
+
+def _gpus_by_owner(fleet: Fleet) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+    """Return the owned GPUs of *fleet* by id, and the others by id and template of their purchase option."""
+    used: dict[str, int] = {}
+    others: dict[tuple[str, str], int] = {}
+    for pool, cost in zip(fleet.pools, fleet.costs, strict=True):
+        gpus = pool.most_replicas * pool.tensor_parallel_size * pool.pipeline_parallel_size
+        gpu = pool.gpu or ""
+        if isinstance(cost, Buy) and cost.owned:
+            used[gpu] = used.get(gpu, 0) + gpus
+        else:
+            template = N_("{count} rented {gpu}") if isinstance(cost, Rent) else N_("{count} bought {gpu}")
+            others[gpu, template] = others.get((gpu, template), 0) + gpus
+    return used, others
+
+
+def _cheapest_owned(found: Sizing, best: CandidateFleet) -> Iterator[str]:
+    """Yield the cheapest fleet with owned GPUs, where the winner has none."""
+    able = [one for one in found.candidates if one.status in ("meets", "not simulated") and one.fleet is not None]
+    others = [one for one in able if one.fleet is not None and _gpus_by_owner(one.fleet)[0]]
+    nearest = min(others, key=lambda one: one.least_usd_per_h or inf, default=None)
+    if nearest is not None and best.usd_per_h:
+        how = compared(nearest, best.usd_per_h)
+        yield _("The cheapest fleet with owned GPUs, {name}, {compared}.", name=nearest.name, compared=how)
 
 
 def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:

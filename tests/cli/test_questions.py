@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from sim.cli import app
 from sim.report import progress
 from sim.study.execution import worker_progress
+from sim.study.size.search_state import SearchState
 
 SCENARIO = """\
 # How many requests a second do they take?
@@ -242,10 +243,10 @@ def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
 def test_a_search_shows_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "FIRST_S", 0.1)
     with progress.SearchProgress(quiet=False) as told:
-        told(9, 2.0, 36)
+        told(SearchState(225, 225, 9, 2.0, 36))
         time.sleep(0.2)
     with progress.SearchProgress(quiet=True) as told:
-        told(10, 2.0)
+        told(SearchState(225, 225, 10, 2.0))
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == (

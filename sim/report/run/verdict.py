@@ -44,6 +44,19 @@ PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
 """Columns of what is sold."""
 
 
+MOST_SETTINGS = 3
+"""Largest number of settings of the other axes that the verdict describes one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsTable:
+    """Cheapest fleet at every point of a sweep over several axes."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    """Setting of the other axes, then the cheapest fleet and its cost at each value of the first axis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Conclusions of a run."""
@@ -53,6 +66,8 @@ class Verdict:
     """Range of validity, significance, limits: one sentence or two each."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model of every fleet, where fleets of different models are ranked per model."""
+    table: SettingsTable | None = None
+    """Cheapest fleet by setting, where a sweep has too many settings for sentences."""
 
     @property
     def chart_note(self) -> str:
@@ -107,6 +122,8 @@ def verdict(
 
     """
     comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
+    if year is None and not models and len(comparisons) > MOST_SETTINGS:
+        return _by_setting(comparisons, points, level, [*disputed(disputes)], notes, sold)
     heads = [
         *(year_heads(year, level, models or {}) if year is not None else ()),
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
@@ -124,6 +141,79 @@ def verdict(
         findings.insert(0, ranked_apart(models))
     every = (*findings, *map(translate_rendered, notes))
     return Verdict(spaced(headline), tuple(map(spaced, every)), models or {})
+
+
+def _by_setting(
+    parts: Sequence[Comparison],
+    points: Sequence[Point],
+    slo: Slo,
+    disputes: Sequence[str],
+    notes: Sequence[str],
+    sold: Revenue | None,
+) -> Verdict:
+    """Compare the fleets of a sweep with many settings: a sentence with counts, and a table."""
+    sweep, fleets = parts[0].sweep, list(dict.fromkeys(fleet for part in parts for fleet in part.fleets))
+    best = {(row, value): _best_at(part, value) for row, part in enumerate(parts) for value in sweep.values}
+    counts: dict[str, int] = {}
+    for names, __ in best.values():
+        counts[names] = counts.get(names, 0) + 1
+    total = len(best)
+    ranked = sorted(counts.items(), key=lambda one: (one[0] in (_nobody(), _("inconclusive")), -one[1]))
+    shares = [_("{name} at {count} of {total}", name=name, count=count, total=total) for name, count in ranked]
+    headline = _(
+        "Cheapest per million output tokens among those that {verb}, by simulated setting: {shares}.",
+        verb=goal_of_all(parts[0].has_slo),
+        shares=_("; ").join(shares),
+    )
+    profits = [_lead(part) + line for part in parts if sold is not None and (line := _profit(part, sold))]
+    met = [
+        _("{name} at {count} of {total}", name=fleet, count=sum(len(part.fit(fleet)) for part in parts), total=total)
+        for fleet in fleets
+    ]
+    findings = [
+        _validity(sweep, points, False),
+        _("Settings at which each fleet meets the SLO: {fleets}.", fleets=_("; ").join(met))
+        if parts[0].has_slo
+        else _("Settings at which each fleet keeps up with the load: {fleets}.", fleets=_("; ").join(met)),
+    ]
+    certain = list(dict.fromkeys(filter(None, map(significance, parts))))
+    findings += certain if len(certain) == 1 else []
+    overloaded = sum(bool(point.row["overloaded"]) for point in points if point.ok)
+    if overloaded:
+        findings.append(
+            _(
+                "Overloaded: {count} of {total} points. Latencies there grow with the simulated time and are no steady "
+                "values.",
+                count=overloaded,
+                total=len(points),
+            )
+        )
+    findings += [*profits, *_infeasible(points), *map(translate_rendered, notes)]
+    heads = [_("setting"), *(place(sweep.axis, value) for value in sweep.values)]
+    rows = [
+        [places(part.setting), *(" ".join(filter(None, best[row, value])) for value in sweep.values)]
+        for row, part in enumerate(parts)
+    ]
+    table = SettingsTable(heads, rows)
+    return Verdict(spaced(joined([headline, *disputes])), tuple(map(spaced, findings)), {}, table)
+
+
+def _nobody() -> str:
+    return _("no fleet")
+
+
+def _best_at(part: Comparison, value: Any) -> tuple[str, str]:
+    """Return the cheapest fleet that meets the SLO at *value*, or the fleets of equal cost, and its cost, as text."""
+    contest = next((one for one in part.contests if one.value == value), None)
+    if contest is not None:
+        tied = contest.certain is False
+        names = [contest.winner.fleet, *([contest.second.fleet] if tied else [])]
+        return _(" or ").join(names), _cost(contest.winner)
+    fit = part.at(value)
+    if fit:
+        return _(" or ").join(point.fleet for point in fit), _cost(fit[0]) if len(fit) == 1 else ""
+    unsure = any(value in part.inconclusive(fleet) for fleet in part.fleets)
+    return (_("inconclusive") if unsure else _nobody()), ""
 
 
 def _lead(part: Comparison) -> str:

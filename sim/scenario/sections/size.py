@@ -166,8 +166,9 @@ class Size(Spec):
     rents: dict[Label, Annotated[dict[str, Offer], BeforeValidator(_labelled)]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
     owned: dict[str, Count] = Field(default_factory=dict)
-    """GPU -> number that is owned already; these cost their running costs only: electricity, space and upkeep.
-    Candidates are fleets of owned GPUs, all owned GPUs with others added, and the fleets without them."""
+    """GPU -> number that is owned already; those in use cost electricity, and space and upkeep of their part of a
+    server: unused slots and GPUs are free for other loads. Candidates are fleets of owned GPUs, all owned GPUs with
+    others added, and the fleets without them."""
     budget: Budget | None = None
     """Limits on spending. Default: none."""
     cost_ceiling: CostCeiling | None = None

@@ -6,4 +6,5 @@ trials          simulations of candidates
 mixed_fleets    fleets of several kinds: an integer program proposes, simulations test
 candidates      rows of the result, one per candidate, and the answer
 search          best-first search
+search_state    progress of a search
 """

@@ -10,7 +10,7 @@ from sim.message import joined
 from sim.scenario.experiment import Experiment
 from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.schema import Fleet
+from sim.scenario.schema import Fleet, InheritedKeys, nearest
 from sim.scenario.sections.size import CostCeiling
 from sim.scenario.slo import Slo
 from sim.study.confidence import WinProbability
@@ -214,13 +214,15 @@ def with_one_host(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None)
             yield replace(one, name=one.choice, reason=joined("; ", reasons))
 
 
-def in_order(candidates: Iterable[CandidateFleet], first: CandidateFleet | None) -> list[CandidateFleet]:
+def in_order(
+    candidates: Iterable[CandidateFleet], first: CandidateFleet | None, scenario: Experiment
+) -> list[CandidateFleet]:
     """Return the rows in the order of `rank`, with *first* before all others."""
-    ranked = with_one_host(_once(sorted(candidates, key=rank), first), first)
+    ranked = with_one_host(_once(sorted(candidates, key=rank), first, scenario), first)
     return sorted(ranked, key=lambda one: one is not first)
 
 
-def _once(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None) -> list[CandidateFleet]:
+def _once(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None, scenario: Experiment) -> list[CandidateFleet]:
     """Return one row of rows with the same machines and terms: *kept*, or else the first.
 
     A fleet of the scenario may also be a combination of the section.
@@ -229,11 +231,19 @@ def _once(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None) -> list
     for place, one in enumerate(ranked):
         alike = str(place)
         if one.fleet is not None and one.status != "impossible":
-            pools = tuple(pool.model_copy(update={"name": None}) for pool in one.fleet.pools)
-            alike = one.fleet.model_copy(update={"name": "", "pools": pools}).model_dump_json()
+            alike = _hardware_and_terms(one.fleet, scenario)
         if alike not in found or one is kept:
             found[alike] = one
     return list(found.values())
+
+
+def _hardware_and_terms(fleet: Fleet, scenario: Experiment) -> str:
+    """Return a key equal for fleets that differ only in their name, or in where their keys are stated."""
+    pools = []
+    for pool, cost in zip(fleet.pools, fleet.costs, strict=True):
+        own = {key: nearest(getattr(pool, key), getattr(scenario, key)) for key in InheritedKeys.model_fields}
+        pools.append(pool.model_copy(update=own | {"name": None, "cost": cost}))
+    return fleet.model_copy(update={"name": "", "pools": tuple(pools), "cost": None}).model_dump_json()
 
 
 def rank(one: CandidateFleet) -> tuple[int, float, str]:

@@ -30,7 +30,8 @@ from sim.study.execution.cases import Workplace
 from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
 from sim.study.size.candidates import CandidateFleet, Sizing, Status, fastest_within, gpus_of, in_order, kinds_of
 from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
-from sim.study.size.search_space import Unit, spares_differ, units, with_spares
+from sim.study.size.search_space import OwnedReplicas, Unit, spares_differ, units, with_spares
+from sim.study.size.search_state import SearchState
 from sim.study.size.trials import Runner, Trial, Trials
 
 BATCH = 4
@@ -171,8 +172,8 @@ def _merit(best: EvaluatedFleet) -> tuple[float, float]:
 BATCH_AFTER_BEST = 16
 """Number of fleets that are simulated at a time once the cheapest is known and the order no longer matters."""
 
-ProgressCallback = Callable[[int, float, int], None]
-"""Callback with (cases simulated, cost of the cheapest fleet so far [USD/h], infinite before any, fleets queued)."""
+ProgressCallback = Callable[[SearchState], None]
+"""Callback with the progress of a search."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -182,6 +183,17 @@ class _QueuedCandidate:
     floor_usd_per_h: float
     order: int
     replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnedWithOthers:
+    """All owned GPUs in one layout with each other kind of replicas; bounded only when their least cost counts."""
+
+    least_usd_per_h: float
+    """Lower bound of the cost of all of them: that of the owned GPUs alone [USD/h]."""
+    owned: OwnedReplicas
+    members: list[tuple[int, Unit]]
+    """Order and unit of each combination."""
 
 
 RATE_SPREAD = 1.05
@@ -198,7 +210,7 @@ class Search:
         catalog: Catalog,
         out: Path,
         workplace: Workplace,
-        progress: ProgressCallback = lambda *_: None,
+        progress: ProgressCallback = lambda _: None,
     ) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
@@ -213,6 +225,9 @@ class Search:
         """(unit, replicas) -> money and power of the fleet."""
         self._levels = {one.name: one.slo for one in scenario.services}
         self._heap: list[_QueuedCandidate] = []
+        self._deferred: list[_OwnedWithOthers] = []
+        """Combinations with owned GPUs that are not bounded yet, the cheapest last."""
+        self._bounded, self._kinds = 0, 0
         self._candidates: list[CandidateFleet] = []
         self._best_usd_per_h = inf
         self._cheapest: _QueuedCandidate | None = None
@@ -223,8 +238,9 @@ class Search:
 
     def run(self) -> Sizing:
         """Return the answer; cases that are not on disk are simulated."""
-        for order, unit in enumerate(self._units):
-            self._consider(order, unit)
+        units = list(enumerate(self._units))
+        self._consider_all([(order, unit) for order, unit in units if unit.owned is None])
+        self._defer([(order, unit) for order, unit in units if unit.owned is not None])
         while batch := self._next_batch():
             self._try(batch)
         self._try_each_kind()
@@ -235,10 +251,11 @@ class Search:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
                 self._candidates.append(self._row(entry, "not simulated"))
+        self._candidates += map(self._deferred_row, self._deferred)
         best_within_budget = (
             self._best_within_budget() if self.size.budget is not None and self._best_usd_per_h == inf else None
         )
-        ranked = in_order(self._candidates, best_within_budget)
+        ranked = in_order(self._candidates, best_within_budget, self.scenario)
         winner = next((one for one in ranked if one.status == "meets"), None)
         fastest = fastest_within(ranked, self.size.cost_ceiling)
         instead = None if winner else best_within_budget
@@ -386,7 +403,60 @@ class Search:
 
     def _report_progress(self, simulated: int) -> None:
         below = self._best_usd_per_h * self.size.front_up_to
-        self._progress(simulated, self._best_usd_per_h, sum(one.floor_usd_per_h < below for one in self._heap))
+        queued = sum(one.floor_usd_per_h < below for one in self._heap)
+        self._progress(SearchState(self._bounded, self._kinds, simulated, self._best_usd_per_h, queued))
+
+    def _consider_all(self, members: Sequence[tuple[int, Unit]]) -> None:
+        """Queue or refuse each of *members*, and report the progress after each."""
+        self._kinds += len(members)
+        for order, unit in members:
+            self._consider(order, unit)
+            self._bounded += 1
+            self._report_progress(self._runner.simulated)
+
+    def _defer(self, members: Sequence[tuple[int, Unit]]) -> None:
+        """Group combinations with owned GPUs by layout; those of a layout that cannot serve are left out."""
+        groups: dict[str, _OwnedWithOthers] = {}
+        for order, unit in members:
+            owned = unit.owned
+            assert owned is not None
+            if owned.name not in groups:
+                groups[owned.name] = _OwnedWithOthers(self._least_with(owned), owned, [])
+            groups[owned.name].members.append((order, unit))
+        able = [one for one in groups.values() if not self._bounds.bounds_of(one.owned.unit).reason]
+        self._deferred = sorted(able, key=lambda one: -one.least_usd_per_h)
+
+    def _least_with(self, owned: OwnedReplicas) -> float:
+        """Return the least cost of all *owned* replicas, to which others add theirs [USD/h]; 0 without a price."""
+        try:
+            return self._bounds.floor(owned.unit, owned.replicas, 0)[0]
+        except CostError:
+            return 0.0
+
+    def _lowest_usd_per_h(self, limit_usd_per_h: float, may_bound: bool) -> float:
+        """Return the lowest bound of the queue [USD/h]; infinite if it is empty, or if others come first.
+
+        Combinations with owned GPUs are bounded, if *may_bound*, once they may be the cheapest below the limit.
+        """
+        while self._deferred:
+            least = self._deferred[-1].least_usd_per_h
+            if least >= limit_usd_per_h or (self._heap and least > self._heap[0].floor_usd_per_h):
+                break
+            if not may_bound:
+                return inf
+            self._consider_all(self._deferred.pop().members)
+        return self._heap[0].floor_usd_per_h if self._heap else inf
+
+    def _deferred_row(self, group: _OwnedWithOthers) -> CandidateFleet:
+        """Return one row for all combinations of *group*, none of which is simulated."""
+        owned, unit = group.owned, group.owned.unit
+        name = Message("{owned} with others", owned.name)
+        machine = Message("{owned} with others", unit.machine)
+        choice = f"{owned.replicas}x {unit.choice} +" if unit.choice else ""
+        gpus = owned.replicas * unit.gpus_per_replica
+        status: Status = "not simulated"
+        facts = (name, machine, unit.pool["gpu"], owned.replicas, gpus, status, None, group.least_usd_per_h)
+        return CandidateFleet(*facts, choice=choice)
 
     def _consider(self, order: int, unit: Unit) -> None:
         """Queue *unit* with its least number of replicas, or add a row with the reason why it is impossible."""
@@ -447,7 +517,8 @@ class Search:
         batch: list[_QueuedCandidate] = []
         machines: set[str] = set()
         later: list[_QueuedCandidate] = []
-        while self._heap and len(batch) < most and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
+        limit_usd_per_h = factor * self._best_usd_per_h
+        while len(batch) < most and self._lowest_usd_per_h(limit_usd_per_h, not batch) < limit_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
             if self._known_to_miss(entry):
@@ -529,7 +600,7 @@ class Search:
 
 
 def search(
-    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: ProgressCallback = lambda *_: None
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: ProgressCallback = lambda _: None
 ) -> Sizing:
     """Return the cheapest fleet for *scenario*, with cases stored under `out/points`.
 

@@ -323,10 +323,13 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
 
 
 def _owned(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
-    """Yield every layout of the owned GPUs, which cost their running costs only."""
+    """Yield every layout of the owned GPUs, which cost the running costs of the GPUs in use only.
+
+    Servers and their space are paid for whichever fleet is chosen, and unused slots can serve other loads.
+    """
     for gpu, count in size.owned.items():
         servers = {gpu: size.servers[gpu]} if gpu in size.servers else {}
-        cost = {OWNED: Buy(acquisition="buy", owned=True)}
+        cost = {OWNED: Buy(acquisition="buy", owned=True, share=True)}
         changed = {"gpus": (gpu,), "servers": servers, "costs": cost, "rents": {}, "mig": (WHOLE,)}
         for unit in _of_one_kind(scenario, size.model_copy(update=changed), catalog):
             most = count // unit.gpus_per_replica

@@ -128,6 +128,26 @@ def test_each_setting_of_a_second_axis_has_its_answer(make_case: Callable[..., A
     assert "At cv 4: a is cheaper" in said
 
 
+def test_many_settings_are_a_sentence_and_a_table(make_case: Callable[..., Any]) -> None:
+    cases = [
+        make_case(name, load, capacity=capacity, usd_per_h=usd, cv=cv)
+        for name, usd, capacity in (("a", 1.0, 0.6), ("b", 2.0, 2.3))
+        for load in (0.5, 1.0, 4.0)
+        for cv in (1, 2, 3, 4)
+    ]
+    said = answer(cases, ["rate_rps", "cv"])
+    assert said.headline == (
+        "Cheapest per million output tokens among those that meet the SLO, by simulated setting: a at 4 of 12; b at 4 "
+        "of 12; no fleet at 4 of 12."
+    )
+    assert "Settings at which each fleet meets the SLO: a at 4 of 12; b at 8 of 12." in said.findings
+    assert said.table is not None
+    assert said.table.heads[1:] == ["0.5 req/s", "1 req/s", "4 req/s"]
+    assert [row[0] for row in said.table.rows] == ["cv 1", "cv 2", "cv 3", "cv 4"]
+    assert [cell.split()[0] for cell in said.table.rows[0][1:]] == ["a", "b", "no"]
+    assert len(said.findings) < 6
+
+
 def test_a_fleet_that_cannot_run_is_named_with_its_reason(two_fleets: list[Any]) -> None:
     for case in two_fleets[25:]:
         case.status, case.reason = "infeasible", "needs 145.9 GB"

@@ -113,7 +113,26 @@ def test_what_is_added_to_owned_gpus_costs_as_much_when_it_is_run(tmp_path: Path
 def test_the_answer_says_how_many_owned_gpus_are_used(tmp_path: Path) -> None:
     one, scenario = searched(tmp_path)
     told = sentences(one.run(), scenario)
-    assert any(line.startswith("Owned GPUs in use: 2 of 2 rtx-4090.") for line in told)
+    assert "Owned GPUs in use: 2 of 2 rtx-4090 (0 stay free)." in told
+    assert any(line.startswith("The fleet needs beside them: ") and line.endswith(" rented l40s.") for line in told)
+
+
+def test_an_owned_gpu_pays_for_its_part_of_the_server(tmp_path: Path) -> None:
+    one, _ = searched(tmp_path, SCENARIO.replace("rate_rps: 30", "rate_rps: 3"))
+    unit = next(unit for unit in one._units if unit.way == "owned")
+    half, whole = (one._bounds.floor(unit, replicas, 0)[0] for replicas in (1, 2))
+    assert half == pytest.approx(whole / 2)
+
+
+def test_others_are_added_to_owned_gpus_only_where_these_may_not_suffice(tmp_path: Path) -> None:
+    text = SCENARIO.replace("rate_rps: 30", "rate_rps: 3").replace("owned: {rtx-4090: 2}", "owned: {rtx-4090: 20}")
+    one, scenario = searched(tmp_path, text)
+    found = one.run()
+    assert found.winner is not None
+    assert "Nothing else has to be bought or rented." in sentences(found, scenario)
+    names = [row.name for row in found.candidates]
+    assert "20x (1x rtx-4090, owned) with others" in names
+    assert not any(" and 1x (1x l40s" in name for name in names)
 
 
 def test_a_fleet_of_the_scenario_that_the_section_also_has_is_listed_once(tmp_path: Path) -> None:
@@ -126,6 +145,21 @@ fleets:
     one, _ = searched(tmp_path, SCENARIO.replace("size:\n", own + "size:\n"))
     names = [row.name for row in one.run().candidates]
     assert len({"mine", "3x (1x l40s, rented)"} & set(names)) == 1
+
+
+def test_a_fleet_that_inherits_its_format_is_listed_once(tmp_path: Path) -> None:
+    own = """\
+quantization: fp8
+fleets:
+  - name: mine
+    pools: [{gpu: l40s, replicas: 3, tensor_parallel_size: 1}]
+    cost: {acquisition: rent, quotes: {l40s: 0.9}}
+"""
+    owned = "  owned: {rtx-4090: 2}\n  servers: {rtx-4090: workstation-2x4090}\n"
+    text = SCENARIO.replace(owned, "").replace("size:\n", own + "size:\n  quantizations: [fp8]\n")
+    one, _ = searched(tmp_path, text)
+    names = [row.name for row in one.run().candidates]
+    assert len({"mine", "3x (1x l40s fp8, rented)"} & set(names)) == 1
 
 
 @pytest.mark.parametrize(
