@@ -105,27 +105,6 @@ def test_a_slice_has_its_sms_and_its_memory_slices() -> None:
         slice_of(gpu, "1g.5gb", "int8")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "fits"),
-    [
-        (["1g.10gb"] * 7, True),
-        (["1g.10gb"] * 8, False),
-        (["3g.40gb", "3g.40gb"], True),
-        (["3g.40gb", "4g.40gb"], True),
-        (["4g.40gb", "4g.40gb"], False),
-        (["3g.40gb", "3g.40gb", "1g.10gb"], False),
-        (["4g.40gb", "2g.20gb", "1g.10gb"], True),
-        (["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"], True),
-        (["1g.20gb"] * 4, True),
-        (["7g.80gb", "1g.10gb"], False),
-    ],
-)
-def test_the_driver_places_some_combinations_and_refuses_others(wanted: list[str], fits: bool) -> None:
-    mig = CATALOG.gpu("a100-80gb-pcie").mig
-    assert mig is not None
-    assert mig.fits(tuple(wanted)) is fits
-
-
 def test_the_largest_batch_waits_for_one_and_runs_its_own() -> None:
     assert largest_batch_within(lambda batch: 0.001 + 0.001 * batch, 0.020, 100) == pytest.approx(9, abs=1e-3)
     assert largest_batch_within(lambda batch: 0.001 * batch, 10.0, 64) == 64

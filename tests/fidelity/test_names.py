@@ -1,7 +1,4 @@
-"""Names of a table in the catalogue.
-
-Spellings of model names that tables use.
-"""
+"""Names of a table in the catalogue."""
 
 from dataclasses import replace
 
@@ -9,8 +6,6 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.checkpoint_names import model_of, stored_in
-from sim.catalogue.data_folder import UnknownId
 from sim.fidelity.names import NotCovered, engine_of, engine_release, link_of, match
 from sim.fidelity.prediction import campaigns_of, why_not_covered
 
@@ -110,48 +105,3 @@ def test_what_the_interconnect_means(gpu: str, text: str, link: str) -> None:
 @pytest.mark.parametrize("precision", ["nvfp4", "mxfp4", "fp4"])
 def test_four_bit_floats_on_a_four_bit_checkpoint_mean_the_checkpoint(precision: str) -> None:
     assert match(replace(ROW, model="gpt-oss-120b", precision=precision), CATALOG, CAMPAIGNS).quantization == "none"
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("Qwen/Qwen3-32B-FP8", "qwen3-32b"),
-        ("Qwen3-30B-A3B-Thinking-2507", "qwen3-30b-a3b"),
-        ("Qwen3-235B-A22B-Thinking-2507-FP8", "qwen3-235b-a22b"),
-        ("meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"),
-        ("Meta-Llama-3.1-405B-Instruct-FP8", "llama3.1-405b"),
-        ("Llama-3.3-70B-Instruct-FP8", "llama3.3-70b"),
-        ("Mistral-7B-Instruct-v0.2", "mistral-7b"),
-        ("DeepSeek-V3-0324", "deepseek-v3"),
-        ("DeepSeek-R1-FP4", "deepseek-r1"),
-        ("Qwen2.5-Coder-32B-Instruct", "qwen2.5-32b"),
-        ("QwQ-32B-AWQ", "qwen2.5-32b"),
-        ("gpt-oss-20b", "gpt-oss-20b"),
-        ("Nemotron-3-Nano-30B-A3B", "nemotron-3-nano"),
-        ("Mistral-Small-4-119B", "mistral-small-4"),
-    ],
-)
-def test_tuning_storage_and_release_do_not_change_a_models_dimensions(name: str, model: str) -> None:
-    assert model_of(name, CATALOG).id == model
-
-
-@pytest.mark.parametrize("name", ["Llama-9-8B", "Instruct", "resnet-50-FP8", "fp8/"])
-def test_other_names_stay_unknown(name: str) -> None:
-    with pytest.raises(UnknownId):
-        model_of(name, CATALOG)
-
-
-@pytest.mark.parametrize(
-    ("name", "stored"),
-    [
-        ("Qwen/Qwen3-32B-FP8", "fp8"),
-        ("Qwen2.5-72B-Instruct-GPTQ-Int8", "gptq-int8"),
-        ("Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq-int4"),
-        ("Llama-3.3-70B-Instruct-FP8-dynamic", "fp8"),
-        ("nvidia/DeepSeek-R1-NVFP4", "nvfp4"),
-        ("unsloth/Qwen3-8B-GGUF", ""),  # of which there are many
-        ("Llama-3.1-8B", ""),
-    ],
-)
-def test_a_checkpoints_name_says_how_it_is_stored(name: str, stored: str) -> None:
-    assert stored_in(name, CATALOG) == stored

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sim.rng import stream
-from sim.workload import Workload
+from sim.workload import MergedWorkload, Workload
+from sim.workload.traces import JsonlTrace, trace_of
 
 STREAMS = partial(stream, 7, 0)
 LENGTHS = {
@@ -120,3 +121,48 @@ def test_descriptions_and_rates(trace: dict[str, str]) -> None:
     assert workload(trace=trace).describe() == "2 requests of t.csv at 0.4 requests/s on average."
     assert workload(arrivals=BURST, lengths=FIXED).mean_rate_rps() is None
     assert workload(arrivals=CLOSED, lengths=FIXED).mean_rate_rps() is None
+
+
+def test_what_is_stationary(trace: dict[str, str]) -> None:
+    profile = {"process": "profile", "hourly_rps": [1.0, 3.0]}
+    found = [workload(arrivals=one, lengths=FIXED).stationary for one in (POISSON, CLOSED, BURST, profile)]
+    assert found == [True, True, False, False]
+    assert not workload(trace=trace).stationary
+
+
+def test_tenants_and_adapters_have_names(tmp_path: Path, trace: dict[str, str]) -> None:
+    plain = workload(arrivals=POISSON, lengths=FIXED)
+    assert (plain.names_tenants, plain.known_tenants, plain.uses_adapters, plain.adapter_names) == (
+        False,
+        [],
+        False,
+        [],
+    )
+    tenants = [{"name": "b", "adapter": "own"}, {"name": "a"}]
+    drawn = workload(arrivals=POISSON, lengths=FIXED, tenants=tenants, adapters={"count": 2})
+    assert (drawn.names_tenants, drawn.known_tenants) == (True, ["b", "a"])
+    assert (drawn.uses_adapters, drawn.adapter_names) == (True, ["adapter-1", "adapter-2", "own"])
+    assert workload(arrivals=POISSON, lengths=FIXED, tenants=tenants).adapter_names == ["own"]
+    assert not workload(trace=trace).names_tenants
+    path = tmp_path / "tenants.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens,tenant\n0,1,1,b\n1,1,1,\n2,1,1,a\n3,1,1,b\n")
+    recorded = workload(trace={"path": str(path), "format": "csv"})
+    assert (recorded.names_tenants, recorded.known_tenants) == (True, ["a", "b"])
+
+
+def test_services_together_have_the_sum_of_the_rates(trace: dict[str, str]) -> None:
+    steady, burst = workload(arrivals=POISSON, lengths=FIXED), workload(arrivals=BURST, lengths=FIXED)
+    recorded = workload(trace=trace)
+    assert MergedWorkload.of({"a": steady, "b": recorded}).mean_rate_rps() == pytest.approx(2.4)
+    both = MergedWorkload.of({"a": steady, "b": burst})
+    assert (both.mean_rate_rps(), both.stationary, both.deterministic, both.needs_horizon) == (None, False, False, True)
+    still = MergedWorkload.of({"a": burst, "b": recorded})
+    assert (still.stationary, still.deterministic, still.needs_horizon) == (False, True, False)
+    assert MergedWorkload.of({"a": steady, "b": steady}).stationary
+
+
+def test_a_trace_is_made_from_its_path_and_format() -> None:
+    made = trace_of("t.jsonl", "jsonl")
+    assert (type(made), made.path) == (JsonlTrace, "t.jsonl")
+    with pytest.raises(KeyError):
+        trace_of("t.jsonl", "parquet")

@@ -1,6 +1,7 @@
 """Sessions: each depends on its number only, and each prompt contains the preceding conversation."""
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from sim.rng import stream
 from sim.workload import HASH_BLOCK_TOKENS, CsvTrace, TraceError, Workload
-from sim.workload.sessions import Session, SessionDraws, Turn
+from sim.workload.sessions import Session, SessionDraws, Turn, sample
 
 STREAMS = partial(stream, 7, 0)
 HEAD = "arrival_s,prompt_tokens,output_tokens"
@@ -107,6 +108,21 @@ def test_the_mean_number_of_requests_is_that_of_the_laws(sessions: list[Session]
     assert abs(mean - spec.mean_requests()) < 3 * error
     # 4 turns; half of them with 2 calls; a quarter hands over to 3 agents, who call tools, too
     assert spec.mean_requests() == pytest.approx(4 * (2 + 0.25 * (1 + 3 * 2)), rel=1e-3)
+
+
+def test_a_sample_is_a_part_of_one_session_after_the_other(sessions: list[Session]) -> None:
+    spec = workload()
+    assert spec.sessions is not None
+    assert spec.lengths is not None
+    draws = SessionDraws(spec.sessions, spec.lengths, STREAMS)
+
+    def sizes(turns: Iterable[Turn]) -> list[tuple[int, int, int]]:
+        return [(turn.number, turn.prompt_tokens, turn.output_tokens) for turn in turns]
+
+    turns = sizes(turn for session in sessions[:40] for turn in session.turns)
+    first = len(sessions[0].turns)
+    for start, count in ((0, 1), (0, first), (first - 1, 3), (first, 2), (17, 20)):
+        assert sizes(sample(draws, start, count)) == turns[start : start + count]
 
 
 def test_session_depends_on_its_number_only() -> None:

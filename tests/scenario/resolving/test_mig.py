@@ -10,7 +10,6 @@ import sim
 from sim.batchtime.coefficients import load_coefficients
 from sim.batchtime.roofline import batch_time_s, slice_of, speed_of, work_of
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.gpu import sliced
 from sim.catalogue.model import OtherModel
 from sim.power import GpuPower
 from sim.records import Batch
@@ -112,14 +111,6 @@ def test_a_finished_run_on_slices_is_billed_anew_to_the_cent(run: Any) -> None:
     assert again.costs["amount_usd"].tolist() == run.costs["amount_usd"].tolist()
 
 
-def test_a_slice_is_its_part_of_the_card(catalog: Catalog) -> None:
-    card, half = catalog.gpu(A100), sliced(catalog.gpu(A100), "3g.40gb")
-    assert half.fp16_flops.value == pytest.approx(card.fp16_flops.value * 42 / 108)
-    assert half.memory_bytes_per_s.value == pytest.approx(card.memory_bytes_per_s.value / 2)
-    assert half.memory_bytes.value == pytest.approx(card.memory_bytes.value / 2, rel=0.03)
-    assert (half.id, half.mig) == (A100, None)
-
-
 def test_a_pool_of_one_slice_has_the_batch_time_that_is_validated(catalog: Catalog) -> None:
     pool = {
         "gpu": "a100-80gb-pcie",
@@ -138,25 +129,6 @@ def test_a_pool_of_one_slice_has_the_batch_time_that_is_validated(catalog: Catal
     expected = batch_time_s(work_of(model, "int8", 8), speed_of(device, factors))
     assert plan.pools[0].steptime.leap(Batch(decode_seqs=8, sampled_seqs=8)).first_s == pytest.approx(expected)
     assert plan.pools[0].gpus == Fraction(1)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "cards"),
-    [
-        ({"1g.10gb": 8}, 2),
-        ({"3g.40gb": 1, "1g.10gb": 3}, 1),
-        ({"3g.40gb": 1, "1g.10gb": 5}, 2),
-        ({"4g.40gb": 2, "3g.40gb": 2}, 2),
-        ({"4g.40gb": 1, "2g.20gb": 1, "1g.10gb": 1}, 1),
-        ({"7g.80gb": 2, "1g.10gb": 1}, 3),
-    ],
-)
-def test_slices_of_several_profiles_are_placed_as_the_driver_allows(
-    catalog: Catalog, wanted: dict[str, int], cards: int
-) -> None:
-    mig = catalog.gpu(A100).mig
-    assert mig is not None
-    assert mig.cards(wanted) == cards
 
 
 def test_a_language_model_sees_the_memory_of_its_slice(catalog: Catalog) -> None:
