@@ -61,7 +61,7 @@ def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any)
         kind = os.fstat(handle).st_mode
         if not S_ISREG(kind) and not S_ISDIR(kind):  # `open` itself refuses a folder
             os.close(handle)
-            raise OSError(None, "it is no regular file", str(path))
+            raise OSError(None, "it is not a regular file", str(path))
         return handle
 
     return open(file, mode, opener=opener, **how)
@@ -127,7 +127,7 @@ def _opened(file: Path, hidden: bool) -> int:
         return os.open(file, _READ) if roots is None else _inside(file, roots, hidden)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device without a driver
-            raise OSError(None, "it is no regular file", str(file)) from None
+            raise OSError(None, "it is not a regular file", str(file)) from None
         raise
 
 

@@ -114,7 +114,7 @@ def rename_key(document: Document, place: tuple[str | int, ...], name: str) -> N
 
 
 def read(path: Path | str, patient: bool = False) -> Document:
-    """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text.
+    """Read one YAML file. Raises YamlError, also where the file is missing or is not UTF-8 text.
 
     A *patient* reader finds mistakes in single values and keys among the document's `faults`.
     """
@@ -127,7 +127,7 @@ def read(path: Path | str, patient: bool = False) -> Document:
             str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower())
         ) from None
     except UnicodeDecodeError as error:
-        raise YamlError(str(path), 0, Message("is no UTF-8 text (byte {position})", error.start)) from None
+        raise YamlError(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start)) from None
     if len(content) > MOST_BYTES:
         raise YamlError(str(path), 0, Message("is larger than {limit:g} MB", MOST_BYTES / 1e6))
     return read_text(text, str(path), patient)
@@ -177,13 +177,13 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = error.problem or error.context or "is no YAML"
+        problem = error.problem or error.context or "is not YAML"
         # libyaml's own limit is reached by a text of brackets alone before its first event arrives here
-        message = TOO_DEEP if "nesting depth" in problem else Message("is no valid YAML: {problem}", problem)
+        message = TOO_DEEP if "nesting depth" in problem else Message("is not valid YAML: {problem}", problem)
         raise YamlError(name, mark.line + 1 if mark else 0, message) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", "") or str(error).splitlines()[0]
-        raise YamlError(name, 0, Message("is no valid YAML: {reason}", reason)) from None
+        raise YamlError(name, 0, Message("is not valid YAML: {reason}", reason)) from None
     return node
 
 

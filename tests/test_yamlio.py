@@ -36,11 +36,11 @@ def test_nan_is_read_for_the_schema_to_refuse() -> None:
     [
         ("a: 1\nb: 2\na: 3", "f.yaml:3: the key 'a' is given twice"),
         ("a:\n  - {b: 1,\n     b: 1}", "f.yaml:3: the key 'b' is given twice"),
-        ("a: [1", "f.yaml:2: is no valid YAML: did not find expected ',' or ']'"),
+        ("a: [1", "f.yaml:2: is not valid YAML: did not find expected ',' or ']'"),
         ("a: &x [*x]", "f.yaml:1: an alias that contains itself"),
         ("? [1]\n: 2", "f.yaml:1: a key must be a plain word or number"),
         ("a: !!python/name:os.system x", "f.yaml:1: the tag tag:yaml.org,2002:python/name:os.system is not allowed"),
-        ("\x01", "f.yaml: is no valid YAML: control characters are not allowed"),
+        ("\x01", "f.yaml: is not valid YAML: control characters are not allowed"),
         ("9" * 5000, f"f.yaml:1: '{'9' * 40}' is not a usable number"),
     ],
 )
@@ -54,7 +54,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(YamlError, match=r"gone\.yaml: cannot be read: no such file or directory"):
         read(tmp_path / "gone.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
-    with pytest.raises(YamlError, match=r"latin\.yaml: is no UTF-8 text"):
+    with pytest.raises(YamlError, match=r"latin\.yaml: is not UTF-8 text"):
         read(tmp_path / "latin.yaml")
 
 

@@ -34,7 +34,7 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
     """Return why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
     if not is_finished(folder):
         return Message(
-            "{folder}: is no finished run: gpufleet run creates a run, and continues an interrupted one", folder
+            "{folder}: is not a finished run: gpufleet run creates a run, and continues an interrupted one", folder
         )
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
     if command not in BILLED and command not in QUESTIONS:

@@ -124,9 +124,9 @@ def why_not(out: Path) -> str:
     if out.is_dir():
         names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
         if names and names != {POINTS} and manifest_of(out) is None:
-            return "holds files that are no gpufleet run (no manifest.json of ours); name another folder"
+            return "holds files that are not a gpufleet run (no manifest.json of ours); name another folder"
     elif out.exists() or out.is_symlink():
-        return "is no folder"
+        return "is not a folder"
     above = out.absolute()
     while not above.exists() and above != above.parent:
         above = above.parent

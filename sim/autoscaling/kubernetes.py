@@ -2,7 +2,7 @@
 
 Source of the HPA: kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, "Algorithm details" and
 "Configurable scaling behavior" (autoscaling/v2: stabilisation windows and scaling policies). A replica that starts
-has no metric yet: it counts with nothing on the way up, and with the target on the way down.
+has no metric yet: it counts as 0 on the way up, and as the target on the way down.
 
 Source of KEDA: keda.sh, "ScaledObject specification" (pollingInterval 30, cooldownPeriod 300, minReplicaCount 0)
 and "Scaling deployments": KEDA activates the pool and scales it to zero; between 1 and the maximum the HPA works on
@@ -165,12 +165,12 @@ class Hpa(MetricAutoscalerKeys):
 def recommendation(values: list[float], replicas: int, target: float, tolerance: float) -> int:
     """Return the number of replicas that brings the mean of *values* to *target*.
 
-    *values* has an entry for each replica with a metric. Replicas without a metric count with 0 on the way up and with
+    *values* has an entry for each replica with a metric. Replicas without a metric count as 0 on the way up and as
     *target* on the way down.
 
     >>> recommendation([200.0, 200.0], 2, target=100.0, tolerance=0.1)
     4
-    >>> recommendation([200.0, 200.0], 3, target=100.0, tolerance=0.1)  # one without a metric counts with 0
+    >>> recommendation([200.0, 200.0], 3, target=100.0, tolerance=0.1)  # the replica without a metric counts as 0
     4
     """
     ratio = round(sum(values) / len(values) / target, ROUNDED)

@@ -78,11 +78,11 @@ def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
         with opened(path, "r", encoding="utf-8-sig") as file:
             runs = json_objects(file.read())
     except json.JSONDecodeError as error:
-        raise BenchdataError([(str(path), error.lineno, Message("is no JSON: {reason}", error.msg.lower()))]) from None
+        raise BenchdataError([(str(path), error.lineno, Message("is not JSON: {reason}", error.msg.lower()))]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", error))]) from None
     if not runs or not all(map(is_result, runs)):
-        raise BenchdataError([(str(path), 0, "is no result of `vllm bench serve`: there is no 'completed' in it")])
+        raise BenchdataError([(str(path), 0, "is not a result of `vllm bench serve`: there is no 'completed' in it")])
     return [row for _, row in rows_of(runs, path, path.stem, known)]
 
 

@@ -78,7 +78,7 @@ def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path
 
     Raises CatalogError for a stated folder that does not exist.
     """
-    if missing := [Message("{folder}: is no folder", folder) for folder in stated if not folder.is_dir()]:
+    if missing := [Message("{folder}: is not a folder", folder) for folder in stated if not folder.is_dir()]:
         raise CatalogError(joined("\n", missing))
     beside = scenario.absolute().parent / OWN_FOLDER if scenario is not None else None
     found = [beside] if beside is not None and beside.is_dir() else []
@@ -406,7 +406,7 @@ def _misplaced(folder: Path) -> Iterator[str]:
             continue
         if not path.is_dir():
             yield Message(
-                "{path}: belongs into one of the folders {kinds}; beside them stands only {sources}",
+                "{path}: belongs in one of the folders {kinds}; beside them stands only {sources}",
                 path,
                 ", ".join(KINDS),
                 SOURCES,

@@ -103,8 +103,8 @@ class Indexer(Spec):
     indexing_layers: Count
     """Number of sparse layers that score tokens; the others reuse the selection of a preceding layer (GLM-5.2)."""
     of_latents: bool = False
-    """True if queries come from the latent of MLA's queries and every rank scores for all heads; else heads are split.
-    """
+    """True if index queries are computed from MLA's query latent and every rank scores for all heads; False: the
+    heads are split over the ranks."""
     key_bits: Literal[8, 16] = 8
     """Bits of a number in the cache of index keys; 8-bit keys have a 32-bit scale each."""
     tokens_per_key: Count = 1
@@ -133,7 +133,11 @@ class Moe(Spec):
     def _enough_experts(self) -> Self:
         if self.experts_per_token > self.experts:
             raise ValueError(
-                Message("{experts_per_token} of {experts} experts for each token", self.experts_per_token, self.experts)
+                Message(
+                    "experts_per_token is {experts_per_token}, but there are only {experts} experts",
+                    self.experts_per_token,
+                    self.experts,
+                )
             )
         return self
 
@@ -209,14 +213,14 @@ class Model(Spec):
         if self.cached_layers < 1:
             raise ValueError(
                 Message(
-                    "no layer attends, and none keeps a cache: {linear_attention_layers} have states",
+                    "no layer keeps a KV cache: linear_attention_layers is {linear_attention_layers}",
                     self.linear_attention_layers,
                 )
             )
         if self.sliding_window_layers > self.cached_layers:
             raise ValueError(
                 Message(
-                    "{sliding_window_layers} layers with a window of {cached_layers}",
+                    "sliding_window_layers is {sliding_window_layers}, but only {cached_layers} layers keep a KV cache",
                     self.sliding_window_layers,
                     self.cached_layers,
                 )
@@ -224,7 +228,7 @@ class Model(Spec):
         if self.expert_layers < 0 and self.moe is not None:
             raise ValueError(
                 Message(
-                    "{dense_layers} dense layers of {feed_forward_layers}",
+                    "dense_layers is {dense_layers}, but only {feed_forward_layers} layers have a feed-forward block",
                     self.moe.dense_layers,
                     self.feed_forward_layers,
                 )
@@ -281,7 +285,8 @@ ENTRY_SCALE = QuantizationScale(64, 1)
 def kv_elements_per_token_layer(model: Model, whole: bool = False) -> int:
     """Return the numbers that one token stores in one attention layer's cache.
 
-    Counted are all KV heads; or MLA's latent and rope key; or an entry that is key and value at once.
+    The count covers all KV heads; with MLA, the latent and the rope key; with compressed attention, one entry, which is
+    key and value at once.
 
     Parameters
     ----------

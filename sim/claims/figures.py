@@ -201,7 +201,7 @@ def catalogue(spec: CatalogueFigure, context: ClaimContext) -> ClaimFigure:
             raise NoFigure(Message("the catalogue has no {value} of {item}", spec.value, spec.of))
         return ClaimFigure(spec.absent)
     if not isinstance(found, int | float):
-        raise NoFigure(Message("{value} of {item} is no number", spec.value, spec.of))
+        raise NoFigure(Message("{value} of {item} is not a number", spec.value, spec.of))
     return ClaimFigure(found / spec.per)
 
 

@@ -67,7 +67,9 @@ def price(
         catalog = catalog_of_run(run, catalogs)
         if not is_finished(run):
             fail(
-                Message("{run}: is no finished run: gpufleet run creates a run, and continues an interrupted one", run)
+                Message(
+                    "{run}: is not a finished run: gpufleet run creates a run, and continues an interrupted one", run
+                )
             )
         if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
             _price_work(run, sets, catalog, out, not no_report, force, quiet, format)
@@ -199,7 +201,7 @@ def diff(
         from sim.study.gate import Condition, judged
 
         wrong = [
-            Message("{folder}: is no finished run: create one with gpufleet run", folder)
+            Message("{folder}: is not a finished run: create one with gpufleet run", folder)
             for folder in (first, second)
             if not is_finished(folder)
         ]

@@ -43,7 +43,7 @@ def init(
         ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="GPU of the servers in --from files, in place of what they name.")
+        str | None, typer.Option(help="GPU of the servers in --from files, in place of the GPU that they name.")
     ] = None,
     seconds: Annotated[
         float | None,
@@ -81,7 +81,7 @@ def init(
             text, told = scenario_text(draft, command_text()), list(summary(draft))
         elif gpu is not None or seconds is not None or columns:
             option = "--gpu" if gpu is not None else "--seconds" if seconds is not None else "--columns"
-            fail(Message("{option}: is for the files of --from, and there are none", option))
+            fail(Message("{option}: applies to the files of --from; add --from FILE", option))
         else:
             text = template(target.stem)
         try:

@@ -103,6 +103,6 @@ class Buy(Spec):
                 )
             elif item not in items:
                 yield Problem(
-                    "cost.price", Message("{offer} is no price of what is bought: {items}", offer, ", ".join(items))
+                    "cost.price", Message("{offer} is not a price of what is bought: {items}", offer, ", ".join(items))
                 )
             taken.setdefault(item, offer)

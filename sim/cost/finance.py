@@ -103,7 +103,7 @@ class _Purchase(Spec):
     life_years: Annotated[Positive, Field(le=100)]
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
-    """Resale value at the end of the life, as a fraction of the price; null removes it, with or without a base file."""
+    """Resale value at the end of the life, as a fraction of the price; null counts as not stated."""
     resale: Resale | None = None
     """Resale value by age, in place of residual_fraction; evaluated at the end of the life."""
     fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
@@ -246,7 +246,7 @@ class _Purchase(Spec):
     def usd_per_h(self, price_usd: float) -> float:
         """Return the cost of hardware bought for *price_usd* and resold at the end of its life [USD/h].
 
-        See the class for the equation.
+        The equation is in the notes on the class.
         """
         return self.sunk_usd_per_h(price_usd) - self.end_usd_per_h(price_usd * self.resale_fraction)
 

@@ -159,7 +159,7 @@ def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
 
 
 def _chance_sd(row: BenchRow, columns: Sequence[str], simulator: Simulator) -> list[float]:
-    """Return the standard deviation of each log column under random draws of what was not counted.
+    """Return the standard deviation of each log column due to random draws that the counters of *row* do not determine.
 
     With a queue, small differences have large effects.
     """
@@ -230,7 +230,7 @@ def why_not_replaced(path: Path, gpu: str, table: str, force: bool) -> str:
     """
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if not text.startswith(HEADER.partition("{")[0]):
-        return _("exists and is no calibration; name another file")
+        return _("exists and is not a calibration; name another file")
     try:
         data = read_text(text, str(path)).data
         known = (data.get("gpu"), _file_names(data.get("table") or ""))

@@ -21,6 +21,7 @@ from sim.catalogue.value import Value
 from sim.fidelity.bench_scenario import case_of
 from sim.fidelity.names import NotCovered
 from sim.fidelity.prediction import Prediction, campaigns_of, prepared, simulate
+from sim.message import Message
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.spec import Spec
 from sim.steptime.calibration import Calibration, Errors, Factor
@@ -50,7 +51,7 @@ class Simulator:
         except NotCovered as error:
             return str(error)
         if case.names.gpu.id != self.gpu:
-            return f"ran on {case.names.gpu.id}"
+            return Message("ran on {gpu}", case.names.gpu.id)
         drafted = "speculative" in case.data["fleets"][0]["pools"][0]["batching"]
         return case.notes[0] if row.spec_decode and not drafted else ""
 
@@ -137,8 +138,9 @@ TOLERANCE = 0.05
 HUBER = 2.0
 """Number of standard deviations beyond which a residual's influence is limited."""
 FAR_OFF = 3.0
+"""Number of standard deviations beyond which an observation counts as not explained by the factors."""
 CUT_QUEUE = 10.0
-"""Residual of a time to first token whose queue was longer than simulated."""
+"""Residual of an observation that the simulation lacks, such as a TTFT whose queue outlasts the simulated time."""
 MAD_TO_SD = 1 / normal_quantile(0.75)
 """Standard deviation divided by the median absolute deviation of a normal distribution."""
 
@@ -164,7 +166,7 @@ class FittingProblem:
     observed: list[tuple[int, str, str]] = field(default_factory=list)
     """Observations as (row index, metric, column)."""
     chance_sd: list[float] = field(default_factory=list)
-    """Standard deviation of each log observation due to random draws of what was not counted."""
+    """Standard deviation of each log observation due to random draws that the counters of the row do not determine."""
     skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
     """Rows that are not used, each with the reason."""
 

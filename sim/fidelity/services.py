@@ -93,13 +93,13 @@ def spellings(name: str) -> list[str]:
 
 
 class Benchmark(Sourced):
-    """Benchmark as submissions run it."""
+    """MLPerf benchmark: its model, and the precision, batch and latency limit of its submissions."""
 
     aliases: tuple[str, ...] = ()
     model: str
     """Id in data/models."""
     precisions: tuple[Precision, ...]
-    """Precisions in order of preference; the first that the accelerator has is used."""
+    """Precisions in order of preference; the first that the accelerator supports is used."""
     samples: Positive = 1.0
     """Number of the model's samples per sample of the benchmark."""
     batch: Positive
@@ -145,7 +145,7 @@ SCENARIOS = ("offline", "server", *STREAMS)
 
 @dataclass(frozen=True, slots=True)
 class ServiceCase:
-    """Row with its catalogue entries."""
+    """Result row with its catalogue entries."""
 
     row: MlperfRow
     benchmark: Benchmark
@@ -161,7 +161,7 @@ class ServiceCase:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOutcome:
-    """Row with its prediction."""
+    """Result row with its prediction."""
 
     row: MlperfRow
     status: str
@@ -193,9 +193,11 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
     missing = []
     benchmark = benchmarks.find(row.benchmark)
     if benchmark is None:
-        missing.append(Message("benchmark {benchmark!r} is no service that answers in one pass", row.benchmark))
+        missing.append(Message("benchmark {benchmark!r} is not a one-pass service", row.benchmark))
     elif row.scenario not in SCENARIOS or (row.scenario == "server" and benchmark.server_limit_s is None):
-        missing.append(Message("{benchmark} has no scenario {scenario!r} here", row.benchmark, row.scenario))
+        missing.append(
+            Message("the scenario {scenario!r} of {benchmark} is not predicted", row.benchmark, row.scenario)
+        )
     accelerator = None
     try:
         accelerator = accelerator_of(row.accelerator, catalog)
@@ -231,7 +233,7 @@ def metrics_of(case: ServiceCase, time_s: Callable[[float], float], server_share
 
 
 def predict(row: MlperfRow, catalog: Catalog) -> ServiceOutcome:
-    """Predict *row*. Return its outcome."""
+    """Return the outcome of *row*: its prediction, or the reasons why there is none."""
     benchmarks, coefficients = _constants(catalog.root)
     try:
         case = case_of(row, catalog, benchmarks)
@@ -354,8 +356,8 @@ def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str
         more = len(reasons) - MOST_REASONS
         parts.append(
             _(
-                "no prediction: {told}{more}",
-                told=listed,
+                "no prediction: {reasons}{more}",
+                reasons=listed,
                 more=_("; {more} more reasons", more=more) if more > 0 else "",
             )
         )

@@ -106,8 +106,8 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
         more = len(missing) - MOST_REASONS
         parts.append(
             _(
-                "no prediction: {told}{more}",
-                told=listed,
+                "no prediction: {reasons}{more}",
+                reasons=listed,
                 more=_("; {more} more reasons", more=more) if more > 0 else "",
             )
         )

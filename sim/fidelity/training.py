@@ -214,7 +214,7 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
         listed = _("; ").join(
             f"{translate_rendered(reason)} ({count})" for reason, count in reasons.most_common(MOST_REASONS)
         )
-        parts.append(_("no prediction: {told}", told=listed))
+        parts.append(_("no prediction: {reasons}", reasons=listed))
     heads = (_("class"), _("quantity"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows, before = [], ""
     for score in scores(runs, GROUPS["class"][1]):

@@ -244,7 +244,7 @@ class PhillyJobs(JobTraceFile):
             raise unreadable(self.path, error) from None
         except ValueError as error:
             raise TraceError(
-                [(self.path, getattr(error, "lineno", 0), Message("is no JSON: {reason}", error))]
+                [(self.path, getattr(error, "lineno", 0), Message("is not JSON: {reason}", error))]
             ) from None
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise TraceError([(self.path, 0, "must be a JSON list of jobs, as cluster_job_log is")])

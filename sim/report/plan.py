@@ -161,7 +161,7 @@ def _more(one: FleetPlanOutlook, best: FleetPlanOutlook) -> str:
     return (
         _("{fleet} costs {difference} more", fleet=one.fleet, difference=difference(more))
         if more > 0
-        else _("{fleet} costs as much", fleet=one.fleet)
+        else _("{fleet} costs the same", fleet=one.fleet)
     )
 
 
@@ -324,7 +324,7 @@ HEADS = (
     ),
     *(N_("cost so far"), N_("present cost")),
 )
-HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
+HELD = (N_("existing, in service"), N_("existing, sold"), N_("existing, resale"), N_("existing, gain over book value"))
 
 STATE_PROPERTIES = N_(
     "units stay until the end of their life, even if demand falls, are sold at their value by age, and replaced "
@@ -523,7 +523,7 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
         (
             _("Rent"),
             _(
-                "for at least {count}, or a commitment's own; months beyond the plan do not count",
+                "for at least {count}, or the term of a commitment; months beyond the plan are not counted",
                 count=_months_text(term),
             ),
         ),

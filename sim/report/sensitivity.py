@@ -80,7 +80,7 @@ def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetri
 
 def less(between: tuple[str, str]) -> str:
     """Return the label of a difference between two fleets."""
-    return _("{between} less {between_2}", between=between[0], between_2=between[1])
+    return _("{between} minus {between_2}", between=between[0], between_2=between[1])
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
@@ -93,7 +93,9 @@ def sentences(answer: SensitivityAnswer) -> list[str]:
     for name in found.base:
         lines += _strongest(answer, name)
     if answer.replications == 1:
-        lines.append(_("One replication each: nothing here has an interval, and small differences may be chance."))
+        lines.append(
+            _("One replication each: nothing here has an interval, and small differences may be due to chance.")
+        )
     lines += [_("{line}.", line=line) for line in astray(answer)]
     return lines
 
@@ -186,7 +188,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     limits += (
         [_("the difference is too small at one end of the range of {listing}", listing=listing(close))] if close else []
     )
-    limits += [_("no answer at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
+    limits += [_("no result at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
     stays = _(", and remains cheaper at both ends of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
     yield _("{told}{but}.", told=text, but=but)

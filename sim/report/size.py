@@ -177,7 +177,7 @@ ROUNDING = 1e-6
 """Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
 MOST_ROWS = 20
 """Largest number of rows of the ranking in the terminal; size.csv has all candidates."""
-LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("end-to-end latency")}
 
 
 def write_size(

@@ -119,7 +119,7 @@ def _least(one: CandidateFleet) -> str:
 
 ROUNDING = 1e-6
 """Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
-LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("end-to-end latency")}
 
 
 def least(one: CandidateFleet) -> float:

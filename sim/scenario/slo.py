@@ -49,7 +49,7 @@ def _percentile(name: Any) -> str:
     found = re.fullmatch(r"p(\d+(?:\.\d+)?)", str(name))
     if found is None or not LOWEST_PERCENT <= float(found[1]) <= HIGHEST_PERCENT:
         raise ValueError(
-            Message("{name!r} is no percentile: write p50, p95, p99 or another one from p1 to p99.9", name)
+            Message("{name!r} is not a percentile: write p50, p95, p99 or another one from p1 to p99.9", name)
         )
     return f"p{float(found[1]):g}"
 
@@ -154,7 +154,7 @@ def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
         if name not in Slo.model_fields:
             wrong.append(
                 InputError(
-                    f"--set slo.{path}", 0, "", Message("is no limit{hint}", did_you_mean(name, Slo.model_fields))
+                    f"--set slo.{path}", 0, "", Message("is not a limit{hint}", did_you_mean(name, Slo.model_fields))
                 )
             )
         limits = data.get(name)

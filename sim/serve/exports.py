@@ -182,7 +182,7 @@ class ExportRoutes:
         folder, form, values = self._answer(request), required_parameter(request, "format"), values_of(request)
         if form not in KINDS:
             raise RefusedRequest(
-                400, Message("{form!r} is no export format: choose {kinds}", form[:40], ", ".join(KINDS))
+                400, Message("{form!r} is not an export format: choose {kinds}", form[:40], ", ".join(KINDS))
             )
         if reason := _why_not(folder, form):
             raise RefusedRequest(404, reason)

@@ -60,7 +60,7 @@ class LoadedRuns:
     def answer(self, run: str, values: Mapping[str, Any]) -> RunAnswer | WorkAnswer:
         """Return the answer of the finished run in the folder *run* under *values*.
 
-        Raises RefusedRequest where there is no finished run, or where too many requests wait; ScenarioErrors.
+        Raises RefusedRequest where there is not a finished run, or where too many requests wait; ScenarioErrors.
         """
         with self.turn():
             return self._answers(run).under(values)

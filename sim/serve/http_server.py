@@ -231,7 +231,7 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
     """
     folder = workspace or Path.cwd()
     if not folder.is_dir():
-        raise CannotServe(Message("--workspace {folder}: is no folder", folder))
+        raise CannotServe(Message("--workspace {folder}: is not a folder", folder))
     if target is None:
         return Workspace(folder), {}
     file = scenario_file(target)
@@ -241,7 +241,7 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
         return Workspace(folder), {"template": file.stem}
     is_run = file.is_dir()
     if is_run and manifest_of(file) is None:
-        raise CannotServe(Message("{target}: is no folder of a gpufleet run", target))
+        raise CannotServe(Message("{target}: is not the folder of a gpufleet run", target))
     if workspace is None and not file.resolve().is_relative_to(folder.resolve()):
         folder = file.resolve().parent
     found = Workspace(folder)

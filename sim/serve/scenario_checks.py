@@ -1,6 +1,6 @@
 """Checks of the page's scenarios in separate processes, and the fields of a form.
 
-A check that takes too long ends with its process, which reads nothing outside of the workspace.
+A check that takes too long is stopped by ending its process. The process reads no files outside the workspace.
 """
 
 import multiprocessing
@@ -188,7 +188,7 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
 
 
 def _with_form(wanted: CheckRequest, values: dict[str, Any]) -> CheckAnswer:
-    """Check the scenario of *wanted* with *values* of the form; each mistake names the field to blame."""
+    """Check the scenario of *wanted* with *values* of the form; each mistake names its field."""
     text = wanted.text or ""
     try:
         catalog = load_catalog(own=own_folders(wanted.path))

@@ -92,7 +92,7 @@ def template_text(name: str) -> str:
         raise RefusedRequest(
             404,
             Message(
-                "{name!r} is no template: choose {names}", name[:60], ", ".join(one["name"] for one in templates())
+                "{name!r} is not a template: choose {names}", name[:60], ", ".join(one["name"] for one in templates())
             ),
         )
     return files[name].read_text(encoding="utf-8")
@@ -208,7 +208,7 @@ class ScenarioRoutes:
 
     def _scenario(self, name: str) -> str:
         if not name.endswith(SCENARIOS):
-            raise RefusedRequest(400, Message("{name!r} is no name of a scenario: it ends in .yaml", name[:60]))
+            raise RefusedRequest(400, Message("{name!r} is not the name of a scenario, which ends in .yaml", name[:60]))
         return name
 
 
@@ -253,7 +253,7 @@ def text_of(path: Path) -> str:
         text: str = content.decode("utf-8-sig")
         return text
     except UnicodeDecodeError:
-        raise RefusedRequest(422, Message("{name}: is no UTF-8 text", path.name)) from None
+        raise RefusedRequest(422, Message("{name}: is not UTF-8 text", path.name)) from None
 
 
 def _digest(text: str) -> str:

@@ -53,7 +53,8 @@ class Workspace:
         steps = name.split("/")
         if not name or len(name) > LONGEST_PATH or any(_is_odd(step) for step in steps):
             raise RefusedRequest(
-                400, Message("{name!r} is no path inside the workspace: folders and names, separated by /", name[:60])
+                400,
+                Message("{name!r} is not a path inside the workspace: folders and names, separated by /", name[:60]),
             )
         found = self.root
         for step in steps:

@@ -303,7 +303,9 @@ def _layout(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Seq
     most = max((entry.gpus for entry in index if entry.link == setting.link), default=0)
     if setting.gpus > most:
         return 2, Message(
-            "replicas of {gpus} GPUs over this kind of link were not measured, at most of {most}", setting.gpus, most
+            "replicas of {gpus} GPUs over this kind of link were not measured; the largest measured have {most}",
+            setting.gpus,
+            most,
         )
     return 1, "this parallel layout was not measured on this GPU"
 

@@ -47,7 +47,7 @@ class StoredRun:
         file = folder / SCENARIO_FILE
         if not file.is_file():
             raise ScenarioErrors(
-                [InputError(str(folder), 0, "", Message("is no finished run: it has no {file}", SCENARIO_FILE))]
+                [InputError(str(folder), 0, "", Message("is not a finished run: it has no {file}", SCENARIO_FILE))]
             )
         scenario = load(file, catalog=catalog)
         stored = [one for path in (folder / POINTS).glob("[!.]*") if (one := load_case(path)) is not None]

@@ -34,7 +34,7 @@ class Condition:
         """
         found = _CONDITION.fullmatch(text)
         if found is None:
-            raise ValueError(Message("{condition!r} is no condition; examples: {examples}", text, EXAMPLES))
+            raise ValueError(Message("{condition!r} is not a condition; examples: {examples}", text, EXAMPLES))
         name, operator, sign, number, percent = found.groups()
         if not is_column(name):
             near = nearest(name, BY_NAME)

@@ -629,7 +629,7 @@ def input_effects(study: MonteCarloStudy, setting: DrawnSetting, measures: Seque
     """Yield the effect of each input on the difference of the first two fleets of each model, then on every fleet."""
     ranked = [own.first_two for own in setting.apart(study.models)]
     pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [
-        (f"{two[1].fleet} less {two[0].fleet}", two[1], two[0]) for two in ranked if two is not None
+        (f"{two[1].fleet} minus {two[0].fleet}", two[1], two[0]) for two in ranked if two is not None
     ]
     pairs += [(one.fleet, one, None) for one in setting.outcomes]
     for name, one, less in pairs:

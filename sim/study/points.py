@@ -45,7 +45,7 @@ class FinishedCase(Protocol):
 
     @property
     def metrics(self) -> CaseMetrics:
-        """Metrics of a case that could run; fails for other cases."""
+        """Metrics of a case that could run; raises an error for other cases."""
 
     def requests(self) -> pa.Table:
         """Return the table of requests."""
@@ -186,7 +186,7 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
 
 def point_attainment(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
     """Return the service level attained by a point with the replications *cases*; *slo* is the scenario's."""
-    # a sweep may be one of service levels: the case itself has its own
+    # a sweep may vary the service level: the level of the case itself applies
     return attainment_of(Slo.model_validate(cases[0]["slo"] or slo), cases)
 
 

@@ -46,7 +46,7 @@ def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Sce
     Raises
     ------
     ScenarioErrors
-        Where there is no finished run, or where a value is not a cost input.
+        Where there is not a finished run, or where a value is not a cost input.
 
     """
     path, data = _kept(run, sets)
@@ -74,7 +74,7 @@ def load_repriced_work(run: Path, sets: Sequence[str], catalog: Catalog, read: C
     Raises
     ------
     ScenarioErrors
-        Where there is no finished run, or where a value is not a cost input.
+        Where there is not a finished run, or where a value is not a cost input.
 
     """
     path, _ = _kept(run, sets)
@@ -93,7 +93,7 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
     path = run / SCENARIO_FILE
     if not path.is_file():
         raise ScenarioErrors(
-            [InputError(str(run), 0, "", Message("is no finished run: it has no {file}", SCENARIO_FILE))]
+            [InputError(str(run), 0, "", Message("is not a finished run: it has no {file}", SCENARIO_FILE))]
         )
     try:
         data = read(path).data
@@ -137,7 +137,7 @@ def refusal(data: dict[str, Any], item: str) -> InputError | None:
     axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
     if not _is_money(place):
         text = Message(
-            "is no cost input: only {money} and a fleet's cost can change without a simulation", ", ".join(MONEY)
+            "is not a cost input: only {money} and a fleet's cost can change without a simulation", ", ".join(MONEY)
         )
         return InputError(f"--set {path}", 0, "", text)
     if any(place[: len(axis)] == axis or axis[: len(place)] == place for axis in axes):

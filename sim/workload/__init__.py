@@ -49,8 +49,8 @@ class Workload(Spec):
     shared_prefix: SharedPrefix | None = None
     """Prefix shared by the prompts; default: none."""
     sent_before: WholeNumber = 0
-    """Number of first requests whose prompts the servers have processed before: with enable_prefix_caching they are in
-    the cache at the start, as after an earlier run of a benchmark with the same seed. A cache with blocks of several
+    """Number of leading requests whose prompts the servers have already processed: with enable_prefix_caching they are
+    in the cache at the start, as after a previous run of a benchmark with the same seed. A cache with blocks of several
     kinds (vLLM's hybrid manager) starts empty nevertheless."""
     tenants: tuple[Tenant, ...] = ()
     """Tenants that share the fleet; for a trace, the tenants with a weight, a priority or a limit. Default: requests
@@ -79,7 +79,8 @@ class Workload(Spec):
         if UNATTRIBUTED in names:
             raise ValueError(
                 Message(
-                    "tenants: {unattributed!r} is the row of what no request causes: choose another name", UNATTRIBUTED
+                    "tenants: {unattributed!r} is the row of costs that no request causes: choose another name",
+                    UNATTRIBUTED,
                 )
             )
         if self.tenants and not any(tenant.share for tenant in self.tenants):
@@ -94,9 +95,9 @@ class Workload(Spec):
         if self.shared_prefix is not None:
             raise ValueError("shared_prefix: sessions use system_prompt_tokens in its place")
         if isinstance(self.arrivals, Burst):
-            raise ValueError("sessions: begin at a rate or one after the other: a burst has neither")
+            raise ValueError("sessions: arrivals must have a rate or be a closed loop, not a burst")
         if self.arrivals.num_requests is not None:
-            raise ValueError("sessions: begin until horizon_s: remove arrivals.num_requests")
+            raise ValueError("sessions: horizon_s ends the starts of sessions: remove arrivals.num_requests")
 
     @property
     def of_units(self) -> bool:
@@ -132,7 +133,7 @@ class Workload(Spec):
                 reason = (
                     Message("the column 'tenant' has {names}", ", ".join(sorted(known))[:80])
                     if known
-                    else "it has no tenants"
+                    else "the trace has no tenants"
                 )
                 raise TraceError(
                     [(self.trace.path, 0, Message("no request is of tenant {name!r}: {reason}", strange[0], reason))]

@@ -242,4 +242,4 @@ def test_factors_of_another_gpu_stay(tmp_path: Path) -> None:
     assert "--force replaces them" in why_not_replaced(out, "h100-sxm", "runs.csv", False)
     assert why_not_replaced(out, "h100-sxm", "runs.csv", True) == ""
     out.write_text("mine: 1\n")
-    assert "is no calibration" in why_not_replaced(out, "l4", "runs.csv", True)
+    assert "is not a calibration" in why_not_replaced(out, "l4", "runs.csv", True)

@@ -120,7 +120,7 @@ def test_a_fleet_may_have_a_name_that_pandas_takes_for_nothing(scenario: dict[st
 
 
 ERRORS = [
-    BenchdataError([("runs.csv", 3, "tp is no number"), ("runs.csv", 0, "has no rows")]),
+    BenchdataError([("runs.csv", 3, "tp is not a number"), ("runs.csv", 0, "has no rows")]),
     UnknownId("gpu", "a10", ("a100-80gb-sxm", "a10g")),
     ConfigError(Path("config.json"), "hidden_size", "is missing"),
     StartUnknown("startup.load_s", "nobody has measured it"),

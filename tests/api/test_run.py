@@ -108,10 +108,10 @@ def test_another_price_needs_no_simulation(small_run: "sim.Run") -> None:
     assert np.allclose(after["one"], 2 * before["one"])
     assert np.allclose(after["two"], before["two"])
     assert double.summary.ttft_s_p95.equals(small_run.summary.ttft_s_p95)
-    with pytest.raises(sim.ScenarioErrors, match=r'^set\["workload\.arrivals\.rate_rps"\]: is no cost input'):
+    with pytest.raises(sim.ScenarioErrors, match=r'^set\["workload\.arrivals\.rate_rps"\]: is not a cost input'):
         small_run.price({"workload.arrivals.rate_rps": 3})
     (small_run.folder / "scenario.yaml").rename(small_run.folder / "kept")
-    with pytest.raises(sim.ScenarioErrors, match=r"^is no finished run"):
+    with pytest.raises(sim.ScenarioErrors, match=r"^is not a finished run"):
         small_run.price({"site.pue": 2})
     (small_run.folder / "kept").rename(small_run.folder / "scenario.yaml")
 

@@ -74,8 +74,8 @@ def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(BenchdataError) as caught:
         read_benchmarks(tmp_path)
     assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
-        ("a.json", 2, "is no JSON: expecting value"),
-        ("b.json", 0, "is no result of `vllm bench serve`: there is no 'completed' in it"),
+        ("a.json", 2, "is not JSON: expecting value"),
+        ("b.json", 0, "is not a result of `vllm bench serve`: there is no 'completed' in it"),
         ("c.json", 0, "gpu is missing: set it with --about gpu=..., or with the client's --metadata gpu=..."),
         ("d.json", 0, "isl must be a number, not 'many'"),
     ]
@@ -112,7 +112,7 @@ def test_a_broken_run_among_appended_ones_is_named(tmp_path: Path) -> None:
     with pytest.raises(BenchdataError) as caught:
         read_benchmarks(tmp_path, {"gpu": "l40s"})
     assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
-        ("cut.jsonl", 2, "is no JSON: expecting value"),
+        ("cut.jsonl", 2, "is not JSON: expecting value"),
         ("one.jsonl", 0, "run 2: no request was answered"),
     ]
 

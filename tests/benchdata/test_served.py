@@ -188,7 +188,7 @@ def test_a_collector_of_opentelemetry_tells_the_same(tmp_path: Path) -> None:
     assert (row.load, row.rate_req_s, row.isl, seen.seconds) == ("poisson", 5.0, 400.0, 60.0)
     assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
     (tmp_path / "collected.json").write_text(lines[0].replace('Temporality": 2', 'Temporality": 1'))
-    with pytest.raises(BenchdataError, match="is no running total"):
+    with pytest.raises(BenchdataError, match="is not a running total"):
         read_rows([tmp_path / "collected.json"], "l40s")
 
 
@@ -324,7 +324,7 @@ def test_runs_that_say_nothing_of_their_load_are_told_all_at_once(tmp_path: Path
     said = {Path(place).name: text for place, _, text in told.value.problems if "twice" not in text}
     assert said == {
         "empty": "is an empty folder",
-        "cut.json": "is no JSON: expecting ',' delimiter",
+        "cut.json": "is not JSON: expecting ',' delimiter",
         "failed.json": "5 requests failed, 40 were answered",
         "none.json": "no request was answered",
         "instant.json": "duration must be a time above 0 s, not 0",
@@ -411,7 +411,7 @@ def test_what_is_wrong_with_options_and_with_files_is_told_together(tmp_path: Pa
     assert [text for _, _, text in told.value.problems] == [
         "there is no such column; did you mean model?",
         "is named twice; a run counts once",
-        "is no JSON: expecting ',' delimiter",
+        "is not JSON: expecting ',' delimiter",
     ]
 
 
@@ -549,7 +549,7 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
         ({"a": page(9) + page(9, "sglang")}, "a.prom: holds metrics of vLLM and of SGLang"),
         ({"a": page(9).replace("} 900\n", "} NaN\n")}, "must be a finite number, not 'NaN'"),
         ({"a": page(100), "b": page(10), "c": page(300)}, "b.prom: vllm:request_prompt_tokens_bucket falls"),
-        ({"a": page(9) + page(9, label=LABEL.replace('"0"', '"1"'))}, "a.prom: counts 2 data-parallel ranks apart"),
+        ({"a": page(9) + page(9, label=LABEL.replace('"0"', '"1"'))}, "counts 2 data-parallel ranks separately"),
         ({"a": page(9) + f"vllm:spec_decode_num_drafts_total{{{LABEL}}} 5\n"}, "a.prom: decodes speculatively"),
         ({"a": page(9).replace("_sum", "_sum_of")}, "are not of the same values"),
         ({"a": page(9).replace("} 2\n", "} -2\n"), "b": page(20)}, "num_requests_running must be at least 0, not -2"),

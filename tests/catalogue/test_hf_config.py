@@ -323,11 +323,11 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
         ),
         (
             {"model_type": "kimi_linear", "linear_attn_config": {"short_conv_kernel_size": 5}},
-            "other width than 4 cannot be",
+            "of a width other than 4 cannot be",
         ),
         (
             {"model_type": "nemotron_h", "layers_block_type": ["mamba", "rwkv"]},
-            "layers_block_type: a stack of other blocks than Mamba-2",
+            "layers_block_type: a stack of blocks other than Mamba-2",
         ),
         (LLAMA | {"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "an embedding for every layer"),
         ([1, 2], "not a JSON object"),

@@ -288,9 +288,13 @@ def test_windows_of_mimo_by_layer_types(tmp_path: Path) -> None:
         ("Mellum2-12B-A2.5B", {"layer_types": ["banana"] * 28}, "layer_types: 'banana' cannot be costed"),
         ("Mellum2-12B-A2.5B", {"layer_types": ["full_attention"] * 27}, "layer_types: 27 entries for 28 layers"),
         ("Seed-OSS-36B", {"layer_types": ["linear_attention"] * 64}, "layer_types: 'linear_attention' cannot be"),
-        ("Mellum2-12B-A2.5B", {"num_experts_per_tok": 65}, "moe: 65 of 64 experts for each token"),
-        ("Hy3", {"first_k_dense_replace": 81}, "81 dense layers of 80"),
-        ("Granite-4.0-H-Small", {"layer_types": ["mamba"] * 40}, "no layer attends, and none keeps a cache"),
+        (
+            "Mellum2-12B-A2.5B",
+            {"num_experts_per_tok": 65},
+            "moe: experts_per_token is 65, but there are only 64 experts",
+        ),
+        ("Hy3", {"first_k_dense_replace": 81}, "dense_layers is 81, but only 80 layers"),
+        ("Granite-4.0-H-Small", {"layer_types": ["mamba"] * 40}, "no layer keeps a KV cache"),
     ],
 )
 def test_layers_that_do_not_agree_are_refused(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_all_mistakes_are_told_with_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(CatalogError) as caught:
         load_catalog(own=[folder])
     lines = str(caught.value).replace(f"{folder}/", "").splitlines()
-    assert lines[0].startswith("notes.txt: belongs into one of the folders gpus, models")
+    assert lines[0].startswith("notes.txt: belongs in one of the folders gpus, models")
     assert lines[1] == "pricess: no folder of a catalogue; did you mean prices?"
     assert any(line.startswith("gpus/bad.yaml:") and "memory: " in line for line in lines)
     assert any(line.endswith("id: must be the file's name, 'my-gpu'") for line in lines)
@@ -94,7 +94,7 @@ def test_folders_beside_the_scenario_and_stated_ones(tmp_path: Path) -> None:
     assert own_folders(tmp_path / "a.yaml") == [folder]
     assert own_folders(tmp_path / "sub" / "a.yaml") == []
     assert own_folders(tmp_path / "a.yaml", [folder, tmp_path]) == [folder, tmp_path]
-    with pytest.raises(CatalogError, match="none: is no folder"):
+    with pytest.raises(CatalogError, match="none: is not a folder"):
         own_folders(None, [tmp_path / "none"])
 
 

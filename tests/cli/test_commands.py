@@ -149,8 +149,8 @@ def test_a_folder_of_somebody_else_is_not_replaced(gpufleet: Command, tmp_path: 
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
     (tmp_path / "file").write_text("")
     for out, reason in [
-        ("mine", "holds files that are no gpufleet run (no manifest.json of ours); name another folder"),
-        ("file", "is no folder"),
+        ("mine", "holds files that are not a gpufleet run (no manifest.json of ours); name another folder"),
+        ("file", "is not a folder"),
         ("file/below", "cannot be written: not a directory"),
         ("/proc/gpufleet", "cannot be written: "),
     ]:

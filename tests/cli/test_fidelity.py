@@ -47,7 +47,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> No
     [
         (RUNS, ["--gpu", "rtx-4091", "--out", "my.yaml"], "unknown gpu 'rtx-4091'; did you mean rtx-4090"),
         (RUNS, ["--gpu", "a10", "--out", "my.yaml"], "runs.csv: no run can be used to calibrate a10"),
-        (RUNS, ["--gpu", "rtx-4090", "--out", "runs.csv"], "--out runs.csv: exists and is no calibration"),
+        (RUNS, ["--gpu", "rtx-4090", "--out", "runs.csv"], "--out runs.csv: exists and is not a calibration"),
         (RUNS.replace(",40,24,90", ",fast,24,90", 1), ["--gpu", "rtx-4090", "--out", "my.yaml"],
          "runs.csv:2: output_tok_s must be a number, not 'fast'"),
         (RUNS.replace("gpu,model", "gpu,modell"), ["--gpu", "rtx-4090", "--out", "my.yaml"],

@@ -144,4 +144,4 @@ def test_a_path_that_is_no_text(
     (folder / "s.yaml").write_text(called("s", "a"))
     assert ended(monkeypatch, "check", folder / "s.yaml") == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert "the path is no UTF-8 text: rename the file or its folder" in line
+    assert "the path is not UTF-8 text: rename the file or its folder" in line

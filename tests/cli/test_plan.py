@@ -184,7 +184,7 @@ def test_existing_units_and_the_api_are_in_every_table_and_text(folder: Path) ->
     assert "of the load, without the cost of the existing units; its service level is not simulated" in done.stdout
     page = (folder / "o" / "plan.html").read_text()
     assert "the API" in page
-    assert "existing sold" in page
+    assert "existing, sold" in page
 
 
 ENTRY = "fleet: own, units: 2, bought: 2026-03, book_value_usd: 2500"

@@ -54,7 +54,7 @@ def answer(*args: str) -> dict[str, Any]:
     assert done.exit_code == 0, done.stderr
 
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not JSON")
 
     document: dict[str, Any] = json.loads(done.stdout, parse_constant=refuse)
     return document

@@ -112,7 +112,7 @@ def test_a_named_offer_that_buys_nothing_is_said(resolve, make_pool):
     [
         ("card/usd", "did you mean used"),
         ("card/cloud", r"card/cloud is a price per gpu_hour; buying needs a price for each"),
-        ("full/whole", "full/whole is no price of what is bought: card, box"),
+        ("full/whole", "full/whole is not a price of what is bought: card, box"),
         (["card/used", "card/new"], "card/used and card/new are both prices of card"),
     ],
 )

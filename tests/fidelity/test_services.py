@@ -69,8 +69,8 @@ def test_slices_are_counted_by_the_name() -> None:
     [
         ("NVIDIA Q1", "bert-99", "offline", "unknown accelerator 'NVIDIA Q1'"),
         ("NVIDIA L4 (1x1g.3gb MIG)", "bert-99", "offline", "unknown accelerator 'NVIDIA L4 (1x1g.3gb MIG)'"),
-        ("NVIDIA L4", "llama2-70b-99", "offline", "benchmark 'llama2-70b-99' is no service that answers in one pass"),
-        ("NVIDIA L4", "3d-unet-99", "server", "3d-unet-99 has no scenario 'server' here"),
+        ("NVIDIA L4", "llama2-70b-99", "offline", "benchmark 'llama2-70b-99' is not a one-pass service"),
+        ("NVIDIA L4", "3d-unet-99", "server", "the scenario 'server' of 3d-unet-99 is not predicted"),
     ],
 )
 def test_what_cannot_be_predicted_says_why(accelerator: str, benchmark: str, scenario: str, reason: str) -> None:

@@ -80,7 +80,7 @@ def test_our_own(tmp_path: Path) -> None:
         (CsvJobs, "arrival_s,gpus,duration_s,gpu\n0,1,5,2\n", "1: unknown column 'gpu'"),
         (CsvJobs, "arrival_s,gpus,duration_s\n", "holds no jobs"),
         (HeliosJobs, HELIOS.replace("2020-06-09 18:41:01,", "9 June,", 1), "4: submit_time must look like 2020-06-09"),
-        (PhillyJobs, "[{", "is no JSON"),
+        (PhillyJobs, "[{", "is not JSON"),
         (PhillyJobs, "{}", "must be a JSON list of jobs"),
         (AlibabaJobs, "a,b\n", "1: 2 fields in place of 10"),
     ],

@@ -142,7 +142,7 @@ def test_tables_agree_with_one_another(out: Path) -> None:
     own, rented = ({row["input"]: row for row in tornado if row["of"] == name} for name in ("own", "rented"))
     [gap] = {row["of"] for row in tornado} - {"own", "rented"}
     for row in (row for row in tornado if row["of"] == gap):
-        more, less = (own, rented) if gap == "own less rented" else (rented, own)
+        more, less = (own, rented) if gap == "own minus rented" else (rented, own)
         name = "usd_per_month_at_high"
         assert float(row[name]) == pytest.approx(float(more[row["input"]][name]) - float(less[row["input"]][name]))
 

@@ -82,7 +82,7 @@ def test_a_difference_of_less_than_a_thousandth_is_seen() -> None:
     rented = [(0.0, 10.0)] * 6 + [(0.0, 0.0)]
     answer = verdict([outlook("a", rented), outlook("b", [*rented[:-1], (0.0, 0.012)])], PLAN)
     assert "b costs 0.02\N{NO-BREAK SPACE}% more" in answer.headline
-    assert "b costs as much" in verdict([outlook("a", rented), outlook("b", rented)], PLAN).headline
+    assert "b costs the same" in verdict([outlook("a", rented), outlook("b", rented)], PLAN).headline
 
 
 def test_a_short_plan_is_reported_with_the_cheapest_sufficient_plan() -> None:

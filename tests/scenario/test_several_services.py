@@ -148,7 +148,7 @@ def test_proportional_capacity_is_limited_by_the_first_service_to_fail(tmp_path:
     ("more", "complaint"),
     [
         ({"workload": FAST["workload"]}, "each of the services has its own workload: remove workload"),
-        ({"slo": {"e2e_s": 1}}, "slo: belongs into each of the services"),
+        ({"slo": {"e2e_s": 1}}, "slo: belongs in each of the services"),
         ({"services": [FAST, SLOW, TALK, FAST]}, "services.3.name: the name 'fast' is given twice"),
         ({"services": [FAST, SLOW]}, "fleets.0.pools.2.service: there is no service 'talk'"),
         ({"services": [FAST, SLOW, TALK, FAST | {"name": "more"}]}, "fleets.0.pools: none serves more"),

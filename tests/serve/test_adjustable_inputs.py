@@ -65,7 +65,7 @@ def test_each_chart_names_the_input_of_its_limit_line(client: TestClient) -> Non
     ways = [chart["limit"] and chart["limit"]["path"] for chart in asked(client).json()["charts"]]
     assert ways == ["slo.ttft_s", "slo.tpot_s", None, "slo.ttft_s", "slo.tpot_s", "slo.attainment"]
     only_percentile = asked(client, "slo={ttft_s: {p90: 2}}").json()["errors"]
-    assert "is no limit" in only_percentile[0]["message"]
+    assert "is not a limit" in only_percentile[0]["message"]
     named = asked(client, "slo.ttft_s={p90: 2.0}").json()["charts"][0]["limit"]
     assert named == {"path": "slo.ttft_s", "percentile": "p90", "scale": 1.0}
 
@@ -108,12 +108,12 @@ def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> No
 @pytest.mark.parametrize(
     ("sets", "text"),
     [
-        (["horizon_s=9"], "is no cost input"),
+        (["horizon_s=9"], "is not a cost input"),
         (["site.puu=1.2"], "did you mean"),
         (["site.pue={"], "YAML"),
         (["site.pue"], "path=value is needed"),
         (["slo.ttft_s=nan"], "seconds above 0"),
-        (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "is no cost input"),
+        (["finance.fx.EUR=1.1", "workload.arrivals.rate_rps=1"], "is not a cost input"),
     ],
 )
 def test_bad_values_are_reported(client: TestClient, sets: list[str], text: str) -> None:

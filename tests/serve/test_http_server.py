@@ -29,7 +29,7 @@ def test_what_is_named_is_shown(folder: Path, root: Path, monkeypatch: pytest.Mo
     assert (found.root, shown) == ((folder / "outputs").resolve(), {"run": "demo"})
     with pytest.raises(CannotServe, match="outside the workspace"):
         opened(folder / "mine.yaml", folder / "outputs")
-    with pytest.raises(CannotServe, match="is no folder of a gpufleet run"):
+    with pytest.raises(CannotServe, match="is not the folder of a gpufleet run"):
         opened(folder / "outputs", None)
 
 

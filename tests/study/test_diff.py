@@ -68,7 +68,7 @@ def test_terminal_shows_the_same_result(
     assert {one["verdict"] for one in document["points"]} == {"same", "differs"}
     refused = gpufleet("diff", runs[0], tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "is no finished run" in refused.stderr
+    assert "is not a finished run" in refused.stderr
     chinese = gpufleet("diff", *runs, "--format", "json", "--lang", "zh").stdout
     assert loads(chinese) == document
     assert "有差异" in gpufleet("diff", *runs, "--lang", "zh").stdout

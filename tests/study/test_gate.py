@@ -52,9 +52,9 @@ def test_a_condition_holds_beyond_its_limit(text: str, before: float | None, aft
     [
         ("ttft > 2", "summary.csv has no column 'ttft'"),
         ("ttft_s_p9x > 2", "summary.csv has no column 'ttft_s_p9x'; did you mean 'ttft_s_p99'?"),
-        ("ttft_s_p99 >= 2", "is no condition; examples: "),
-        ("ttft_s_p99 > two", "is no condition"),
-        ("ttft_s_p99", "is no condition"),
+        ("ttft_s_p99 >= 2", "is not a condition; examples: "),
+        ("ttft_s_p99 > two", "is not a condition"),
+        ("ttft_s_p99", "is not a condition"),
         ("ttft_s_p99 > 5 %", "a change in percent has a sign: ttft_s_p99 > +5 %"),
     ],
 )

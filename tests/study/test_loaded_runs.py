@@ -90,12 +90,12 @@ def test_changed_limits_equal_a_run_with_them(
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"workload.arrivals.rate_rps": 3}, "is no cost input"),
-        ({"horizon_s": 3}, "is no cost input"),
+        ({"workload.arrivals.rate_rps": 3}, "is not a cost input"),
+        ({"horizon_s": 3}, "is not a cost input"),
         ({"site.pue": 0.5}, "site.pue"),
         ({"site.puee": 1.5}, "did you mean"),
         ({"slo.ttft_s": -1}, "number of seconds above 0"),
-        ({"slo.ttf": 1}, "is no limit"),
+        ({"slo.ttf": 1}, "is not a limit"),
         ({"fleets.9.cost.quotes": {}}, "fleets.9"),
     ],
 )

@@ -290,7 +290,7 @@ def test_shares_and_quantiles_by_hand() -> None:
 def test_the_difference_of_the_first_two_comes_first() -> None:
     study: Any = SimpleNamespace(inputs=["price of power"], models={})
     found = list(input_effects(study, SETTING, [MILLION]))
-    assert [one.of for one in found] == ["rented less own", "own", "rented"]
+    assert [one.of for one in found] == ["rented minus own", "own", "rented"]
     assert found[0].measures[MILLION] == QuantileEffect(1.5, 3.5, 2.0)
 
 

@@ -292,7 +292,7 @@ def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
     assert (sorted(same), different, missing) == (sorted(tables), [], [])
     refused = gpufleet("price", "run", "--set", "horizon_s=60")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("--set horizon_s: is no cost input")
+    assert refused.stderr.startswith("--set horizon_s: is not a cost input")
     assert not (tmp_path / "run-repriced-repriced").exists()
     beyond = gpufleet("price", "run", "--set", "site.electricity_usd_per_kwh=1e300", "--out", "dear")
     told = "--set site.electricity_usd_per_kwh: is too large: at most 1e+30\n"

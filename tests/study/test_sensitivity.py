@@ -116,7 +116,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     out = tmp_path / "out"
     table = rows(out / "sensitivity.csv")
-    assert [row["of"] for row in table] == ["two", "one", "two less one"] * 2
+    assert [row["of"] for row in table] == ["two", "one", "two minus one"] * 2
     for row in table[2::3]:
         two, one = table[table.index(row) - 2], table[table.index(row) - 1]
         assert float(row["at_high"]) == pytest.approx(float(two["at_high"]) - float(one["at_high"]))
@@ -126,7 +126,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     assert "Of the gap of" in done.out
     page = text_of((out / "sensitivity.html").read_text())
     moved = {row["of"] for row in table if row["at_low"] != row["at_high"]}
-    assert {"two", "two less one"} <= moved, "what is rented may cost the same whatever either input"
+    assert {"two", "two minus one"} <= moved, "what is rented may cost the same whatever either input"
     assert len(charts_of(page)) == len(moved) + 2
     assert "http:" not in page
     assert (out / "tornado.png").stat().st_size
@@ -154,13 +154,13 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
             assert float(moved[row["fleet"]][mine]) == pytest.approx(its_usd, rel=1e-5)
     pairs = {row["rate_rps"]: row for row in rows(tmp_path / "run/paired.csv") if row["metric"] == METRIC}
     for at, rate in (("low", "1"), ("now", "2"), ("high", "3")):
-        assert float(moved["two less one"][f"at_{at}"]) == pytest.approx(float(pairs[rate]["difference"]), rel=1e-5)
-        assert float(moved["two less one"][f"at_{at}_ci95"]) == pytest.approx(
+        assert float(moved["two minus one"][f"at_{at}"]) == pytest.approx(float(pairs[rate]["difference"]), rel=1e-5)
+        assert float(moved["two minus one"][f"at_{at}_ci95"]) == pytest.approx(
             float(pairs[rate]["difference_ci95"]), rel=1e-5
         )
     own = [row for row in rows(tmp_path / "out/gap.csv") if row["load"] == "own"]
-    assert float(own[0]["gap_usd"]) == pytest.approx(float(moved["two less one"]["at_now"]))
-    assert float(own[0]["gap_usd_ci95"]) == pytest.approx(float(moved["two less one"]["at_now_ci95"]))
+    assert float(own[0]["gap_usd"]) == pytest.approx(float(moved["two minus one"]["at_now"]))
+    assert float(own[0]["gap_usd_ci95"]) == pytest.approx(float(moved["two minus one"]["at_now_ci95"]))
     assert all(float(row["part_usd_ci95"]) >= 0 for row in own)
     assert "Utilisation: the cost gap between two and one is $" in done.out
 
@@ -173,7 +173,7 @@ def test_infeasible_end_of_a_range_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, f"{text}sensitivity: {asked}\n")
     assert done.code == 0, done.err
     assert "one cannot run with gpu_memory_utilization of one at 0.15." in done.out
-    assert "no answer at one end of the range of gpu_memory_utilization of one" in done.out
+    assert "no result at one end of the range of gpu_memory_utilization of one" in done.out
     row = next(row for row in rows(tmp_path / "out/sensitivity.csv") if row["of"] == "one")
     assert (row["at_low"], row["state_at_low"], row["state_at_high"]) == ("inf", "cannot run", "")
 
@@ -216,7 +216,7 @@ def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
             "{inputs: {site.pues: [1, 2]}}",
             "sensitivity.inputs.site.pues: the scenario does not set it; did you mean pue?",
         ),
-        ("{inputs: {name: [1, 2]}}", "sensitivity.inputs.name: name is no input"),
+        ("{inputs: {name: [1, 2]}}", "sensitivity.inputs.name: name is not an input"),
         ("{inputs: {site.pue: [2, 1]}}", "sensitivity.inputs.site.pue: low (2) must be below high (1)"),
         ("{inputs: {site.pue: [0.5, 2]}}", "sensitivity.inputs.site.pue.0: 0.5 is not allowed there"),
         ("{inputs: {site.pue: {relative: 0.9}}}", "0.14 or 2.66 is not allowed there; give [low, high]"),

@@ -152,7 +152,7 @@ def test_the_rate_counts_requests_and_stretches_the_same_sessions() -> None:
     [
         ({"lengths": None}, "needs arrivals and lengths"),
         ({"shared_prefix": {"tokens": 32}}, "system_prompt_tokens"),
-        ({"arrivals": {"process": "burst", "num_requests": 3}}, "a burst has neither"),
+        ({"arrivals": {"process": "burst", "num_requests": 3}}, "arrivals must have a rate or be a closed loop"),
         ({"arrivals": {"process": "poisson", "rate_rps": 1, "num_requests": 3}}, "remove arrivals.num_requests"),
     ],
 )
@@ -186,7 +186,7 @@ def test_faults_of_sessions_in_a_trace(tmp_path: Path) -> None:
     head = f"{HEAD},"
     with pytest.raises(TraceError, match=r"t\.csv:4: turn must rise within a session.*not 1"):
         trace(tmp_path, f"{head}session,turn\n0,1,1,a,1\n1,1,1,b,1\n2,1,1,a,1\n").reading()
-    with pytest.raises(TraceError, match=r"t\.csv:3: tenant '\(nobody\)' is the row of what no request causes"):
+    with pytest.raises(TraceError, match=r"t\.csv:3: tenant '\(nobody\)' is the row of costs that no request causes"):
         trace(tmp_path, f"{head}tenant\n0,1,1,a\n1,1,1,(nobody)\n").reading()
     with pytest.raises(TraceError, match="there is no column 'session'"):
         trace(tmp_path, f"{head}turn\n0,1,1,1\n").reading()

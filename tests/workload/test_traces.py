@@ -257,7 +257,7 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("csv", CSV + "0,1\n1,1,1\n2,1,1,\n",
          ["2: 2 fields where the first line names 3", "4: 4 fields where the first line names 3"]),
         ("csv", CSV + '0,1,"1\n', ["2: at or after this line: unexpected end of data"]),
-        ("csv", b"\xff\xfe\x00", [" is no UTF-8 text"]),
+        ("csv", b"\xff\xfe\x00", [" is not UTF-8 text"]),
         ("csv", CSV.replace("prompt", "promt"), [
             "1: missing column 'prompt_tokens'; is 'promt_tokens' meant? "
             "Name it with columns: {prompt_tokens: promt_tokens}, in init with --columns "
@@ -277,7 +277,7 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("csv", "ts,isl,osl\n5,7,0\n", [" holds no request with output tokens"]),
         ("jsonl", '{"ts": 1, "isl": 2}\n[1]\n', [
             f"1: missing column 'output_tokens': {named('output_tokens')}; the file has ts, isl"]),
-        ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', ["2: is no JSON object", "3: is no JSON object"]),
+        ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', ["2: is not a JSON obj", "3: is not a JSON obj"]),
         ("jsonl", "", [" holds no requests"]),
         ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' is given twice"]),
         ("csv", AZURE, [" holds no requests"]),
@@ -295,8 +295,8 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("burstgpt", BURSTGPT + "1,m,0,7,7,l\n", ["2: Request tokens are 0 although there was a response"]),
         ("burstgpt", BURSTGPT + "1,m,5,-7,7,l\n", ["2: Response tokens must be a whole number of at least 0, not -7"]),
         ("mooncake", "", [" holds no requests"]),
-        ("mooncake", "\n{\n", ["2: is no JSON: Expecting property name enclosed in double quotes"]),
-        ("mooncake", "[1]\n", ["1: is no JSON object"]),
+        ("mooncake", "\n{\n", ["2: is not JSON: Expecting property name enclosed in double quotes"]),
+        ("mooncake", "[1]\n", ["1: is not a JSON object"]),
         ("mooncake", '{"timestamp": 0, "input_len": 1, "output_length": 1, "hash_ids": [1]}',
          ["1: missing key 'input_length'; is 'input_len' meant?"]),
         ("mooncake", mooncake({**row(0, 1, 1, [1]), "chat_id": 1}), ["1: unknown key 'chat_id'"]),
@@ -418,7 +418,7 @@ def test_tools_and_parts_of_counts_are_no_token_keys(trace: Open) -> None:
     tool = {"gen_ai.request.max_tokens": 100, "gen_ai.usage.total_tokens": 12, "http.auth.token": "secret"}
     reading = trace("otel", otlp(good, tool)).reading()
     assert reading.requests.prompt_tokens.tolist() == [5]
-    assert reading.notes == ("t: the token key 'gen_ai.usage.audio_tokens' of 1 span is unknown",)
+    assert reading.notes == ("t: ignored unknown token key 'gen_ai.usage.audio_tokens' of 1 span",)
 
 
 @pytest.mark.parametrize("value", ["1_0", "\u0665", "2.5", "nan", str(10**25), True, "", None])

@@ -148,7 +148,7 @@ def _open_points(groups: Sequence[ServerGroup], form: str) -> Iterator[str]:
             continue
         policy = group.autoscaling.policy
         if policy not in SCALED:
-            yield Message("{name}: the autoscaler {policy} is no object of Kubernetes or KEDA", group.name, policy)
+            yield Message("{name}: the autoscaler {policy} is not an object of Kubernetes or KEDA", group.name, policy)
         elif form in ("vllm", "llm-d", "dynamo"):
             yield Message("{name}: its autoscaler is in the file of --format keda", group.name)
         if (

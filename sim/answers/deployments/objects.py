@@ -44,7 +44,7 @@ def annotations(
     without_autoscaler: bool = False,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Return annotations with the keys that the tool has no words for.
+    """Return annotations with the keys that the tool cannot express.
 
     Parameters
     ----------

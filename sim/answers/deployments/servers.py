@@ -1,4 +1,4 @@
-"""Servers of a fleet as serving tools know them: model of the Hub, options of the engine, GPUs, autoscaler."""
+"""Servers of a fleet in the terms of serving tools: model on the Hub, options of the engine, GPUs, autoscaler."""
 
 import re
 from contextlib import suppress
@@ -27,12 +27,12 @@ IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size", "gpu_memory_utilization")
 """Limits of a scheduler that are written with the values that the simulation used."""
 FLEET = ("routing", "kv_transfer", "admission")
-"""Keys of a fleet that no tool has words for, and that its servers keep as annotations."""
+"""Keys of a fleet that no tool can express; they are written as annotations of its servers."""
 READ_ELSEWHERE = {
     *("name", "gpu", "mig", "replicas", "role", "cost", "model", "quantization", "engine", "kv_cache_dtype"),
     *("max_model_len", "batching", "autoscaling", "service", "services"),
 }
-"""Keys of a pool that are written in the tools' words, or that are no part of a deployment."""
+"""Keys of a pool that become options of the tools, or that are not part of a deployment."""
 
 
 class NoDeployment(ValueError):
@@ -69,9 +69,9 @@ class ServerGroup:
     """Duration of a cold start [s]; None if it is not known."""
     autoscaling: Any = None
     own: dict[str, Any] = field(default_factory=dict)
-    """Keys of the pool that the tool has no words for."""
+    """Keys of the pool that the tool cannot express."""
     fleet: dict[str, Any] = field(default_factory=dict)
-    """Keys of the fleet that the tool has no words for; with the first pool only."""
+    """Keys of the fleet that the tool cannot express; set for the first pool only."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -114,9 +114,11 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
     if pool.gpu is None or model_id is None or pool.steptime is not None:
         raise NoDeployment(Message("pool {name} has no model on a GPU: no tool can serve it", plan.name))
     if not engine:
-        raise NoDeployment(Message("pool {name} runs {engine}, and only vLLM and SGLang are written", plan.name, named))
+        raise NoDeployment(
+            Message("pool {name} runs {engine}; deployments are written for vLLM and SGLang only", plan.name, named)
+        )
     if plan.unit or pool.services:
-        raise NoDeployment(Message("pool {name} serves no single language model", plan.name))
+        raise NoDeployment(Message("pool {name} does not serve exactly one language model", plan.name))
     gpu = catalog.gpu(pool.gpu)
     own: dict[str, Any] = {}
     notes: list[str] = []
@@ -148,7 +150,7 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
 
 
 def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], policy: str) -> None:
-    """Write the keys of *pool* as options of *group*, and keep the others; *policy* is the engine's own."""
+    """Write the keys of *pool* as options of *group*, and keep the others; *policy* is the engine's default policy."""
     given = {
         key: value
         for key, value in pool.model_dump(mode="json", exclude_unset=True).items()
@@ -183,7 +185,7 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
 def _checkpoint(
     model_id: str, quantization: str, engine: str, catalog: Catalog, own: dict[str, Any], notes: list[str]
 ) -> tuple[str, str]:
-    """Return the model of the Hub, and the value of --quantization; what they do not say is kept in *own*."""
+    """Return the model on the Hub and the value of --quantization; keys that they cannot express are added to *own*."""
     if is_config(Path(model_id)):
         model_name, format_id = model_id, catalog.quantization(quantization).id
     else:

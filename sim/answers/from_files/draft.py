@@ -288,7 +288,7 @@ class _Drafting:
                 return named
             self.result.notes.append(
                 Message(
-                    "{engine} {version} is no release of the catalogue; the newest is used",
+                    "{engine} {version} is not a release in the catalogue; the newest is used",
                     server.engine,
                     server.version,
                 )

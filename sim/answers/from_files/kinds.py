@@ -113,7 +113,7 @@ def _start(path: Path) -> str:
     try:
         return content.decode("utf-8-sig", errors="strict" if len(content) < START_BYTES else "ignore")
     except UnicodeDecodeError as error:
-        raise FileErrors([(str(path), 0, Message("is no UTF-8 text (byte {position})", error.start))]) from None
+        raise FileErrors([(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start))]) from None
 
 
 def _describes_model(keys: dict[str, object]) -> bool:

@@ -128,7 +128,7 @@ VLLM: dict[str, Option] = {
     "mm-processor-kwargs": _left("text", "images and audio"),
     "mm-encoder-tp-mode": _left("text", "images and audio"),
     "mm-processor-cache-gb": _left("number", "images and audio"),
-    "stream-interval": _left("count", "tokens handed over in groups"),
+    "stream-interval": _left("count", "tokens streamed in groups"),
     "num-scheduler-steps": _left("count", "several steps per scheduling (vLLM V0)"),
     "task": Option("text"),
     "runner": Option("text"),
@@ -246,7 +246,7 @@ SGLANG: dict[str, Option] = {
     "speculative-num-steps": _left("count", "speculative decoding"),
     "speculative-eagle-topk": _left("count", "speculative decoding"),
     "speculative-num-draft-tokens": _left("count", "speculative decoding"),
-    "stream-interval": _left("count", "tokens handed over in groups"),
+    "stream-interval": _left("count", "tokens streamed in groups"),
     "json-model-override-args": _left("text", "changes of the model's config"),
     "load-balance-method": Option("text"),
     "enable-priority-scheduling": _left("flag", "priorities (see scheduling of batching)"),
@@ -310,11 +310,11 @@ FORMATS = {
     "none": "",
     "null": "",
 }
-"""Weight formats by the engines' names, as names of the catalogue; empty: the checkpoint says it."""
+"""Weight formats by the engines' names, as names of the catalogue; empty: the checkpoint states the format."""
 SECRET_VARIABLE = ("token", "key", "secret", "password", "passwd", "credential")
 """Parts of the names of environment variables that hold secrets."""
 HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Environment variables that say which GPUs a server may use."""
+"""Environment variables that select the GPUs of a server."""
 
 
 def options_of(engine: str, keys: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -350,7 +350,7 @@ def options_of(engine: str, keys: Mapping[str, Any]) -> tuple[dict[str, str], di
 
 
 def format_name(engine: str, known: Mapping[str, str]) -> str:
-    """Return the engine's name of the first of the weight formats *known* that it has; empty if it has none.
+    """Return the engine's name for the first weight format in *known* that the engine supports; empty if there is none.
 
     *known* maps names of formats that an engine understands to ids of the catalogue, or to empty text.
     """

@@ -112,7 +112,7 @@ def read_list(
         reason = Message("cannot be read: {reason}", (error.strerror or str(error)).lower())
         raise PriceListErrors([(str(path), 0, reason)]) from None
     except UnicodeDecodeError as error:
-        raise PriceListErrors([(str(path), 0, Message("is no UTF-8 text (byte {position})", error.start))]) from None
+        raise PriceListErrors([(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start))]) from None
     reader = _Reader(str(path), catalog, day, provider)
     reader.read(text)
     if reader.problems:
@@ -141,7 +141,7 @@ class _Reader:
             try:
                 data = json.loads(text)
             except json.JSONDecodeError as error:
-                self.fault(error.lineno, Message("is no valid JSON: {reason}", error.msg))
+                self.fault(error.lineno, Message("is not valid JSON: {reason}", error.msg))
                 return
             self._json(data)
         elif text.startswith(('"FormatVersion"', "FormatVersion")):
@@ -159,7 +159,7 @@ class _Reader:
         for page in pages:
             reader = next((read for key, read in kinds if isinstance(page, dict) and key in page), None)
             if reader is None:
-                text = "is no price list of AWS (products), Azure (Items), Google (skus), Lambda or RunPod (data)"
+                text = "is not a price list of AWS (products), Azure (Items), Google (skus), Lambda or RunPod (data)"
                 self.fault(0, text)
                 return
             reader(page)
@@ -396,7 +396,7 @@ class _Reader:
                 self.found.others += 1
             return
         if iso_code(currency) not in ISO_4217:
-            self.fault(line, Message("{what}: {currency!r} is no code of a currency", what, currency))
+            self.fault(line, Message("{what}: {currency!r} is not a currency code", what, currency))
             return
         try:
             as_of = day_of(day) if day else self.day

@@ -87,4 +87,4 @@ def day_of(text: str) -> date:
     try:
         return date.fromisoformat(text.strip()[:10])
     except ValueError:
-        raise ValueError(Message("{text!r} is no date: 2026-11-01 is needed", text[:30])) from None
+        raise ValueError(Message("{text!r} is not a date: 2026-11-01 is needed", text[:30])) from None

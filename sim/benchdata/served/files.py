@@ -244,7 +244,7 @@ def _content(file: Path) -> FileContent:
     try:
         return json_objects(text)
     except json.JSONDecodeError as error:
-        raise BenchdataError([(str(file), error.lineno, Message("is no JSON: {reason}", error.msg.lower()))]) from None
+        raise BenchdataError([(str(file), error.lineno, Message("is not JSON: {reason}", error.msg.lower()))]) from None
 
 
 def _rows_of_file(
@@ -293,7 +293,9 @@ def _scrapes(stretch: _Recording) -> list[MetricsScrape]:
         )
     if stretch.answers:
         wrong = [
-            (str(path), 0, "is no answer to a query of series") for path, one in stretch.answers if not is_matrix(one)
+            (str(path), 0, "is not an answer to a query of series")
+            for path, one in stretch.answers
+            if not is_matrix(one)
         ]
         if wrong:
             raise BenchdataError(wrong)

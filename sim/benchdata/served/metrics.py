@@ -187,7 +187,7 @@ class CounterDifferences:
         try:
             return float(labelled(series).get("le", ""))
         except ValueError:
-            self.refuse(Message("{series} has a bucket whose label le is no number", series[0]))
+            self.refuse(Message("{series} has a bucket whose label le is not a number", series[0]))
 
     def streamed_ttft_s(self) -> float | None:
         """Return the mean time to first token of streamed answers, if distinguished [s].

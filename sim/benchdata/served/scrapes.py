@@ -112,7 +112,7 @@ def text_of(path: Path) -> str:
         with opened(path, "r", encoding="utf-8-sig") as file:
             return str(file.read())
     except UnicodeDecodeError:
-        raise BenchdataError([(str(path), 0, "cannot be read: it is no text")]) from None
+        raise BenchdataError([(str(path), 0, "cannot be read: it is not text")]) from None
     except OSError as error:
         raise BenchdataError(
             [(str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))]
@@ -148,7 +148,7 @@ def scrape(path: Path, text: str) -> MetricsScrape:
         name = read_name(match[1]) if match else None
         value = number(match[3]) if match else None
         if match is None:
-            problems.append((str(path), place, "is no sample of the text format: a name, labels, a number"))
+            problems.append((str(path), place, "is not a sample of the text format: a name, labels, a number"))
         elif name is not None and value is None:
             problems.append(
                 (str(path), place, Message("{name} must be a finite number, not {value!r}", match[1], match[3]))
@@ -291,7 +291,7 @@ def _metric_samples(path: Path, metric: dict[str, Any], resource_labels: dict[st
         return
     if kind != "gauge" and metric[kind].get("aggregationTemporality") not in CUMULATIVE_TEMPORALITY:
         raise BenchdataError(
-            [(str(path), 0, Message("{name} is no running total: let the collector keep cumulative values", name))]
+            [(str(path), 0, Message("{name} is not a running total: let the collector keep cumulative values", name))]
         )
     for point in metric[kind].get("dataPoints") or ():
         at_s = float(point["timeUnixNano"]) / NS_PER_S

@@ -142,7 +142,7 @@ class ServedPeriod:
             problems.append((0, "names no model: add --about model=..."))
         if self.ranks > 1 and str(about.get("dp", "")) != str(self.ranks):
             problems.append(
-                (0, Message("counts {ranks} data-parallel ranks apart: add --about dp={ranks}", self.ranks))
+                (0, Message("counts {ranks} data-parallel ranks separately: add --about dp={ranks}", self.ranks))
             )
         row = None if problems else row_of(cells, 0, path.parent, problems)
         if row is None:

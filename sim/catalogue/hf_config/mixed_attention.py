@@ -1,9 +1,9 @@
 """Readers of architectures that mix or change attention: layers with states, selected or compressed context, gates.
 
-Stacks with Mamba-2 layers (arXiv 2405.21060) come first: Nemotron-H and 3, Granite 4 H, Bamba, Falcon-H1. A part
-without a step time is either replaced by a part that costs at least as much, with a `note`, or the model is refused,
-naming the part. Gates of one number per head on the output of attention are left out: such a gate is a thousandth of a
-layer.
+`HYBRID` reads stacks with Mamba-2 layers (arXiv 2405.21060), `MIXED` other mixtures and sparse or compressed attention,
+`GATED` families with a gate on the output of attention. A part without a step time is either replaced by a part that
+costs at least as much, with a `note`, or the model is refused with an error that names the part. Gates of one number
+per head are ignored: such a gate is a thousandth of a layer.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 def _mamba(config: Config, heads: str, size: str, groups: str, state: str, convolution: str) -> Fields:
     """Return the fields of a Mamba-2 layer, given the names of its config keys; states default to 16 bits."""
     if config.whole(convolution, SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
-        raise config.no_step_time(convolution, "a convolution of other width than 4")
+        raise config.no_step_time(convolution, "a convolution of a width other than 4")
     return {
         "linear_attention": {
             "rule": "mamba2",
@@ -43,7 +43,7 @@ def _mamba(config: Config, heads: str, size: str, groups: str, state: str, convo
     }
 
 
-def _mamba_beside_ibm(config: Config, inner: int) -> Fields:
+def _mamba_with_bamba_keys(config: Config, inner: int) -> Fields:
     """Return the fields of a Mamba-2 layer with the keys of Bamba, Granite 4 and Falcon-H1.
 
     *inner* is the width of all heads together.
@@ -72,7 +72,9 @@ def _nemotron_h(config: Config) -> Fields:
     key = "layers_block_type" if "layers_block_type" in config.keys else "hybrid_override_pattern"
     states, heads, dense, sparse = (blocks.count(kind) for kind in LETTERS.values())
     if states + heads + dense + sparse != len(blocks) or not states or not heads or dense + sparse > states + heads:
-        raise config.no_step_time(key, "a stack of other blocks than Mamba-2, attention and as many feed-forward ones")
+        raise config.no_step_time(
+            key, "a stack of blocks other than Mamba-2, attention and at most as many feed-forward blocks"
+        )
     inner = config.count("intermediate_size", "moe_intermediate_size")
     stack = {"num_hidden_layers": states + heads, "intermediate_size": inner}
     stack["head_dim"] = config.count("head_dim", "attention_head_dim")
@@ -92,7 +94,7 @@ def _granite_hybrid(config: Config) -> Fields:
     shared = config.count("shared_intermediate_size", "intermediate_size")
     fields = llama(Config(config.path, config.keys | {"intermediate_size": shared}), tied=True)
     if states := config.get("layer_types", list, []).count("mamba"):
-        fields |= {"linear_attention_layers": states} | _mamba_beside_ibm(config, _expanded(config))
+        fields |= {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _expanded(config))
     if not config.whole("num_local_experts", 0):
         return fields
     sizes = {"shared_experts": shared // config.count("intermediate_size")}
@@ -103,14 +105,14 @@ def _bamba(config: Config) -> Fields:
     heads = len(config.get("attn_layer_indices", list, []))
     states = config.count("num_hidden_layers") - heads
     if not heads or states < 1:
-        raise config.no_step_time("attn_layer_indices", "a stack without attention or without states")
-    return llama(config) | {"linear_attention_layers": states} | _mamba_beside_ibm(config, _expanded(config))
+        raise config.no_step_time("attn_layer_indices", "a stack without attention or without Mamba-2 layers")
+    return llama(config) | {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _expanded(config))
 
 
 def _falcon_h1(config: Config) -> Fields:
     """Return the fields of Falcon-H1, with heads and a state in parallel in every layer."""
     inner = config.whole("mamba_d_ssm", 0) or _expanded(config)
-    fields = llama(config) | _mamba_beside_ibm(config, inner)
+    fields = llama(config) | _mamba_with_bamba_keys(config, inner)
     fields["linear_attention"]["beside_heads"] = True
     return fields | {"linear_attention_layers": config.count("num_hidden_layers")}
 
@@ -121,13 +123,13 @@ HYBRID: dict[str, Callable[[Config], Fields]] = {
     "granitemoehybrid": _granite_hybrid,
     "nemotron_h": _nemotron_h,
 }
-"""Readers by `model_type`."""
+"""Readers of stacks with Mamba-2 layers, by `model_type`."""
 
 
 LINEAR_INTERVAL = 4
 """Period of layers with full attention in Qwen3-Next and Qwen3.5, for configs without layer types."""
 FINE, COARSE = 4, 128
-"""Tokens per entry in DeepSeek-V4: of entries that the indexer selects from (CSA), and of entries all read (HCA)."""
+"""Tokens per cache entry of DeepSeek-V4: where an indexer selects entries (CSA), and where all are read (HCA)."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 """Defaults of DeepSeek-V3.2's indexer, where the config leaves them out."""
 
@@ -135,7 +137,7 @@ INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 def _deepseek_sparse(config: Config) -> Fields:
     """Return the fields of DeepSeek Sparse Attention, whose indexer selects `index_topk` tokens for every query.
 
-    DeepSeek-V3.2-Exp report.
+    Source: the report on DeepSeek-V3.2-Exp.
     """
     layers, kinds = config.count("num_hidden_layers"), config.get("indexer_types", list, [])
     indexer = {
@@ -195,7 +197,7 @@ def delta_rule(config: Config) -> Fields:
 
 
 def _gated_delta(config: Config) -> Fields:
-    """Return the fields of Qwen3-Next and Qwen3.5: gated delta rule in most layers, else gated full attention."""
+    """Return the fields of Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated attention in others."""
     kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
     interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
     inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
@@ -261,7 +263,7 @@ def _kimi_linear(config: Config) -> Fields:
     """Return the fields of Kimi-Linear: Kimi Delta Attention, latent attention in some layers (arXiv 2510.26692)."""
     linear = Config(config.path, config.get("linear_attn_config", dict, {}))
     if linear.whole("short_conv_kernel_size", SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
-        raise config.no_step_time("linear_attn_config", "a convolution of other width than 4")
+        raise config.no_step_time("linear_attn_config", "a convolution of a width other than 4")
     heads, size = linear.count("num_heads"), linear.count("head_dim")
     leading = config.whole("first_k_dense_replace", 0)
     latent, shared = config.whole("routed_expert_hidden_size", 0), config.whole("num_shared_experts", 0)
@@ -299,7 +301,7 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "qwen3_5_text": _gated_delta,
     "qwen3_next": _gated_delta,
 }
-"""Readers by `model_type`."""
+"""Readers of linear, windowed, sparse and compressed attention, by `model_type`."""
 
 
 def _afmoe(config: Config) -> Fields:
@@ -386,4 +388,4 @@ GATED: dict[str, Callable[[Config], Fields]] = {
     "muse_glimmer": _muse_glimmer,
     "muse_glimmer_text": _muse_glimmer,
 }
-"""Readers by `model_type`."""
+"""Readers of families with an output gate on attention, by `model_type`."""

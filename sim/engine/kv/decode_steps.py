@@ -171,7 +171,7 @@ class GroupPhases(BlockPhases):
         return most
 
     def steps_taking(self, step: int, most: int, blocks: int) -> int:
-        """See `BlockPhases.steps_taking`. Freed blocks do not count."""
+        """Return the most steps, at most *most*, that take at most *blocks* blocks; freed blocks do not count."""
         growing = self._pool.growing
         return super().steps_with(step, most, blocks // growing) if growing and self._sequences else most
 
@@ -299,7 +299,7 @@ class NextBlockSteps:
         return most
 
     def steps_taking(self, step: int, most: int, blocks: int) -> int:
-        """See `BlockPhases.steps_taking`."""
+        """Return the most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
         return self.steps_with(step, most, blocks)
 
     def _ahead(self, last: int) -> Iterator[tuple[int, Sequence, int]]:

@@ -38,7 +38,7 @@ WORDS = {"#CE6BA3": "#A34A7E", "#1A94FE": "#1F74A8", "#009E73": "#00795A", "#D55
 EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d", "#B3261E")
 """Colours of lines that represent no fleet."""
 TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5", "#B3261E": "#E5675E"}
-"""Colours of such lines on a dark page."""
+"""Colours of lines that represent no fleet, on a dark page."""
 
 
 def themes() -> dict[str, dict[str, Any]]:
@@ -167,6 +167,7 @@ def opacity(full: float, fleet: str = "datum.fleet") -> Spec:
 SIZES = {"wide": (470.0, 240.0), "middle": (370.0, 240.0), "narrow": (275.0, 240.0)}
 """Least plot area of each layout [px]; page.js has the widths of charts from which a layout is shown."""
 SMALL, USUAL = 11.0, 12.0
+"""Font sizes of regular and bold labels [px]."""
 
 
 def layouts(panel: Panel, x: AxisScale, y: AxisScale) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ class RunFrames:
 
 
 def read_run(out: str | Path) -> RunFrames:
-    """Read the tables of the run in the folder *out*. Raises FileNotFoundError where there is no finished run.
+    """Read the tables of the run in the folder *out*. Raises FileNotFoundError where there is not a finished run.
 
     Infinite percentiles are `inf`, missing values `nan`.
     """

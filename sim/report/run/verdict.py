@@ -469,7 +469,7 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
         ]
         found.append(
             _(
-                "Overloaded: {names}. Latencies there grow with the simulated time and are no steady values.",
+                "Overloaded: {names}. Latencies there grow with the simulated time and are not steady values.",
                 names=_("; ").join(names),
             )
         )

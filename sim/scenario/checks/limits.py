@@ -227,7 +227,7 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
         rows = replicas * (transfer_s / scenario.meter_interval_s)
         if rows > scenario.limits.usage_rows:
             text = Message(
-                "about {rows:.2g} rows of usage in one case until the last KV has crossed, after {transfer_s:.2g} s",
+                "about {rows:.2g} rows of usage in one case until the last KV is transferred, after {transfer_s:.2g} s",
                 rows,
                 transfer_s,
             )

@@ -177,7 +177,7 @@ def scenario_issues(scenario: Scenario) -> Found:
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(
             ValidationIssue(
-                ("name",), Message("{name!r} is no name for a folder: the results go to one", scenario.name)
+                ("name",), Message("{name!r} is not the name of a folder, which the results need", scenario.name)
             )
         )
     elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:

@@ -332,7 +332,7 @@ def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> 
 def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of settings and sections that apply to a single workload."""
     if scenario.slo != Slo():
-        yield ValidationIssue(("slo",), "belongs into each of the services")
+        yield ValidationIssue(("slo",), "belongs in each of the services")
     if scenario.service is not None and not shares_a_pool(scenario):
         service = next((one for one in scenario.services if one.name == scenario.service), None)
         if service is not None and service.rate_limit is not None:

@@ -220,7 +220,7 @@ def _refuse_unwritable(path: Path) -> None:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
         shown = str(path).encode("utf-8", "backslashreplace").decode()
-        error = InputError(shown, 0, "", "the path is no UTF-8 text: rename the file or its folder")
+        error = InputError(shown, 0, "", "the path is not UTF-8 text: rename the file or its folder")
         raise ScenarioErrors([error]) from None
 
 

@@ -80,14 +80,14 @@ def _input_issues(
             continue
         depth, now = descend(data, where)
         if path in BOOKKEEPING or where[0] in (*NO_INPUTS, *sections_of(type(scenario))):
-            yield ValidationIssue(place, Message("{path} is no input", path))
+            yield ValidationIssue(place, Message("{path} is not an input", path))
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []
             yield ValidationIssue(
                 place, Message("the scenario does not set it{hint}", did_you_mean(where[depth], known))
             )
         elif (number := number_at(path, now)) is None:
-            yield ValidationIssue(place, "is no number in the scenario")
+            yield ValidationIssue(place, "is not a number in the scenario")
         elif isinstance(ends, tuple):
             yield from _range_issues(scenario, number[0], place, ends, contradictions)
         else:

@@ -87,12 +87,12 @@ class Runner:
 SCREEN_MARGIN = 0.15
 """Shortfall of attainment in a first replication beyond which a fleet is judged to miss.
 
-Bursts make replications differ by about this much, and few fleets are between.
+Bursts make replications differ by about this much, and few fleets miss by less than it.
 """
 METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
 """Metrics that a trial averages, beside the percentiles that the service level names."""
 OVER_FAILURES = "share_over_failures"
-"""Name of the share of requests within the limits over failures, where the scenario asks for it."""
+"""Name of the metric with the share of requests within the limits, averaged over states of failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ServiceTrial:
     """Result of a trial for one of several services."""
 
     good: bool
-    """True if the service keeps to its limits and its queue does not grow without end."""
+    """True if the service meets its limits and its queue is bounded."""
     overloaded: bool
     metrics: dict[str, float | None]
     """Means of the main metrics over the replications."""
@@ -253,7 +253,7 @@ class Trials:
         return run_state_search(over_failures(states, wanted), metrics_in)
 
     def _in_state(self, fleet: Fleet, count: int) -> Sequence[StoredCase]:
-        """Return the cases of *fleet*, a state of failure; fleets that differ in spares alone share them."""
+        """Return the cases of *fleet*, reduced to a state of failure; fleets that differ only in spares share them."""
         alike = fleet.model_copy(update={"name": ""}).model_dump_json()
         if alike not in self._served:
             self._served[alike] = self._runner.run([(fleet, count)])[0]

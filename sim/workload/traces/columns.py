@@ -71,7 +71,7 @@ def read_json_lines(path: str, faults: TraceFaults) -> TraceTable:
                     except (ValueError, RecursionError):
                         row = None
                     if not isinstance(row, dict):
-                        faults.add(line, "is no JSON object")
+                        faults.add(line, "is not a JSON object")
                         continue
                     rows.append(dict(_flat(row)))
                     table.lines.append(line)

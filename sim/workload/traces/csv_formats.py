@@ -72,7 +72,7 @@ class RequestLog(TraceFile):
         _number_turns(requests, texts.get("turn"), lines, faults)
         reserved = np.flatnonzero([name == UNATTRIBUTED for name in requests.tenant or ()])
         message = Message(
-            "tenant {unattributed!r} is the row of what no request causes: choose another name", UNATTRIBUTED
+            "tenant {unattributed!r} is the row of costs that no request causes: choose another name", UNATTRIBUTED
         )
         faults.add_rows(reserved, lines, lambda row: message)
         faults.stop_if_any()

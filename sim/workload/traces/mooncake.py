@@ -136,10 +136,10 @@ def _objects(file: Iterable[bytes], faults: TraceFaults) -> tuple[list[dict[str,
         try:
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
-            faults.add(line, Message("is no JSON: {reason}", getattr(error, "msg", "unreadable")))
+            faults.add(line, Message("is not JSON: {reason}", getattr(error, "msg", "unreadable")))
             continue
         if type(row) is not dict:
-            faults.add(line, "is no JSON object")
+            faults.add(line, "is not a JSON object")
         elif set(KEYS) <= row.keys() <= {*KEYS, *OPTIONAL}:
             rows.append(row)
             lines.append(line)

@@ -60,7 +60,7 @@ class OtelTrace(TraceFile):
             )
         notes = [
             Message(
-                "{name}: the token key {key!r} of {count} span{plural} is unknown",
+                "{name}: ignored unknown token key {key!r} of {count} span{plural}",
                 Path(self.path).name,
                 key,
                 count,
@@ -89,7 +89,7 @@ def _spans(file: Iterable[bytes], faults: TraceFaults, unread: dict[str, int]) -
                 for span in scope.get("spans", ())
             ]
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            faults.add(line, 'is no export of OTLP in JSON: {"resourceSpans": [...]}')
+            faults.add(line, 'is not an OTLP export in JSON: {"resourceSpans": [...]}')
             continue
         for span in spans:
             try:

@@ -69,7 +69,7 @@ class TraceFaults:
 def unreadable(path: str, error: OSError | UnicodeDecodeError) -> TraceError:
     """Return the error of a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
-        return TraceError([(path, 0, "is no UTF-8 text")])
+        return TraceError([(path, 0, "is not UTF-8 text")])
     return TraceError([(path, 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))])
 
 

@@ -196,8 +196,8 @@ def test_a_csv_of_ones_own(tmp_path: Path) -> None:
     ("content", "mistakes"),
     [
         ("", ["list: is empty"]),
-        ('{"Items": [', ["list:1: is no valid JSON"]),
-        ('{"rows": []}', ["list: is no price list of AWS"]),
+        ('{"Items": [', ["list:1: is not valid JSON"]),
+        ('{"rows": []}', ["list: is not a price list of AWS"]),
         ('{"Items": []}', ["list: has no price for a GPU"]),
         ("card,cost\nh100,2\n", ["list:1: has no column gpu; it has card, cost"]),
         (
@@ -206,9 +206,9 @@ def test_a_csv_of_ones_own(tmp_path: Path) -> None:
             [
                 "list:2: unknown gpu 'h1000'",
                 "list:3: h100: the price -2 is not between",
-                "list:4: 'soon' is no date",
+                "list:4: 'soon' is not a date",
                 "list:5: h100: the price must be a number, not 'two'",
-                "list:6: h100: 'Taler' is no code of a currency",
+                "list:6: h100: 'Taler' is not a currency code",
                 "list:7: has no provider",
             ],
         ),

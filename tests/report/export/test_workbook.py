@@ -309,7 +309,7 @@ def test_effective_cost_is_the_bill_and_billed_cost_is_cash(answers: Path, charg
     ("args", "line"),
     [
         (("plan", "--format", "focus"), "FOCUS rows come from a bill, and gpufleet plan writes none: export a run"),
-        ((".",), "is no finished run"),
+        ((".",), "is not a finished run"),
         (("run", "--out", "no/where.xlsx"), "does not exist"),
         (("run", "--format", "ods"), "'ods' is not one of 'xlsx', 'focus'"),
     ],

@@ -88,7 +88,7 @@ def test_kv_that_takes_years(tmp_path: Path, catalog: Catalog) -> None:
     head = head.replace("{process: poisson, rate_rps: 1.0}", "{process: burst, num_requests: 1000}")
     text = head + pools + held.replace("{role}", "role: prefill") + held.replace("{role}", "role: decode")
     assert told(tmp_path, catalog, text % 0.01) == [
-        "s.yaml:9: fleets.0.kv_transfer: about 6.7e+07 rows of usage in one case until the last KV has crossed, "
+        "s.yaml:9: fleets.0.kv_transfer: about 6.7e+07 rows of usage in one case until the last KV is transferred, "
         "after 1e+10 s; at most 10,000,000 (limits.usage_rows raises it)"
     ]
     (tmp_path / "s.yaml").write_text(text % 1e6)
@@ -147,7 +147,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
             2,
             "a text of 1000000 characters ('xxxxxxxxxxxxxxxxxxxx...'); at most 10000",
         ),
-        ("x" * 500_000 + ": 1", 1, "is no valid YAML"),
+        ("x" * 500_000 + ": 1", 1, "is not valid YAML"),
         ("a: " + "9" * 4000, 1, f"'{'9' * 40}' is not a usable number"),
         ('a: "\\e[31mred"', 1, "the text '\\x1b[31mred' holds the control character '\\x1b'"),
         (

@@ -35,7 +35,7 @@ def messages(folder: Path, pool: dict[str, Any], more: dict[str, Any], **own: An
         ([{"name": "a", "weight": 0}], "workload.tenants.0.weight: must be above 0, not 0"),
         ([{"name": "a"}, {"name": "a"}], "workload: tenants: 'a' is given twice"),
         ([{"name": "(nobody)"}],
-         "workload: tenants: '(nobody)' is the row of what no request causes: choose another name"),
+         "workload: tenants: '(nobody)' is the row of costs that no request causes: choose another name"),
     ],
 )  # fmt: skip
 def test_of_tenants_that_fair_shares_need(tenants: list[dict[str, Any]], told: str, tmp_path: Path) -> None:

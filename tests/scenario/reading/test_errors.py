@@ -84,7 +84,7 @@ def full(lines: list[str]) -> list[str]:
             "8: replications: a whole number is needed, not 1.5"]),
         ("horizon_s: 100", "horizon_s: 100\nseed: true", ["8: seed: a number is needed, not true or false"]),
         ("name: referee", "name: 2024", ["1: name: text is needed, not 2024 (put it in quotes)"]),
-        ("name: referee", "name: a/b", ["1: name: 'a/b' is no name for a folder: the results go to one"]),
+        ("name: referee", "name: a/b", ["1: name: 'a/b' is not the name of a folder, which the results need"]),
         ("max_num_batched_tokens: 512", "max_num_batched_tokens: 8", [
             "12: @.batching: max_num_batched_tokens (8) must not be below max_num_seqs (16)"]),
         ("policy: vllm", "policy: vlm", [
@@ -107,7 +107,7 @@ def full(lines: list[str]) -> list[str]:
             "did you mean azure-2023-conv/prompt or azure-2023-code/prompt?"]),
         ("  - name: a", "  - name: ''", ["9: fleets.0.name: must not be empty"]),
         ("horizon_s: 100", "horizon_s: 100\nsweep: []", ["8: sweep: must not be empty"]),
-        ("horizon_s: 100", "horizon_s: [100", ["8: is no valid YAML: did not find expected ',' or ']'"]),
+        ("horizon_s: 100", "horizon_s: [100", ["8: is not valid YAML: did not find expected ',' or ']'"]),
     ],
 )  # fmt: skip
 def test_one_mistake(tmp_path: Path, catalog: Catalog, old: str, new: str, lines: list[str]) -> None:
@@ -259,7 +259,7 @@ def test_explicit_points(tmp_path: Path, catalog: Catalog) -> None:
         ("fleets.b.pools.0.replicas=2", "--set fleets.b.pools.0.replicas: fleets has no item named 'b'; known here: a"),
         ("horizon_s.x=2", "--set horizon_s.x: horizon_s is 100: it has no keys"),
         ("horizon_s", "--set horizon_s: path=value is needed"),
-        ("horizon_s=[1", "--set horizon_s: is no valid YAML: did not find expected ',' or ']'"),
+        ("horizon_s=[1", "--set horizon_s: is not valid YAML: did not find expected ',' or ']'"),
     ],
 )  # fmt: skip
 def test_values_set_on_the_command_line(tmp_path: Path, catalog: Catalog, option: str, line: str) -> None:
@@ -377,7 +377,7 @@ def test_no_mistake_hides_another(base: Path) -> None:
         "sweep.fleets.adda.name: fleets has no item named 'adda'; did you mean ada?",
         "sweep.workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?",
         "fleets has no item named 'zz'; known here: ada",
-        "is no valid YAML: did not find expected node content",
+        "is not valid YAML: did not find expected node content",
     ]
 
 
@@ -398,7 +398,7 @@ def test_names_that_look_alike_are_no_names(base: Path, name: str, error: str) -
 def test_a_pipe_is_not_waited_for(base: Path) -> None:
     pipe = base.with_name("pipe")
     os.mkfifo(pipe)
-    assert told(pipe) == ["pipe: cannot be read: it is no regular file"]
+    assert told(pipe) == ["pipe: cannot be read: it is not a regular file"]
     for trace in (CsvTrace(path=str(pipe), format="csv"), MooncakeTrace(path=str(pipe), format="mooncake")):
-        with pytest.raises(TraceError, match="it is no regular file"):
+        with pytest.raises(TraceError, match="it is not a regular file"):
             trace.read()

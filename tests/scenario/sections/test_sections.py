@@ -31,7 +31,7 @@ SCENARIO = {
 def test_no_section_is_an_input_of_a_sensitivity(path, section):
     scenario = Scenario.model_validate(SCENARIO | section | {"sensitivity": {"inputs": {path: [1, 2]}}})
     found = SECTIONS["sensitivity"].check(scenario.sensitivity, scenario, lambda _: [])
-    assert [one.message for one in found] == [f"{path} is no input"]
+    assert [one.message for one in found] == [f"{path} is not an input"]
 
 
 def test_a_fleet_that_size_finds_keeps_nothing_about_other_fleets():
