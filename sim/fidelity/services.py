@@ -196,7 +196,7 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
         missing.append(Message("benchmark {benchmark!r} is not a one-pass service", row.benchmark))
     elif row.scenario not in SCENARIOS or (row.scenario == "server" and benchmark.server_limit_s is None):
         missing.append(
-            Message("the scenario {scenario!r} of {benchmark} is not predicted", row.benchmark, row.scenario)
+            Message("the scenario {scenario!r} of {benchmark} is not predicted", row.scenario, row.benchmark)
         )
     accelerator = None
     try:

@@ -277,7 +277,7 @@ def test_burstgpt_with_session_columns_and_without_failures_has_no_note(trace: O
         ("csv", "ts,isl,osl\n5,7,0\n", [" holds no request with output tokens"]),
         ("jsonl", '{"ts": 1, "isl": 2}\n[1]\n', [
             f"1: missing column 'output_tokens': {named('output_tokens')}; the file has ts, isl"]),
-        ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', ["2: is not a JSON obj", "3: is not a JSON obj"]),
+        ("jsonl", '{"ts": 1, "isl": 2, "osl": 3}\n[1]\n{"ts"\n', [f"{line}: is not a JSON object" for line in (2, 3)]),
         ("jsonl", "", [" holds no requests"]),
         ("csv", CSV[:-1] + ",priority,priority\n", ["1: the column 'priority' is given twice"]),
         ("csv", AZURE, [" holds no requests"]),
