@@ -73,7 +73,9 @@ def notes(folder: Path, text: str) -> list[str]:
 def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:
     told, host = notes(tmp_path, SCENARIO)
     assert told.startswith(TOLD)
-    assert host == "A host of rtx-4090: workstation-1x4090 (GPU slots: 1) takes 150 W, 100 to 250 W, beside its GPUs."
+    assert host == (
+        "A server for rtx-4090: workstation-1x4090 (GPU slots: 1) draws 150 W, 100 to 250 W, beside its GPUs."
+    )
     also = "breakeven: {also: {rented: {bought: {acquisition: buy}}}}\n"
     assert len(notes(tmp_path, SCENARIO + also)) == 3, "another way to pay buys it"
     swept = SCENARIO.replace("[{gpu: rtx-4090}]", "[{gpu: rtx-4090, server: workstation-1x4090}]", 1)
