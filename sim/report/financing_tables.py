@@ -125,7 +125,7 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
         _("returns against"),
     ]
     note = _("Returns are those of the additional capital. Empty: there is no single rate, or no payback.")
-    return PageTable(_("Ways to finance"), note, heads, rows)
+    return PageTable(_("Ways to finance"), note, heads, rows, worded=(1, len(heads) - 1))
 
 
 def cheapest_way(found: Financings, name: str) -> str:
