@@ -182,8 +182,8 @@ def _by_setting(
     if overloaded:
         findings.append(
             _(
-                "Overloaded: {count} of {total} points. Latencies there grow with the simulated time and are no steady "
-                "values.",
+                "Overloaded: {count} of {total} points. Latencies there grow with the simulated time and are not "
+                "steady values.",
                 count=overloaded,
                 total=len(points),
             )
