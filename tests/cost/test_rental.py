@@ -234,6 +234,11 @@ def test_a_commitment_covers_the_base_of_switched_replicas(resolve, make_interva
     )
 
 
+def test_a_commitment_is_unused_as_a_whole_while_nothing_runs(resolve, make_interval):
+    ledger = switched_ledger(resolve, make_interval, [0, 2], commitment={"gpus": 4, "months": 12, "discount": 0.5})
+    assert ledger.by_component() == {"rental_reserved": 2_000_000_000, "unused commitment": 2_000_000_000}
+
+
 def test_spot_capacity_tops_up_the_base_of_switched_replicas(resolve, make_interval):
     terms = {"commitment": {"gpus": 4, "months": 12, "discount": 0.5}, "spot": {"availability": 0.5, "discount": 0.6}}
     parts = switched_ledger(resolve, make_interval, [1, 3], **terms).by_component()

@@ -205,7 +205,10 @@ def test_pipeline_stages_of_one_rank_split_no_heads() -> None:
     odd = DENSE.model_copy(update={"heads": 6, "kv_heads": 3})
     form = CATALOG.quantization("bf16")
     assert check_parallel(odd, form, ReplicaLayout(pipeline_parallel_size=4)) == []
-    assert len(check_parallel(odd, form, ReplicaLayout(tensor_parallel_size=4))) > 0
+    for heads, ranks in ((6, 4), (5, 2)):
+        model = odd.model_copy(update={"heads": heads})
+        [problem] = check_parallel(model, form, ReplicaLayout(tensor_parallel_size=ranks))[:1]
+        assert f"tensor_parallel_size {ranks} does not divide {heads} attention heads" in problem
 
 
 @pytest.mark.parametrize(("stages", "possible"), [(80, True), (81, False)])

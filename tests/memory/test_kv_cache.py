@@ -10,7 +10,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
 from sim.memory.fit import fit
-from sim.memory.kv_cache import KvLayout, StateCache, WindowBlocks
+from sim.memory.kv_cache import KvLayout, StateCache, WindowBlocks, window_blocks
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
@@ -236,3 +236,16 @@ def test_a_window_holds_its_last_tokens_and_one_block_more() -> None:
     blocks = WindowBlocks(window=128, block_tokens=64, bytes_per_block=10.0)
     assert [blocks.bytes(tokens) for tokens in (1, 64, 65, 128, 500)] == [20, 20, 30, 30, 30]
     assert blocks.bytes_per_token == 10 / 64
+
+
+def test_compressor_states_hold_a_value_and_a_weight_of_four_bytes_each() -> None:
+    model = CATALOG.model("deepseek-v4-flash")
+    assert model.compressed is not None
+    assert model.indexer is not None
+    recent, fine, coarse, index = window_blocks(model, model.compressed, "bfloat16")
+    ratios = (model.compressed.window, 2 * model.compressed.fine_ratio, model.compressed.coarse_ratio)
+    assert (recent.window, fine.window, coarse.window, index.window) == (*ratios, ratios[1])
+    # blocks of 4 tokens of fine layers exist twice, those of 8 of coarse layers once
+    assert fine.bytes_per_block == model.compressed.fine_layers * 4 * 2 * 8 * model.head_dim
+    assert coarse.bytes_per_block == model.compressed.coarse_layers * 8 * 8 * model.head_dim
+    assert index.bytes_per_block == model.indexer.indexing_layers * 4 * 2 * 8 * model.indexer.head_dim
