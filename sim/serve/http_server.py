@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -42,6 +43,7 @@ from sim.serve.finished_runs import AnswerRoutes, LoadedRuns
 from sim.serve.guard import HEALTH, Access, Guard
 from sim.serve.jobs import CommandQueue, JobLimits, JobRoutes
 from sim.serve.refusals import WRONG_INPUT, RefusedRequest, broken, refused
+from sim.serve.scenario_checks import CHECKS
 from sim.serve.scenarios import ScenarioRoutes
 from sim.serve.workspace import Workspace, program_folders
 
@@ -306,6 +308,7 @@ def serve(
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(opened_page.enter_context(_leading_to(address)))
         with suppress(KeyboardInterrupt):  # the usual end of a server
+            threading.Thread(target=CHECKS.prepare, daemon=True).start()
             uvicorn.Server(config).run(sockets=[waiting])
 
 

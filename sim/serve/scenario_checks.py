@@ -230,6 +230,10 @@ class CheckProcesses:
         self._places, self._turns = BoundedSemaphore(MOST_AT_ONCE + MOST_WAITING), BoundedSemaphore(MOST_AT_ONCE)
         self._free: list[tuple[Any, Connection]] = []
 
+    def prepare(self) -> None:
+        """Start a process ahead of the first check, which then does not wait for its imports."""
+        self._free.append(self._worker())
+
     def ask(self, wanted: CheckRequest) -> CheckAnswer:
         """Check a scenario in a process. Raises RefusedRequest where it takes too long, or too many wait."""
         if not self._places.acquire(blocking=False):
