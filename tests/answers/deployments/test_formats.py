@@ -112,7 +112,7 @@ def test_a_slice_is_requested_by_its_profile() -> None:
 @pytest.mark.parametrize(
     ("name", "index", "form", "reason"),
     [
-        ("energy-mac-vs-4090", 0, "vllm", "only vLLM and SGLang"),
+        ("energy-mac-vs-4090", 0, "vllm", "for vLLM and SGLang only"),
         ("mig-recommender", 0, "kubernetes", "no model on a GPU"),
         ("spot-mix", 1, "llm-d", "the fleet has 3 kinds"),
     ],
