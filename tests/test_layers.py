@@ -96,7 +96,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
 SLOW_TO_IMPORT = frozenset({"scipy", "joblib", "pyarrow"})
 """A command that does not need them starts without them, so any function may import them."""
 LISTS = frozenset({"answers/questions.py"})
-"""Lists that `gpufleet --help` and `import sim` read: what their entries need is imported when they are called."""
+"""Lists that `gpufleet --help` and `import sim` read: they import messages; entries import the rest when called."""
 HIDING = frozenset({"TYPE_CHECKING", "import_module", "__import__"})
 
 
@@ -168,7 +168,7 @@ def complaint_about(layer: str, found: Import, is_list: bool) -> str | None:
             return f"{layer} may not import {target or 'sim'}"
     elif layer not in WHO_KNOWS.get(first, {layer}):
         return f"{layer} may not import {first}"
-    if is_list and first == "sim" and not found.inside_function:
+    if is_list and first == "sim" and found.module != "sim.message" and not found.inside_function:
         return f"{found.module} is imported at the top of a list"
     lazily = is_list or (
         layer in ("cli", "__init__") or (layer in ("report", "fidelity") and first != "sim") or first in SLOW_TO_IMPORT
@@ -181,7 +181,7 @@ def complaint_about(layer: str, found: Import, is_list: bool) -> str | None:
 @pytest.mark.slow
 def test_the_arrow_holds(root: Path) -> None:
     assert complaints(root / "sim") == []
-    told = (root / "sim/__init__.py").read_text()
+    told = " ".join((root / "sim/__init__.py").read_text().split())
     assert [line for line in str(__doc__).splitlines()[2:] if line not in told] == []
 
 
