@@ -66,9 +66,9 @@ def test_a_file_that_becomes_a_link_after_its_check_is_not_read(inside: Path) ->
 
 def test_pipes_make_no_reader_wait(inside: Path) -> None:
     os.mkfifo(inside / "pipe")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         opened(inside / "pipe")
-    with confined(inside), pytest.raises(OSError, match="no regular file"):
+    with confined(inside), pytest.raises(OSError, match="not a regular file"):
         opened(inside / "pipe")
 
 

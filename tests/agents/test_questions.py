@@ -133,7 +133,7 @@ def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
         ("nothing", "no file within the root"),
         (SMALL.replace("llama3.1-8b", "/etc/config.json"), "paths within the root only"),
         (SMALL + "base: ../../secret.yaml\n", "paths within the root only"),
-        ("name: [\n", "no valid YAML"),
+        ("name: [\n", "not valid YAML"),
         (f"# {'x' * 100_001}\nname: x\n", "at most 100,000"),
         (SMALL.replace("horizon_s", "horizon"), "horizon"),
     ],

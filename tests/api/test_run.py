@@ -206,7 +206,7 @@ def test_a_folder_of_another_question_is_refused(scenario: dict[str, Any], tmp_p
     assert str(told.value).endswith("; force=True replaces them, another folder as out= keeps both")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(sim.FolderRefused, match="no gpufleet run"):
+    with pytest.raises(sim.FolderRefused, match="not a gpufleet run"):
         sim.run(scenario, out=tmp_path / "other")
 
 

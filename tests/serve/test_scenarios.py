@@ -28,7 +28,7 @@ def test_a_sound_scenario_has_fields_and_cases(client: TestClient) -> None:
         ("rate_rps: 1}", "rate_rps: -1}", 4, "must be above 0"),
         ("rtx-4090", "rtx-4900", 10, "did you mean rtx-4090"),
         ("horizon_s: 5", "horizon: 5", 6, "did you mean horizon_s?"),
-        ("name: small", "name: [", 3, "no valid YAML"),
+        ("name: small", "name: [", 3, "not valid YAML"),
         ("name: small\n", "name: small\nname: twice\n", 2, "twice"),
     ],
 )

@@ -245,9 +245,9 @@ def test_waste_stands_in_the_metrics(run: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("slo.ttft_s=3", "no cost input"),
-        ("fleets.own.pools.0.replicas=3", "no cost input"),
-        ("starts_at=2026-01-01T00:00:00", "no cost input"),
+        ("slo.ttft_s=3", "not a cost input"),
+        ("fleets.own.pools.0.replicas=3", "not a cost input"),
+        ("starts_at=2026-01-01T00:00:00", "not a cost input"),
         ("fleets.own.cost.share=true", "simulate it anew"),
         ("site.pu=3", "did you mean pue"),
         ("site.pue=0.5", "site.pue"),
@@ -276,7 +276,7 @@ def test_an_hourly_tariff_needs_readings_at_the_hours(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioErrors, match="no finished run"):
+    with pytest.raises(ScenarioErrors, match="not a finished run"):
         load_repriced(tmp_path, (), load_catalog())
 
 
