@@ -20,6 +20,11 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     return found
 
 
+def pytest_configure() -> None:
+    """Fold no sentences: workers of pytest-xdist inherit a terminal's width, and tests read sentences whole."""
+    os.environ.pop("COLUMNS", None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _horizons_as_stated() -> None:
     """Capacities of the stated horizon; tests of longer horizons take this back."""

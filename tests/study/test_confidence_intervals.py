@@ -138,7 +138,7 @@ def page(name: str) -> str:
 
 
 def told(interval: PredictionInterval | None) -> str:
-    return "too few" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
+    return "too few measurements" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
 
 
 @pytest.mark.parametrize("row", ROWS)
