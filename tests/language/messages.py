@@ -28,6 +28,7 @@ MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
 OF_METRICS = tuple(f"sim/study/metrics/{name}.py" for name in ("metric", "requests", "machines", "bill"))
 NEVER = {
+    "sim/agents",  # programs read what it says
     "sim/scenario/template.py",
     "sim/answers/from_files/text.py",
     "sim/answers/from_files/manifest_keys.py",
