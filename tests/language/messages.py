@@ -62,6 +62,9 @@ NO_SENTENCES = frozenset(
     | {"{}, {}, gpufleet {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
     # sources of prices in a catalogue folder
     | {"{}: {} an hour for {} GPUs", "{}, GPU alone", "{} price list ({})"}
+    | {
+        "--root {}: is no folder",
+    }
     # commands, expressions of Vega, a sentence that was translated
     | {"capacity {}", "sensitivity {}", "breakeven {}", "export {}", "gpufleet: {}"}
     | {"datum.good ? {} : paper", "datum.good ? ({}) : paper", "{} / max(width - {} - {}, width / 4)"}
