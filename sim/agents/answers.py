@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.answers.deployments.answer import digest_of
+from sim.message import Message
 from sim.yamlio import YamlError, read
 
 MOST_ROWS = 40
@@ -126,10 +127,11 @@ def small_check(document: Mapping[str, Any]) -> CheckAnswer:
         for name, plan in first.items()
     ]
     unable = [one["fleet"] for one in fleets if one["infeasible"]]
-    fits = f"cannot run: {', '.join(unable)}" if unable else "every fleet can run"
+    fits = Message("cannot run: {fleets}", ", ".join(unable)) if unable else "every fleet can run"
     known = document.get("predictions", ())
     predictions = [{key: one.get(key) for key in ("fleet", "mark", "because")} for one in known]
-    return CheckAnswer(f"{document['cases']} simulations; {fits}", int(document["cases"]), fleets, predictions)
+    count = int(document["cases"])
+    return CheckAnswer(Message("{count} simulations; {fits}", count, fits), count, fleets, predictions)
 
 
 def small_diff(document: Mapping[str, Any]) -> DiffAnswer:

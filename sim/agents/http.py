@@ -17,7 +17,7 @@ class TokenGuard:
     """Application that answers only requests with `Authorization: Bearer` and the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, ("Bearer " + token).encode()
+        self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

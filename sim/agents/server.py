@@ -83,7 +83,7 @@ def examples() -> str:
 def example(name: str) -> str:
     """Return the text of a shipped scenario."""
     if name not in shipped_names():
-        raise ToolError(f"no example {name!r}; there are {', '.join(shipped_names())}")
+        raise ToolError(Message("no example {name!r}; there are {names}", name, ", ".join(shipped_names())))
     return scenario_file(Path(name)).read_text("utf-8")
 
 

@@ -8,6 +8,7 @@ import typer
 
 from sim.cli.frame import app, fail, report_bad_input
 from sim.language import _
+from sim.message import Message
 
 MISSING = "gpufleet mcp needs the MCP SDK: pip install 'gpufleet[mcp]'"
 TOKEN = "GPUFLEET_MCP_TOKEN"
@@ -30,7 +31,7 @@ def mcp(
     """Serve tools for agents by the Model Context Protocol."""
     with report_bad_input():
         if not root.is_dir():
-            fail(f"--root {root}: is no folder")
+            fail(Message("--root {folder}: is not a folder", root))
         try:
             from sim.agents.server import server_of
             from sim.agents.workspace import Workspace

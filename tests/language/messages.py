@@ -28,7 +28,6 @@ MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
 OF_METRICS = tuple(f"sim/study/metrics/{name}.py" for name in ("metric", "requests", "machines", "bill"))
 NEVER = {
-    "sim/agents",  # programs read what it says
     "sim/scenario/template.py",
     "sim/answers/from_files/text.py",
     "sim/answers/from_files/manifest_keys.py",
@@ -59,12 +58,9 @@ NO_SENTENCES = frozenset(
     {"drafts of {}", "failures: {}", "futures {}", "request {}", "session {}"}
     | {"scenario: {}", "scenario: cost.quotes.{}", "NVIDIA {}", "{} loaded", "{} saturated"}
     | {"--set slo.{}", "{}={}; Path=/; HttpOnly; SameSite=Strict", "replica {}", "prompt, {} tokens", "goodput {}"}
-    | {"{}, {}, gpufleet {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
+    | {"{}, {}, gpufleet {}", "Bearer {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
     # sources of prices in a catalogue folder
     | {"{}: {} an hour for {} GPUs", "{}, GPU alone", "{} price list ({})"}
-    | {
-        "--root {}: is no folder",
-    }
     # commands, expressions of Vega, a sentence that was translated
     | {"capacity {}", "sensitivity {}", "breakeven {}", "export {}", "gpufleet: {}"}
     | {"datum.good ? {} : paper", "datum.good ? ({}) : paper", "{} / max(width - {} - {}, width / 4)"}

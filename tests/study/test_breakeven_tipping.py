@@ -312,8 +312,7 @@ def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path) -> None:
             if row[f"tips_{side}"]:
                 assert rate * float(row[f"tips_{side}"]) == pytest.approx(float(dollar[name][f"tips_{side}"]), rel=1e-4)
     assert euro["electricity"]["tips_above"] or euro["electricity"]["tips_below"]
-    assert "0.16" in said
-    assert "EUR" in said
+    assert "electricity, now 0.16 EUR/kWh" in said
 
 
 def test_sensitivity_moves_it_in_that_currency(tmp_path: Path) -> None:
