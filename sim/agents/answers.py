@@ -57,7 +57,7 @@ class CheckAnswer:
     fleets: list[dict[str, Any]]
     """Memory, KV cache and limits of each pool, and the reason where it does not fit."""
     predictions: list[dict[str, Any]]
-    """How near the closest measurements are, per fleet."""
+    """Closest measurements and their distance, per fleet."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class DiffAnswer:
 
 @dataclass
 class ExplainAnswer:
-    """Story of one request: its steps, and what kept it waiting."""
+    """Explanation of one request: its steps, and what kept it waiting."""
 
     text: str
 
@@ -158,10 +158,8 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in row.items()
         if not isinstance(value, list) and value not in (None, "") and (key in KEPT or not key.endswith(LEFT_OUT))
     }
-    flat = {**{k: v for k, v in kept.items() if not isinstance(v, dict)}}
-    if isinstance(kept.get("axes"), dict):
-        flat |= kept["axes"]
     axes = kept["axes"] if isinstance(kept.get("axes"), dict) else {}
+    flat = {key: value for key, value in kept.items() if not isinstance(value, dict)} | axes
     order = [*axes, *(key for key in FIRST if key in flat), *(key for key in flat if key not in FIRST)]
     return {key: flat[key] for key in list(dict.fromkeys(order))[:MOST_COLUMNS]}
 

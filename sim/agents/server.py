@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,8 @@ from sim.agents.answers import (
     small_diff,
 )
 from sim.agents.commands import Execute, in_child
-from sim.agents.workspace import Refused, Workspace
+from sim.agents.workspace import Workspace
+from sim.answers.folder import program_version
 from sim.catalogue.catalog import KINDS, load_catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
@@ -51,7 +51,9 @@ Replications = Annotated[int | None, Field(ge=1, le=100, description="Runs with 
 
 def server_of(workspace: Workspace, execute: Execute = in_child) -> MCPServer[Any]:
     """Return the server whose tools work in *workspace*; *execute* runs its commands."""
-    server: MCPServer[Any] = MCPServer("gpufleet", instructions=INSTRUCTIONS, version=_version(), log_level="WARNING")
+    server: MCPServer[Any] = MCPServer(
+        "gpufleet", instructions=INSTRUCTIONS, version=program_version(), log_level="WARNING"
+    )
     tools = _Tools(workspace, execute)
     for tool in (
         *(tools.list_catalogue, tools.check, tools.run, tools.size, tools.capacity, tools.breakeven),
@@ -145,10 +147,7 @@ class _Tools:
         set: Values = None,
     ) -> Answer:
         """Bill a finished run at other prices and terms, without simulating again."""
-        try:
-            folder, sets = self._workspace.folder(run), self._workspace.settings(set)
-        except Refused as error:
-            raise ToolError(str(error)) from None
+        folder, sets = self._workspace.folder(run), self._workspace.settings(set)
         out = self._workspace.answer_folder("price", run, set)
         words = ["price", str(folder), *sets, "--out", str(out), "--no-report", "--force", "--format", "json"]
         return small_answer(await self._document(ctx, words), out, self._workspace.root)
@@ -160,10 +159,7 @@ class _Tools:
         second: Annotated[str, Field(description="Folder of another finished run.")],
     ) -> DiffAnswer:
         """Compare two finished runs: which inputs differ, and by how much each metric changed."""
-        try:
-            folders = [str(self._workspace.folder(one)) for one in (first, second)]
-        except Refused as error:
-            raise ToolError(str(error)) from None
+        folders = [str(self._workspace.folder(one)) for one in (first, second)]
         return small_diff(await self._document(ctx, ["diff", *folders, "--format", "json"]))
 
     async def explain(
@@ -189,12 +185,9 @@ class _Tools:
         return small_answer(await self._document(ctx, words), out, self._workspace.root)
 
     def _prepared(self, scenario: str, values: dict[str, Any] | None, runs: int | None) -> tuple[Path, Sequence[str]]:
-        try:
-            sets = self._workspace.settings(values)
-            file = self._workspace.scenario(scenario)
-            self._workspace.check_size(file, values, runs)
-        except Refused as error:
-            raise ToolError(str(error)) from None
+        sets = self._workspace.settings(values)
+        file = self._workspace.scenario(scenario)
+        self._workspace.check_size(file, values, runs)
         return file, sets
 
     async def _document(self, ctx: Context[Any, Any], words: Sequence[str]) -> dict[str, Any]:
@@ -208,18 +201,8 @@ class _Tools:
         async def progress(seconds: float, line: str) -> None:
             await ctx.report_progress(min(seconds, limit_s), limit_s, line)
 
-        try:
-            found = await self._execute(words, self._workspace.root, limit_s, progress)
-        except Refused as error:
-            raise ToolError(str(error)) from None
+        found = await self._execute(words, self._workspace.root, limit_s, progress)
         if found.code:
             lines = found.stderr.strip() or Message("ended with {code}", found.code)
             raise ToolError(lines.replace(f"{self._workspace.root}/", "")[:LONGEST_TEXT])
         return found.stdout
-
-
-def _version() -> str:
-    try:
-        return version("gpufleet")
-    except PackageNotFoundError:
-        return "0"

@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from mcp.server.mcpserver.exceptions import ToolError
+
 from sim.message import Message
 from sim.scenario.reading.shipped import scenario_file, shipped_names
 from sim.yamlio import YamlError, read, read_text
@@ -19,8 +21,8 @@ FOLDER = "outputs"
 """Folder of answers within the root."""
 
 
-class Refused(ValueError):
-    """Error for a call of a tool; the message says what to change."""
+class Refused(ToolError):
+    """Error that a tool returns; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
