@@ -68,7 +68,7 @@ def prices(
             else:
                 shown += _old(old_prices(_rows(into, stated, provider, regions), today, days), today, days)
         except PriceListErrors as error:
-            fail("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in error.problems))
+            fail(str(error))
     show_all(*shown)
 
 

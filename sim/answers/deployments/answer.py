@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.answers.deployments.formats import FORMATS
-from sim.answers.deployments.objects import SCALED, SLACK, metric_name
+from sim.answers.deployments.objects import SCALED, SLACK, gauges_of, metric_name
 from sim.answers.deployments.servers import NoDeployment, ServerGroup, groups_of
 from sim.answers.folder import manifest_of
 from sim.catalogue.catalog import Catalog
@@ -156,7 +156,7 @@ def _open_points(groups: Sequence[ServerGroup], form: str) -> Iterator[str]:
             and group.autoscaling.metric == "outstanding_per_replica"
             and form in ("kubernetes", "kserve")
         ):
-            running, waiting = (metric_name(group.engine, f"{one}_per_replica")[0] for one in ("running", "waiting"))
+            running, waiting = gauges_of(group.engine, group.autoscaling.metric)
             metric = metric_name(group.engine, group.autoscaling.metric)[0]
             yield Message(
                 "{name}: record {metric} as {running} + {waiting} in Prometheus", group.name, metric, running, waiting

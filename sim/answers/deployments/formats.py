@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any
 
-from sim.answers.deployments.objects import annotations, node_selector, probes, resources, scaler_of
-from sim.answers.deployments.servers import NoDeployment, ServerGroup
+from sim.answers.deployments.objects import PORT, annotations, node_selector, probes, resources, scaler_of
+from sim.answers.deployments.servers import NoDeployment, ServerGroup, words_of
 from sim.answers.from_files.kubernetes import PARALLELISM
 from sim.answers.from_files.manifest import MORE_ARGUMENTS
 from sim.answers.from_files.server_options import VLLM
@@ -32,9 +32,8 @@ def vllm(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
         lines += ["", f"# {group.name}: {group.replicas} x {group.gpus} {group.gpu}"]
         lines += [f"# {key}: {value}" for key, value in kept.items()]
         _add_role(group)
-        start = 3 if group.engine == "vllm" else 4
-        words = [shlex.quote(word) for word in group.command]
-        lines.append(" \\\n    ".join([" ".join(words[:start]), *words[start:]]))
+        model, *options = map(shlex.quote, group.arguments)
+        lines.append(" \\\n    ".join([" ".join([*group.program, model]), *options]))
     return "\n".join(lines) + "\n"
 
 
@@ -54,10 +53,11 @@ def kubernetes(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
             "template": {"metadata": metadata, "spec": pod},
         }
         documents.append(_object("apps/v1", "Deployment", group.name, spec))
-        ports = [{"port": 80, "targetPort": 8000}]
+        ports = [{"port": 80, "targetPort": PORT}]
         documents.append(_object("v1", "Service", group.name, {"selector": labels, "ports": ports}))
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": group.name}
-        documents += [one for one in (scaler_of(group, target),) if one]
+        if scaler := scaler_of(group, target):
+            documents.append(scaler)
     return _documents(head, documents)
 
 
@@ -80,7 +80,8 @@ def kserve(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
             held["metadata"]["annotations"] = kept
         documents.append(held)
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{group.name}-kserve"}
-        documents += [one for one in (scaler_of(group, target),) if one]
+        if scaler := scaler_of(group, target):
+            documents.append(scaler)
     return _documents(head, documents)
 
 
@@ -98,7 +99,7 @@ def llm_d(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
         raise NoDeployment(Message("llm-d's chart starts vLLM, and the fleet runs {engine}", groups[0].engine))
     if len({group.model for group in groups}) > 1:
         raise NoDeployment(Message("llm-d's chart has one checkpoint for all servers"))
-    values: dict[str, Any] = {"modelArtifacts": _hub(groups[0]), "routing": {"servicePort": 8000}}
+    values: dict[str, Any] = {"modelArtifacts": _hub(groups[0]), "routing": {"servicePort": PORT}}
     for group in groups:
         options, parallel = _parallel(group)
         container = {
@@ -134,12 +135,11 @@ def dynamo(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
         }
     }
     for group in groups:
-        options = dict(group.options)
         role: list[str] = []
         if group.role:
             role = [f"--is-{group.role}-worker"] if group.engine == "vllm" else [f"--disaggregation-mode={group.role}"]
         model = f"--model={group.model}" if group.engine == "vllm" else f"--model-path={group.model}"
-        args = [model, *(f"--{name}={value}" if value else f"--{name}" for name, value in options.items()), *role]
+        args = [model, *words_of(group.options), *role]
         main = {
             "image": _runtime(group),
             "command": ["python3", "-m", f"dynamo.{group.engine}"],
@@ -171,7 +171,8 @@ def keda(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
     documents = []
     for group in groups:
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": group.name}
-        documents += [one for one in (scaler_of(group, target, keda=True),) if one]
+        if scaler := scaler_of(group, target, keda=True):
+            documents.append(scaler)
     if not documents:
         raise NoDeployment(Message("no pool has autoscaling with policy hpa or keda: KEDA has nothing to scale"))
     return _documents(head, documents)
@@ -189,14 +190,12 @@ FORMATS: dict[str, tuple[str, Callable[[Sequence[ServerGroup], Sequence[str]], s
 
 
 def _container(group: ServerGroup) -> dict[str, Any]:
-    words = group.command
-    first = 2 if group.engine == "vllm" else 3
     return {
         "name": "server",
         "image": group.image,
-        "command": words[:first],
-        "args": words[first:],
-        "ports": [{"containerPort": 8000}],
+        "command": group.program,
+        "args": group.arguments,
+        "ports": [{"containerPort": PORT}],
         "resources": resources(group),
         **probes(group),
     }
@@ -229,7 +228,7 @@ def _parallel(group: ServerGroup) -> tuple[list[str], dict[str, Any]]:
         if key in words
     }
     left = {name: value for name, value in group.options.items() if keys[name] not in words}
-    return [f"--{name}={value}" if value else f"--{name}" for name, value in left.items()], parallel
+    return words_of(left), parallel
 
 
 def _hub(group: ServerGroup) -> dict[str, str]:

@@ -117,23 +117,17 @@ def _scaled_object(group: ServerGroup, spec: Hpa | Keda, target: dict[str, str])
     pods = f'{{pod=~"{group.name}-.*"}}'
     own: dict[str, Any] = {"minReplicaCount": spec.min_replicas, "maxReplicaCount": spec.max_replicas}
     if isinstance(spec, Keda):
-        gauges = ["waiting"] if spec.metric == "waiting" else ["running", "waiting"]
-        names = [metric_name(group.engine, f"{one}_per_replica")[0] for one in gauges]
+        names = gauges_of(group.engine, f"{spec.metric}_per_replica")
         metadata["query"] = " + ".join(f"sum({name}{pods})" for name in names)
         metadata["threshold"] = _quantity(spec.target)
         if spec.activation_threshold:
             metadata["activationThreshold"] = _quantity(spec.activation_threshold)
         own |= {"pollingInterval": ceil(spec.polling_interval_s), "cooldownPeriod": ceil(spec.cooldown_period_s)}
     else:
-        names = [metric_name(group.engine, spec.metric)[0]]
-        if spec.metric == "outstanding_per_replica":
-            gauges = ["running", "waiting"]
-            names = [metric_name(group.engine, f"{one}_per_replica")[0] for one in gauges]
-        scale = metric_name(group.engine, spec.metric)[1]
-        metadata["query"] = " + ".join(f"avg({name}{pods})" for name in names)
+        metadata["query"] = " + ".join(f"avg({name}{pods})" for name in gauges_of(group.engine, spec.metric))
         if spec.metric == "requests_per_s_per_replica":
             metadata["query"] = f"avg(rate({group.engine}:request_success_total{pods}[1m]))"
-        metadata["threshold"] = _quantity(spec.target * scale)
+        metadata["threshold"] = _quantity(spec.target * metric_name(group.engine, spec.metric)[1])
         trigger["metricType"] = "Value"
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -146,6 +140,16 @@ def _scaled_object(group: ServerGroup, spec: Hpa | Keda, target: dict[str, str])
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
         },
     }
+
+
+def gauges_of(engine: str, metric: str) -> list[str]:
+    """Return the names of the gauges of *engine* whose sum is the scenario's *metric*.
+
+    >>> gauges_of("vllm", "outstanding_per_replica")
+    ['vllm:num_requests_running', 'vllm:num_requests_waiting']
+    """
+    parts = ("running_per_replica", "waiting_per_replica") if metric == "outstanding_per_replica" else (metric,)
+    return [metric_name(engine, part)[0] for part in parts]
 
 
 def metric_name(engine: str, metric: str) -> tuple[str, float]:

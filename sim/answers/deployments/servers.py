@@ -1,6 +1,7 @@
 """Servers of a fleet in the terms of serving tools: model on the Hub, options of the engine, GPUs, autoscaler."""
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -75,16 +76,24 @@ class ServerGroup:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def arguments(self) -> list[str]:
-        """Options of the engine as words of a command."""
-        return [f"--{name}={value}" if value else f"--{name}" for name, value in self.options.items()]
+    def program(self) -> list[str]:
+        """Words that start the server, without its arguments."""
+        return ["vllm", "serve"] if self.engine == "vllm" else ["python3", "-m", "sglang.launch_server"]
 
     @property
-    def command(self) -> list[str]:
-        """Words that start the server."""
-        if self.engine == "vllm":
-            return ["vllm", "serve", self.model, *self.arguments]
-        return ["python3", "-m", "sglang.launch_server", f"--model-path={self.model}", *self.arguments]
+    def arguments(self) -> list[str]:
+        """Model and options as words of a command."""
+        model = self.model if self.engine == "vllm" else f"--model-path={self.model}"
+        return [model, *words_of(self.options)]
+
+
+def words_of(options: Mapping[str, str]) -> list[str]:
+    """Return *options* as words of a command; one without a value is a flag.
+
+    >>> words_of({"max-num-seqs": "64", "enforce-eager": ""})
+    ['--max-num-seqs=64', '--enforce-eager']
+    """
+    return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
 
 def groups_of(scenario: Scenario, case: Case, catalog: Catalog) -> list[ServerGroup]:
@@ -156,8 +165,8 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
         for key, value in pool.model_dump(mode="json", exclude_unset=True).items()
         if key not in READ_ELSEWHERE and value is not None
     }
-    for key, of_one in (("kernel", None), ("calibration", None), ("power", None)):
-        if key not in given and (value := nearest(*(getattr(level, key) for level in levels))) is not of_one:
+    for key in ("kernel", "calibration", "power"):
+        if key not in given and (value := nearest(*(getattr(level, key) for level in levels))) is not None:
             given[key] = value.model_dump(mode="json", exclude_unset=True) if hasattr(value, "model_dump") else value
     dtype = nearest(*(level.kv_cache_dtype for level in levels))
     if dtype not in (None, "auto"):

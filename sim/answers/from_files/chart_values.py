@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sim.answers.from_files.kubernetes import read_parallelism, template_line
+from sim.answers.from_files.kubernetes import begun, read_parallelism
 from sim.answers.from_files.manifest import Manifest, Place, at, hub_name
 from sim.answers.from_files.manifest_keys import COMPOSE_SERVICE, LLM_D_ROLE, LLM_D_VALUES
 from sim.answers.from_files.ray_serve import read_applications
-from sim.answers.from_files.server_command import STARTS, Problem
+from sim.answers.from_files.server_command import STARTS
 from sim.answers.from_files.shell import commands_in, expanded
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
@@ -31,11 +31,9 @@ def reader_of(text: str) -> Callable[[Manifest], None] | None:
 
 def servers_in_values(path: Path, text: str, reader: Callable[[Manifest], None], catalog: Catalog) -> SourceFile:
     """Return the servers that the file *path* with *text* describes."""
-    source = SourceFile(path.name, "values")
-    problems: list[Problem] = []
-    source.problems = problems
-    if line := template_line(text):
-        problems.append((str(path), line, "is a template: render it first (helm template)"))
+    source = begun(path, text, "values")
+    problems = source.problems
+    if problems:
         return source
     try:
         document = read_text(text, str(path))

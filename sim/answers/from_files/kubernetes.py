@@ -9,7 +9,6 @@ from sim.answers.from_files.autoscalers import read_hpa, read_knative, read_scal
 from sim.answers.from_files.manifest import GPUS, Manifest, Place, at, hub_name
 from sim.answers.from_files.manifest_keys import DEPLOYMENT, DYNAMO_SERVICE, LLM_INFERENCE_SERVICE
 from sim.answers.from_files.ray_serve import read_serve_config
-from sim.answers.from_files.server_command import Problem
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
@@ -38,13 +37,19 @@ def template_line(text: str) -> int:
     return next((number for number, line in lines if "{{" in line and not line.lstrip().startswith("#")), 0)
 
 
+def begun(path: Path, text: str, kind: str) -> SourceFile:
+    """Return the empty content of the file *path*, of a *kind*; with a problem if *text* is a template."""
+    source = SourceFile(path.name, kind)
+    if line := template_line(text):
+        source.problems = [(str(path), line, "is a template: render it first (helm template)")]
+    return source
+
+
 def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
     """Return the servers that the manifest *text* in the file *path* starts, and their autoscalers."""
-    source = SourceFile(path.name, "Kubernetes manifest")
-    problems: list[Problem] = []
-    source.problems = problems
-    if line := template_line(text):
-        problems.append((str(path), line, "is a template: render it first (helm template)"))
+    source = begun(path, text, "Kubernetes manifest")
+    problems = source.problems
+    if problems:
         return source
     kinds: list[str] = []
     for first_line, part in _documents(text):

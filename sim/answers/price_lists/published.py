@@ -9,6 +9,7 @@ Lambda: `GET /api/v1/instance-types`. RunPod: `gpuTypes` of its GraphQL API. Oth
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class PublishedList:
     rows: list[PriceRow] = field(default_factory=list)
     others: int = 0
     """Rows for other machines, systems and terms."""
-    unknown: dict[str, int] = field(default_factory=dict)
+    unknown: Counter[str] = field(default_factory=Counter)
     """Instances or names that look like GPUs and that the catalogue does not know -> rows."""
 
 
@@ -243,7 +244,7 @@ class _Reader:
         if not plain or not paid_hourly or unit not in ("Hrs", "hours") or gpu is None:
             self.found.others += 1
             if gpu is None and count.isdecimal() and int(count) > 0:
-                self.found.unknown[instance] = self.found.unknown.get(instance, 0) + 1
+                self.found.unknown[instance] += 1
             return
         if not count.isdecimal() or int(count) < 1:
             self.fault(line, Message("{instance}: the number of GPUs is missing (GPU)", instance))
@@ -267,7 +268,7 @@ class _Reader:
                 self.found.others += 1
                 continue
             if gpus is None:
-                self.found.unknown[size] = self.found.unknown.get(size, 0) + 1
+                self.found.unknown[size] += 1
                 continue
             years = int(term.split()[0]) if kind == "Reservation" and term[:1].isdecimal() else 0
             price = item.get("retailPrice")
@@ -288,7 +289,7 @@ class _Reader:
                 self.found.others += 1
                 continue
             if gpu is None:
-                self.found.unknown[name] = self.found.unknown.get(name, 0) + 1
+                self.found.unknown[name] += 1
                 continue
             for info in (sku.get("pricingInfo") or [])[:1]:
                 expression = info.get("pricingExpression") or {}
@@ -332,7 +333,7 @@ class _Reader:
         for spelling in (*spellings, *((found[1],) if found else ())):
             with suppress(UnknownId):
                 return gpu_of(spelling, self.catalog)
-        self.found.unknown[name] = self.found.unknown.get(name, 0) + 1
+        self.found.unknown[name] += 1
         return ""
 
     # own CSV

@@ -10,6 +10,7 @@ from sim.answers.price_lists.successors import settings_for
 from sim.answers.run import price_run
 from sim.catalogue.catalog import OWN_FOLDER, load_catalog, own_folders
 from sim.catalogue.data_folder import UnknownId
+from sim.message import first_line
 from sim.report.export.stored_answer import read_table
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.reprice import SCENARIO_FILE, load_repriced
@@ -90,7 +91,7 @@ def billed_again(
         with owned(out):
             price_run(run, scenario, catalog, out, report, command, force=True)
     except (ScenarioErrors, UnknownId) as error:
-        return [NewBill(run, name, cost, None, reason=str(error).splitlines()[0]) for name, cost in before.items()]
+        return [NewBill(run, name, cost, None, reason=first_line(str(error))) for name, cost in before.items()]
     after = _costs(out)
     replaced = tuple((run.name, old, new) for _, old, new in newer)
     return [NewBill(run, name, cost, after.get(name), replaced) for name, cost in before.items()]

@@ -1,10 +1,10 @@
 """Price of a GPU-hour from a published list."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from sim.answers.from_files.source import FileErrors
 from sim.message import Message
 
 ON_DEMAND, SPOT, ONE_YEAR, THREE_YEARS = "on demand", "spot", "1-year reserved", "3-year reserved"
@@ -28,12 +28,8 @@ TERMS = {
 """Terms by their names in lists."""
 
 
-class PriceListErrors(ValueError):
+class PriceListErrors(FileErrors):
     """Mistakes in price lists; the message has a line `file:line: mistake` per mistake."""
-
-    def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in problems))
 
 
 @dataclass(frozen=True, slots=True)
