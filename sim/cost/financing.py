@@ -157,9 +157,13 @@ class Lease(Spec):
             return 0.0
         return self.residual if self.buyout is None else self.buyout
 
+    def end_month(self, start: int, end: int) -> int:
+        """Return the month in which hardware leased from *start* and held until *end* is returned or bought."""
+        return min(end, start + self.term_months) if self.at_end == "buy" else end
+
     def months_paid(self, start: int, end: int) -> range:
         """Return the months at whose ends hardware leased from *start* is paid for, up to *end*."""
-        last = min(end, start + self.term_months) if self.at_end == "buy" else end
+        last = self.end_month(start, end)
         return range(start, last) if self.in_advance else range(start + 1, last + 1)
 
     def terms(self, holding: "Holding") -> Iterator["Holding"]:
@@ -295,17 +299,6 @@ class FinancedMonth:
         return fsum(usd for parts in self.parts_usd.values() for usd in parts)
 
 
-def costs_after_tax(
-    operating_usd: Sequence[float],
-    holdings: Sequence[Holding],
-    loan: Loan | None,
-    tax: IncomeTax | None,
-    lease: Lease | None = None,
-) -> list[float]:
-    """Return the cost of each month after financing and tax [USD]; parameters as in `financed`."""
-    return [one.cost_usd for one in financed(operating_usd, holdings, loan, tax, lease)]
-
-
 def financed(
     operating_usd: Sequence[float],
     holdings: Sequence[Holding],
@@ -354,11 +347,9 @@ def financed(
                 for month in lease.months_paid(term.start_month, term.end_month):
                     pay(month, "lease", lease.monthly * term.hardware_usd)
                     deducted[max(month, 1)] += lease.monthly * term.hardware_usd
-                ends = term.end_month
-                if lease.at_end == "buy":
-                    ends = min(ends, term.start_month + lease.term_months)
+                returned = lease.end_month(term.start_month, term.end_month)
                 pay(term.start_month, "deposit", lease.deposit * term.hardware_usd)
-                pay(ends, "deposit", -lease.deposit * term.hardware_usd)
+                pay(returned, "deposit", -lease.deposit * term.hardware_usd)
                 owned += lease.owned(term)
         for own in owned:
             pay(own.start_month, "purchase", own.price_usd)

@@ -1,5 +1,6 @@
 """Loans and income tax: textbook schedules, and laws over random terms."""
 
+from collections.abc import Sequence
 from itertools import accumulate
 from math import fsum
 
@@ -17,7 +18,6 @@ from sim.cost.financing import (
     Loan,
     TaxDepreciation,
     cost_of_capital,
-    costs_after_tax,
     equivalent_annual_usd,
     financed,
     internal_rate,
@@ -25,6 +25,18 @@ from sim.cost.financing import (
     net_present_usd,
     payback,
 )
+
+
+def costs_after_tax(
+    operating_usd: Sequence[float],
+    holdings: Sequence[Holding],
+    loan: Loan | None,
+    tax: IncomeTax | None,
+    lease: Lease | None = None,
+) -> list[float]:
+    """The cost of each month [USD]."""
+    return [one.cost_usd for one in financed(operating_usd, holdings, loan, tax, lease)]
+
 
 LOANS = st.builds(
     lambda term, grace, **terms: Loan(term_months=term, grace_months=min(grace, term - 1), **terms),
