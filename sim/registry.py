@@ -197,11 +197,7 @@ def _check_methods(one: Registration) -> None:
     """
     if not isinstance(one.make, type):
         return
-    abstract: frozenset[str] = getattr(one.make, "__abstractmethods__", frozenset())
-    missing = [
-        [name for name in names if name in abstract or not callable(getattr(one.make, name, None))]
-        for names in METHODS[one.kind]
-    ]
+    missing = [[name for name in names if not _defines(one.make, name)] for names in METHODS[one.kind]]
     if all(missing):
         wanted = " or ".join(", ".join(names) for names in missing)
         raise ValueError(
@@ -213,6 +209,16 @@ def _check_methods(one: Registration) -> None:
                 one.kind,
             )
         )
+
+
+def _defines(made: type, method: str) -> bool:
+    """Return whether *made* or a base class defines *method*, and not as an abstract one.
+
+    Compiled classes list their abstract methods in `abstract_methods`.
+    """
+    owner = next((base for base in made.__mro__ if method in vars(base)), object)
+    abstract = (*getattr(made, "__abstractmethods__", ()), *vars(owner).get("abstract_methods", ()))
+    return callable(getattr(made, method, None)) and method not in abstract
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:

@@ -52,6 +52,13 @@ class OwnRank(VllmScheduler):
     """vLLM's own scheduler under another name."""
 
 
+class WithoutAdmission(Scheduler):
+    """Forms steps, and does not say which requests may join them."""
+
+    def form(self, now: float) -> int:
+        return 0
+
+
 class Steady:
     """Every step takes as long as the first."""
 
@@ -126,9 +133,12 @@ def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> No
         ("steptime", Last, "no method leap"),
         ("batching", Last, "no method order or form, may_admit, commit, evict"),
         ("batching", Scheduler, "no method order or form, may_admit, which"),
+        ("batching", WithoutAdmission, "no method order or may_admit, which"),
     ):
         with pytest.raises(ValueError, match=missing):
             sim.register(kind, "wrong")(make)  # type: ignore[arg-type]
+    declared = tuple(name for name, one in vars(Scheduler).items() if getattr(one, "__isabstractmethod__", False))
+    assert declared in ((), Scheduler.abstract_methods)  # compiled methods do not say that they are abstract
     with pytest.raises(ValueError, match="max_num_seqs is one that every policy"):
         sim.register("batching", "wrong")(lambda max_num_seqs: None)
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from statistics import NormalDist
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +14,10 @@ from sim.engine.schedulers.prefill_first import SglangScheduler
 from sim.engine.synchronous import VllmEngine
 from sim.failures import FailureDomain, FailureTimes
 from sim.fleet.admission import LimitedServer
+from sim.fleet.clock import FleetClock
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.intake import SequentialIntakeEngine
+from sim.fleet.replica import Replica
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
@@ -72,7 +73,7 @@ def test_a_server_queue_limit_refuses_the_same_requests_as_the_gateway(plan: Cas
 def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
     limits = rank_limits(99, 4, 1, 64, 99, scheduling="priority", schedule_conservativeness=1.0)
     engine = VllmEngine(plan.pools[0].steptime, limits, SglangScheduler)
-    replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
+    replica = Replica(FleetClock(), engine, 0, 0, lambda until_s: None, lambda *finished: None)
     spec = PrefillFirst(policy="prefill_first", scheduling="priority", max_queued_requests=2)
     server, refused = LimitedServer(spec, [replica]), []
     for index, priority in enumerate([1, 2, 1, 2, 0, 0]):
@@ -91,7 +92,7 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
 def test_requests_being_read_count_towards_the_queue_limit(plan: CasePlan) -> None:
     limits = rank_limits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
     engine = SequentialIntakeEngine(VllmEngine(plan.pools[0].steptime, limits, SglangScheduler), 0.001, limits.serves)
-    replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
+    replica = Replica(FleetClock(), engine, 0, 0, lambda until_s: None, lambda *finished: None)
     server, refused = LimitedServer(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0
     for index in range(20):
         request = Request(index, 0.0, 8, 10)

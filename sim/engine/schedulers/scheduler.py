@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable
 from copy import copy
 from math import isnan
+from typing import ClassVar
 
 from sim.engine.interpreted_subclasses import mypyc_attr
 from sim.engine.kv.blocks import BlockPool
@@ -149,6 +150,9 @@ class Scheduler(ABC):
         "cached_in_step", "joining", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s", "recomputed_in_step",
         "running", "shares", "transit", "waiting",
     )  # fmt: skip
+
+    abstract_methods: ClassVar[tuple[str, ...]] = ("form", "may_admit")
+    """Names of the methods that subclasses define: a compiled class has no `__abstractmethods__`."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
