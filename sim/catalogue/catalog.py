@@ -442,7 +442,8 @@ def _is_id(key: str) -> bool:
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return the ids that *name* may mean, likeliest first.
 
-    Order: ids that contain *name*, ids with the same numbers or nearly the same spelling, other similar ids.
+    Order: ids that contain *name*, ids with the same numbers or nearly the same spelling, other similar ids. Ids with
+    the letters of *name* in another order are returned alone.
 
 
     >>> _nearest("a100", ["a10", "h100-sxm", "a100-80gb-sxm", "a100-40gb-pcie"])
@@ -455,10 +456,14 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     'qwen3-32b'
     >>> _nearest("kimi k2 thinking", ["glm-5", "kimi-k2"])
     ('kimi-k2',)
+    >>> _nearest("rtx4900", ["rtx-4070", "rtx-4080", "rtx-4090"])
+    ('rtx-4090',)
     """
     wanted, names = re.sub(r"[\s_]+", "-", name.strip().lower()[:_LONGEST_ID]), sorted(known)
     holding = [one for one in names if len(wanted) >= MIN_MATCH_LENGTH and wanted in one.lower()]
     holding.sort(key=lambda one: (one.lower().find(wanted) > 0, one))
+    if not holding and (swapped := [one for one in names if _letters(one) == _letters(wanted)]):
+        return tuple(swapped)
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
@@ -466,6 +471,10 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     near = sorted({*almost, *sharing}, key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
     near.sort(key=lambda one: shared[one], reverse=True)
     return tuple(dict.fromkeys([*holding, *near, *alike]))
+
+
+def _letters(text: str) -> list[str]:
+    return sorted(filter(str.isalnum, text.lower()))
 
 
 def _numbers(text: str) -> set[str]:
