@@ -23,7 +23,7 @@ from sim.training.schema import JobScenario
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = (
-    *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
     *("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md"),
     *("benchmarks/coverage.md", "benchmarks/published.md", "benchmarks/speculative.md"),
     *("benchmarks/fleets.md", "benchmarks/offload.md"),

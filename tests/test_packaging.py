@@ -1,25 +1,36 @@
-"""What is installed works without the repository: the catalogue and the scenarios travel in the wheel."""
+"""What is installed works without the repository: the catalogue and the scenarios travel in the sdist and the wheel."""
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
 
 Installed = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def unpacked(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's contents, in a folder far from the repository."""
-    built, folder = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("unpacked")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
-    subprocess.run(build, cwd=root, check=True, capture_output=True)
+    """The contents of the wheel that the sdist builds, in a folder far from the repository."""
+    built, folder = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("unpacked")
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(built), "-t"]
+    subprocess.run([*build, "sdist"], cwd=root, check=True, capture_output=True)
+    [sdist] = built.glob("gpufleet-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(built, filter="data")
+    [source] = built.glob("gpufleet-*/")
+    subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True)
     [wheel] = built.glob("gpufleet-*.whl")
+    assert wheel.name.startswith(f"{source.name}-")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
@@ -62,3 +73,19 @@ def test_the_command_points_at_the_program(unpacked: Path) -> None:
     [entries] = unpacked.glob("gpufleet-*.dist-info/entry_points.txt")
     module, _, function = entries.read_text().partition("gpufleet = ")[2].strip().partition(":")
     assert callable(getattr(import_module(module), function))
+
+
+def test_the_lock_file_satisfies_every_dependency(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", (root / "requirements.lock").read_text(), flags=re.MULTILINE))
+    wanted = [Requirement(text) for text in asked]
+    assert [str(one) for one in wanted if locked.get(one.name.lower(), "0") not in one.specifier] == []
+
+
+def test_the_version_is_the_same_wherever_it_is_stated(root: Path) -> None:
+    fallback = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["fallback-version"]
+    cited = yaml.safe_load((root / "CITATION.cff").read_text())
+    released = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (root / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert (cited["version"], str(cited["date-released"])) == released[0]
+    assert fallback == released[0][0]

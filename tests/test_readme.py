@@ -111,11 +111,14 @@ def test_the_python_of_the_readme(clone: Path) -> None:
     assert "2x A100 80GB" in printed.stdout
 
 
-def test_the_start_with_uv_names_an_extra_and_a_command_of_the_package() -> None:
+def test_the_start_without_a_clone_names_an_extra_and_a_command_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [(extra, command)] = re.findall(r"^uvx --from '\.\[(\w+)\]' (\w+) serve$", README, flags=re.MULTILINE)
-    assert extra in project["optional-dependencies"]
-    assert command in project["scripts"]
+    start = r"^(?:uvx --from|pipx run --spec) '(\w+)\[(\w+)\]' (\w+) serve$"
+    for name, extra, command in (found := re.findall(start, README, flags=re.MULTILINE)):
+        assert name == project["name"]
+        assert extra in project["optional-dependencies"]
+        assert command in project["scripts"]
+    assert len(found) == 2
 
 
 BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.items() for block in blocks(text)}
