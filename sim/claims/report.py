@@ -180,10 +180,7 @@ def rendered_page(answers: Sequence[ClaimVerdict]) -> str:
 
 def rendered_index(answers: Sequence[ClaimVerdict]) -> str:
     """Return claims.md: a table with a row per claim, which links to the page of the claim."""
-    named = {one.claim.article for one in answers}
-    articles = {article: _(subject) for article, subject in ARTICLES.items() if article in named}
-    claims = [_claim(one) for one in answers]
-    return render(INDEX, tally=tally(answers), count=len(answers), articles=articles, claims=claims)
+    return render(INDEX, tally=tally(answers), count=len(answers), claims=[_claim(one) for one in answers])
 
 
 def rendered_claim(answer: ClaimVerdict) -> str:
