@@ -6,7 +6,7 @@ Modules in reading order:
     metering        meter readings of a window, split into phases
     charge          a component of a bill: quantity, unit price, time of payment
     prices          amounts in currencies, quotes and price lists
-    time_value, finance
+    time_value, finance, financing, income_tax, books
                     present values; cost per hour of life of a purchase
     hardware        servers that the pools of a fleet fill
     buying, rental, token_api

@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.books import BookTerms, LeaseStandard
-from sim.cost.financing import IncomeTax, Lease, Loan, refuse_both
+from sim.cost.financing import Lease, Loan, refuse_both
+from sim.cost.income_tax import IncomeTax
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.message import Message
 from sim.spec import Fraction, Positive, Spec

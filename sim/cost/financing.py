@@ -1,8 +1,7 @@
 """Loans, leases and income tax on purchases: schedules of payments and deductions, costs and returns after tax.
 
 Amounts are costs: money that is paid is positive. Interest of a loan is charged monthly at a twelfth of its yearly
-rate, as banks quote it. Tax years are the twelve-month years from delivery; losses are used at once, as a company with
-other profits does.
+rate, as banks quote it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +12,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.cost.income_tax import IncomeTax, Share, TaxDepreciation
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
 from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
-Share = Annotated[Fraction, Field(gt=0)]
 OWN_MONEY = "own money"
 """Label of a purchase without loan and lease."""
 
@@ -209,50 +208,6 @@ def refuse_both(loan: Loan | None, lease: Lease | None) -> None:
         raise ValueError("loan and lease finance the same purchase: remove one; breakeven.financing compares them")
 
 
-class TaxDepreciation(Spec):
-    """Depreciation of a purchase for income tax."""
-
-    method: Literal["straight_line", "macrs_5"] = "straight_line"
-    """straight_line: equal parts over `years`. macrs_5: the five-year table of the US, half-year convention."""
-    years: Annotated[Count, Field(le=50)] = 5
-    """Tax years of the straight line; macrs_5 always spreads over six."""
-    bonus: Fraction = 0.0
-    """Fraction of the price that is deducted in the first tax year; the rest follows the method."""
-
-    @model_validator(mode="after")
-    def _five_years(self) -> Self:
-        if self.method == "macrs_5" and self.years != 5:
-            raise ValueError(
-                Message("macrs_5 has five years, not {years}: remove years, or take method: straight_line", self.years)
-            )
-        return self
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """Fraction of the price deducted in each tax year; their sum is 1.
-
-        References
-        ----------
-        IRS Publication 946, Table A-1, 5-year property: 20, 32, 19.2, 11.52, 11.52 and 5.76 %.
-
-        """
-        usual = MACRS_5 if self.method == "macrs_5" else (1 / self.years,) * self.years
-        rest = [(1 - self.bonus) * each for each in usual]
-        return (self.bonus + rest[0], *rest[1:])
-
-
-MACRS_5 = (0.2, 0.32, 0.192, 0.1152, 0.1152, 0.0576)
-
-
-class IncomeTax(Spec):
-    """Income tax of the buyer."""
-
-    rate: Fraction
-    """Tax rate on profits, as a fraction: 0.25 is 25 %."""
-    depreciation: TaxDepreciation = Field(default_factory=TaxDepreciation)
-    """Deduction of purchases."""
-
-
 @dataclass(frozen=True, slots=True)
 class Holding:
     """Hardware from its delivery to its sale."""
@@ -359,12 +314,23 @@ def financed(
         if loan is not None:
             _borrow(one, loan, pay, deducted)
     if tax is not None:
-        for month in range(1, last + 1):
-            if month % MONTHS_PER_YEAR == 0 or month == last:
-                first = month - (month - 1) % MONTHS_PER_YEAR
-                pay(month, "income_tax", -tax.rate * fsum(deducted[first : month + 1]))
-            pay(month, "income_tax", -tax.rate * depreciated[month])
+        for month, usd in _relieved(tax, deducted, depreciated):
+            pay(month, "income_tax", -usd)
     return found
+
+
+def _relieved(tax: IncomeTax, deducted: Sequence[float], depreciated: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Yield (month, tax saved) of what is *deducted* and *depreciated* in each month."""
+    last = len(deducted) - 1
+    ends = [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
+    years = list(zip([1, *(month + 1 for month in ends)], ends, strict=False))
+    if tax.losses == "carried_forward":
+        both = [fsum((*deducted[first : end + 1], *depreciated[first : end + 1])) for first, end in years]
+        yield from zip(ends, tax.reliefs(both, [end - first + 1 for first, end in years]), strict=True)
+        return
+    for first, end in years:
+        yield end, tax.rate * fsum(deducted[first : end + 1])
+    yield from ((month, tax.rate * depreciated[month]) for month in range(1, last + 1))
 
 
 def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], deducted: list[float]) -> None:

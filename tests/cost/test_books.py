@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from sim.cost.books import BooksMonth, BookTerms, books, lease_schedule
 from sim.cost.finance import Annuity
-from sim.cost.financing import Holding, IncomeTax, Lease, Loan, financed
+from sim.cost.financing import Holding, Lease, Loan, financed
+from sim.cost.income_tax import IncomeTax
 
 LIFE = 24
 TERMS = st.builds(

@@ -13,10 +13,8 @@ from sim.cost.financing import (
     LINES,
     Financing,
     Holding,
-    IncomeTax,
     Lease,
     Loan,
-    TaxDepreciation,
     cost_of_capital,
     equivalent_annual_usd,
     financed,
@@ -25,6 +23,7 @@ from sim.cost.financing import (
     net_present_usd,
     payback,
 )
+from sim.cost.income_tax import IncomeTax, TaxDepreciation
 
 
 def costs_after_tax(
@@ -156,17 +155,6 @@ def test_returns_and_annual_costs_are_those_of_textbooks() -> None:
     assert cost_of_capital(loan, IncomeTax(rate=0.25), 0.1) == pytest.approx(0.6 * 0.126825 * 0.75 + 0.04)
 
 
-def test_macrs_is_the_table_of_the_irs() -> None:
-    # Publication 946, Table A-1: 5-year property, half-year convention
-    assert TaxDepreciation(method="macrs_5").fractions == (0.2, 0.32, 0.192, 0.1152, 0.1152, 0.0576)
-    assert TaxDepreciation(method="macrs_5", bonus=0.6).fractions[:2] == pytest.approx((0.6 + 0.08, 0.128))
-
-
-@given(DEPRECIATIONS)
-def test_depreciation_sums_to_the_price(terms: TaxDepreciation) -> None:
-    assert fsum(terms.fractions) == pytest.approx(1)
-
-
 @given(
     terms=DEPRECIATIONS,
     loan=st.none() | LOANS,
@@ -220,8 +208,6 @@ def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:
         (Lease, {"term_months": 12, "payment": 0.03, "residual": 0.1}, "residual makes the payment from rate"),
         (Lease, {"term_months": 12, "rate": 0.1, "buyout": 0.1}, "buyout is paid with at_end: buy only"),
         (Financing, {}, "needs loan or lease"),
-        (IncomeTax, {"rate": 25}, "rate\n  Input should be less than or equal to 1"),
-        (TaxDepreciation, {"method": "macrs_5", "years": 3}, "macrs_5 has five years, not 3"),
     ],
 )
 def test_impossible_terms_are_refused(kind: type, terms: dict[str, object], what: str) -> None:

@@ -19,7 +19,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity
-from sim.cost.financing import IncomeTax
+from sim.cost.income_tax import IncomeTax
 from sim.cost.time_value import Horizon
 from sim.report.breakeven import owned_peaks, ranking_rows, sentences
 from sim.scenario.schema import Scenario
