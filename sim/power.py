@@ -7,10 +7,11 @@ busy:
         + computing * compute + (per_byte * bytes/s + per_activation * activations/s) / (limit - idle)
     load = z / (1 + z^4)^(1/4)        power = idle + load * (limit - idle)
 
-`running` is the power of a card whose kernels run, at its high clocks, whatever they do: a third of the way to the
-limit on data-centre cards, up to two thirds on graphics cards, and half of that where the card waits for other cards,
-in an all-reduce (the share *linked*) or as a pipeline stage. Reading weights that are unpacked to 16 bits takes more
-power. Well below the limit power is the sum of these terms; near it the card reduces its clocks, and the limit holds.
+`running` is the power that any running kernel causes, because the card is then at its high clocks: a third of the range
+from idle to the limit on data-centre cards, up to two thirds on graphics cards, and half of that while the card waits
+for other cards, in an all-reduce (the share *linked*) or as a pipeline stage. Reading weights that are unpacked to 16
+bits takes more power. Well below the limit, power is the sum of these terms; near it the card reduces its clocks, so
+that power approaches the limit.
 The load of a step is computed once per leap. Power needs only its integral over busy time, so that energy is linear in
 duration and load time, and the energy of several intervals is the sum of theirs.
 
@@ -38,9 +39,9 @@ class Family(Spec):
     """GPUs whose power while kernels run, or while working, deviates from that of most GPUs."""
 
     gpus: tuple[str, ...] = ()
-    """Architectures all of whose GPUs are in the family."""
+    """Ids of single GPUs in the family."""
     architectures: tuple[str, ...] = ()
-    """All GPUs of these belong to it."""
+    """Architectures whose GPUs are all in the family."""
     running: Value | None = None
     """Share drawn while any kernel runs; left out: that of most GPUs."""
     factor: Value | None = None
@@ -177,13 +178,13 @@ class LoadLaw:
     """
 
     compute: float
-    """Share of the tensor cores at their dense peak at 16 bit."""
+    """Share drawn by the tensor cores at their dense peak at 16 bit."""
     memory: float
-    """Share of memory that is read all the time."""
+    """Share drawn by memory that is read all the time."""
     token: float = 0.0
-    """Share of one token per second in all layers [s]."""
+    """Share drawn by one token per second in all layers [s]."""
     running: float = 0.0
-    """Share of kernels that run, whatever they do."""
+    """Share drawn while any kernel runs."""
     waiting: float = 1.0
     """Fraction of `running` while kernels wait for other GPUs."""
 
@@ -301,7 +302,7 @@ class GpuPower:
         return None if gpu.tdp_w is None else cls(gpu.tdp_w.value, gpu.tdp_w.value)
 
     def within(self, reach: float) -> "GpuPower":
-        """Return the power of a GPU that work takes only the fraction *reach* of the way from idle to the limit."""
+        """Return the power of a GPU that rises by at most the fraction *reach* of the range from idle to limit."""
         return GpuPower(self.idle_w, self.idle_w + reach * (self.limit_w - self.idle_w))
 
     def energy_j(self, duration_s: float, load_s: float) -> float:
@@ -341,7 +342,7 @@ class PoolPower:
         return self.server_energy_j(1.0, self.gpu_energy_j(1.0, 0.0))
 
     def gpu_energy_j(self, duration_s: float, load_s: float) -> float:
-        """Return the energy of the replica's GPUs [J]; *load_s* is that of one GPU, which are all alike."""
+        """Return the energy of the replica's GPUs [J]; *load_s* is that of one GPU, the same for all of them."""
         return self.gpus_per_replica * self.gpu.energy_j(duration_s, load_s)
 
     def server_energy_j(self, duration_s: float, gpu_energy_j: float) -> float:
@@ -383,7 +384,7 @@ def pool_power(
     servers_per_replica : float
         Servers over the replicas that share them: base power, or nameplate power, is divided evenly.
     reach : float
-        Fraction of the way from idle power to the power limit that a busy replica takes its GPUs.
+        Highest power of a busy GPU, as a fraction of the range from idle power to the power limit.
 
     Returns
     -------

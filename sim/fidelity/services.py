@@ -115,7 +115,7 @@ class Benchmarks(Spec):
 
     benchmarks: dict[str, Benchmark]
     power_limited_speed: Value
-    """Speed under a power cap (MaxQ), relative to the same GPUs without."""
+    """Speed under a power cap (MaxQ), relative to the same GPUs without a cap."""
 
     def find(self, name: str) -> Benchmark | None:
         """Return the benchmark called *name*; None if it is not a service."""

@@ -27,12 +27,12 @@ HEADS = (
     N_("new tokens in the step"),
 )
 WAITS = {
-    "": N_("waits for the step under way"),
+    "": N_("waits for the current step to end"),
     "seats": N_("waits for a free sequence (max_num_seqs)"),
     "kv": N_("waits for KV blocks"),
     "budget": N_("waits for token budget (max_num_batched_tokens; SGLang: chunked_prefill_size)"),
     "adapters": N_("waits for a slot for its LoRA adapter (max_loras)"),
-    "batch": N_("waits for the end of the batch under way"),
+    "batch": N_("waits for the current batch to end"),
     "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
     "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),
     "intake": N_("waits for the API server, which reads requests one by one"),
@@ -42,7 +42,7 @@ STANDS = {
     "kv": N_("paused: no KV blocks"),
     "budget": N_("paused: no token budget left"),
     "spaced": N_("paused until the next step with prompts (prefill_schedule_interval)"),
-    "held": N_("paused until more prompts have come (batch_wait_timeout_iters)"),
+    "held": N_("paused until more prompts arrive (batch_wait_timeout_iters)"),
 }
 ELSEWHERE = {
     "transfer": N_("its KV crosses the network"),
@@ -75,7 +75,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
         yield _why_rejected(journal)
         return
     if not request.hops:
-        yield _("No replica received it.")
+        yield _("No replica received the request.")
     else:
         yield _served_by(journal)
         yield FittedTable(HEADS, list(rows(journal)))
@@ -89,13 +89,13 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
                 after=_s(at_s - request.arrived_s),
             )
     if request.attempts > 1:
-        yield _("It was sent {attempts} times.", attempts=request.attempts)
+        yield _("The request was sent {attempts} times.", attempts=request.attempts)
     if request.given_up:
         yield _(ENDINGS[request.gave_up])
     elif request.rejected:
-        yield _("The server ended it with an error: the KV cache that all slots share was full.")
+        yield _("The server ended the request with an error: the KV cache that all slots share was full.")
     elif isnan(request.finished_s):
-        yield _("It had not finished when the run ended.")
+        yield _("The request had not finished when the run ended.")
 
 
 def _why_rejected(journal: RequestJournal) -> str:
@@ -103,17 +103,19 @@ def _why_rejected(journal: RequestJournal) -> str:
     tenant = next((one for one in plan.workload.tenants if one.name == request.tenant), None)
     limited = tenant is not None and tenant.rate_limit is not None and not request.hops
     if limited and plan.admission is None and not plan.refuses:
-        return _("It was rejected: tenant {tenant} was over its rate limit.", tenant=request.tenant)
+        return _("The request was rejected: tenant {tenant} was over its rate limit.", tenant=request.tenant)
     if limited:
         return _(
-            "It was rejected: by admission, a queue limit, or the rate limit of tenant {tenant}.",
+            "The request was rejected by admission, a queue limit, or the rate limit of tenant {tenant}.",
             tenant=request.tenant,
         )
     if plan.refuses:
-        return _("It was rejected by a queue limit (of the server or in admission), or its tokens fit no replica.")
+        return _(
+            "The request was rejected by a queue limit (of the server or in admission), or its tokens fit no replica."
+        )
     if request.attempts > 1 or plan.admission is not None:
-        return _("It was rejected at the gateway (admission), or its tokens fit no replica.")
-    return _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
+        return _("The request was rejected at the gateway (admission), or its tokens fit no replica.")
+    return _("The request was rejected: its tokens do not fit max_model_len or the KV cache.")
 
 
 def _served_by(journal: RequestJournal) -> str:

@@ -1,8 +1,9 @@
 """Access control of the server: it answers only on its own address and only callers with its token.
 
 Other users of the machine reach the address but do not have the token. A page of another site can send requests, even
-with the cookie. It cannot name our host where its name was made to point here (DNS rebinding), cannot omit its Origin,
-and cannot read the proof of the token that every change needs.
+with the cookie, but is refused by one of three checks: the Host header is not a name of this server (also where another
+name was made to point here, DNS rebinding), the Origin header is not this server's, or a change lacks the change token,
+which only this server's own pages contain.
 """
 
 import asyncio
@@ -88,7 +89,7 @@ class Access:
 
     @property
     def change_token(self) -> str:
-        """Proof in a page that it was read with the token, for changes; the token cannot be computed from it."""
+        """Token that every change needs, contained in pages; the access token cannot be computed from it."""
         return hmac.new(self.token.encode(), b"change", "sha256").hexdigest()
 
     def knows_host(self, host: str) -> bool:

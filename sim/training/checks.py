@@ -178,7 +178,7 @@ def training_issues(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[V
     yield from _amount_issues(job, at, network)
     yield from _framework_issues(job, at, catalog)
     if job.failures is not None and job.failures.gpu is None and job.failures.node is None:
-        yield ValidationIssue((*at, "failures"), "names nothing that fails: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
+        yield ValidationIssue((*at, "failures"), "states no component: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
     if job.checkpoint is not None and job.checkpoint.save_s is None and job.checkpoint.bytes_per_s is None:
         text = "needs bytes_per_s (rate at which all ranks together write) or save_s (time of a save)"
         yield ValidationIssue((*at, "checkpoint"), text)

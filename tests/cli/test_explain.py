@@ -72,7 +72,7 @@ def test_a_request_waits_for_blocks_and_then_computes_its_prompt_in_chunks(scena
     assert code == 0, text
     told = [line.split("  ")[0] for line in text.splitlines() if "." in line and line[:1].islower()]
     assert told == [
-        "waits for the step under way",
+        "waits for the current step to end",
         "waits for KV blocks",
         "prompt: 10 tokens, 10 of 20 computed",
         "prompt: 10 tokens, 20 of 20 computed",
@@ -87,7 +87,7 @@ def test_a_request_over_its_tenant_rate_limit_is_explained(scenario: Path) -> No
     (scenario.parent / "requests.csv").write_text(rows)
     code, text = explain(str(scenario), "--request", "1")
     assert code == 0
-    assert text.splitlines()[1] == "It was rejected: tenant a was over its rate limit."
+    assert text.splitlines()[1] == "The request was rejected: tenant a was over its rate limit."
 
 
 def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ MISTAKES = [
         "server.rate: a100-bloom is the rate of a gpu, not of a server",
     ),
     (", failures: {psu: {mtbf_h: 9, repair_h: 1}}", "psu: needs a server: the pool names none"),
-    (", failures: {detection_s: 3}", "failures: names nothing that fails"),
+    (", failures: {detection_s: 3}", "failures: states no component that fails"),
     (
         ", failures: {replica: {mtbf_h: 9, repair_h: 1}, spares: {count: 1}}",
         "spares: need a server to run in: the pool names none",
@@ -53,7 +53,7 @@ MISTAKES = [
     ),
     (
         ", spot: {interruptions_per_h: 60, recovery_h: 1, notice_s: 120}",
-        "spot.notice_s: 120 s are too long a notice: an interruption comes every 60 s on average",
+        "spot.notice_s: 120 s of notice exceed the mean time between interruptions, 60 s",
     ),
     (
         ", spot: {interruptions_per_h: 1, recovery_h: 1, notice_s: 9, fallback: secnd}",

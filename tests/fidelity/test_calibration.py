@@ -222,7 +222,7 @@ def test_a_calibration_holds_for_its_gpu_and_for_nothing_else(
     assert ours.steptime.inputs != plain_ours.steptime.inputs  # type: ignore[attr-defined]
     assert theirs.steptime.inputs == plain_theirs.steptime.inputs  # type: ignore[attr-defined]
     for top, pool in (({"calibration": "my-gpu.yaml"}, {}), ({}, {"calibration": "my-gpu.yaml"})):
-        with pytest.raises(ScenarioErrors, match="calibration: is an option of rtx-4090, which no pool here has"):
+        with pytest.raises(ScenarioErrors, match="calibration: is for rtx-4090, which no pool here has"):
             plan_with(top, {"gpu": "l40s", **pool})
 
 

@@ -57,7 +57,7 @@ def written(folder: Path, data: Data) -> Path:
         (A100, {"model": "dlrm"}, "job.model: the training cost of dlrm is not known; known are language models, BERT"),
         (A100, {"model": "llama9"}, "job.model: unknown model 'llama9'"),
         (A100, {"checkpoint": {}}, "job.checkpoint: needs bytes_per_s"),
-        (A100, {"failures": {}}, "job.failures: names nothing that fails"),
+        (A100, {"failures": {}}, "job.failures: states no component"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_fits(

@@ -78,7 +78,7 @@ def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue((*place, "replicas"), text)
     if schedule.starting_s is None and pool.cold_start is None:
         yield ValidationIssue(
-            (*place, "schedule", "starting_s"), "is missing: the duration of a start; or give cold_start"
+            (*place, "schedule", "starting_s"), "is missing: give the duration of a start, or cold_start"
         )
     if schedule.starting_s is not None and pool.cold_start is not None:
         text = "conflicts with cold_start, which gives the duration of a start: remove one of them"
@@ -92,7 +92,7 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     if not scaler.min_replicas <= pool.first_replicas <= scaler.max_replicas:
         bounds = f"{scaler.min_replicas} to {scaler.max_replicas}"
         text = Message(
-            "serve at first, {replicas}: must be within the autoscaler's bounds, {bounds}; or remove it",
+            "{replicas} at the start must be within the autoscaler's bounds, {bounds}; or remove the key",
             pool.replicas,
             bounds,
         )
@@ -105,7 +105,7 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
     if failures is None:
         return
     if not failures.components and failures.maintenance is None:
-        text: str = Message("names nothing that fails: give {components} or maintenance", ", ".join(COMPONENTS))
+        text: str = Message("states no component that fails: give {components} or maintenance", ", ".join(COMPONENTS))
         yield ValidationIssue(place, text, (*COMPONENTS, "maintenance"))
     for kind, one in failures.components.items():
         if kind in SERVER_COMPONENTS and pool.server is None and pool.gpu is not None:
@@ -145,7 +145,7 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
             continue
         if spot.notice_s >= spot.interval_s:
             text: str = Message(
-                "{notice_s:g} s are too long a notice: an interruption comes every {interval_s:g} s on average",
+                "{notice_s:g} s of notice exceed the mean time between interruptions, {interval_s:g} s",
                 spot.notice_s,
                 spot.interval_s,
             )
@@ -164,7 +164,7 @@ def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIss
             )
         cost = fleet.costs[j]
         if cost is not None and cost.acquisition == "buy":
-            yield ValidationIssue(here, "is rented, and this pool is bought: give it a cost of its own")
+            yield ValidationIssue(here, "needs rented GPUs, and this pool is bought: give it a rented cost of its own")
         elif cost is not None and cost.spot is not None and cost.spot.availability < 1:
             text = "must be 1 together with spot: interruptions are simulated, and only running replicas are paid for"
             yield ValidationIssue((*place, "pools", j, "cost", "spot", "availability"), text)
@@ -267,7 +267,7 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if lacks and isinstance(pool.steptime, Roofline):
         yield ValidationIssue(
             (*place, "engine"),
-            Message("{id} has no known {lacks} to compute with", pool.engine.id, " and ".join(lacks)),
+            Message("predictions need {lacks} of {id}, which are not known", " and ".join(lacks), pool.engine.id),
         )
 
 
@@ -295,7 +295,7 @@ def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, communicating_gpus(pool)
     if server is None:
         if pool.spec.network is not None:
-            yield ValidationIssue((*place, "network"), "needs a server: how many GPUs share its adapters?")
+            yield ValidationIssue((*place, "network"), "needs a server, which states how many GPUs share its adapters")
         elif pool.link is not None and pool.spec.link is None and gpus > (most := max(pool.link.allreduce_latency_s)):
             text = Message(
                 "{gpus} GPUs of a replica exceed the {most} that {id} can connect: {what_joins}",
@@ -426,7 +426,7 @@ def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         filled = None in (given.max_num_batched_tokens, given.max_model_len)
         if filled and tokens is not None and longest is not None and tokens < longest:
             message = Message(
-                "{tokens} tokens are fewer than the longest request of {longest}, and prompts must not be split",
+                "{tokens} tokens are fewer than the longest request of {longest}: prompts must not be split",
                 tokens,
                 longest,
             )
@@ -470,4 +470,4 @@ def unused_calibration(
     except ValueError:
         return  # id_issues names it
     if gpu not in tried:
-        yield ValidationIssue((*place, "calibration"), Message("is an option of {gpu}, which no pool here has", gpu))
+        yield ValidationIssue((*place, "calibration"), Message("is for {gpu}, which no pool here has", gpu))

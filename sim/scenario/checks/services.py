@@ -399,7 +399,7 @@ def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[V
     if lacks:
         yield ValidationIssue(
             (*place, "model"),
-            Message("{id} has no known {lacks} to compute with", pool.service.id, " and ".join(lacks)),
+            Message("predictions need {lacks} of {id}, which are not known", " and ".join(lacks), pool.service.id),
         )
         return
     sizes = isinstance(pool.steptime, OnePass) and (pool.steptime.steps or pool.steptime.resolution)

@@ -45,7 +45,7 @@ def scenario(**pool: Any) -> dict[str, Any]:
     [
         (WIDE, "tensor_parallel_size: 16 GPUs of a replica exceed the 8 that nvlink4-nvswitch can connect"),
         (WIDE | {"server": "dgx-h100"}, "tensor_parallel_size: 16 ranks do not fit the 8 slots of dgx-h100: name the"),
-        (WIDE | {"network": NETWORK}, "network: needs a server: how many GPUs share its adapters?"),
+        (WIDE | {"network": NETWORK}, "network: needs a server, which states how many GPUs share its adapters"),
         (WIDE | {"server": "dgx-h100", "network": {"link": "infiniband-nrd"}}, "network.link: unknown link"),
         (
             {"gpu": "rtx-4090", "server": "tinybox-green", "tensor_parallel_size": 8, "network": NETWORK},
