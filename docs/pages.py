@@ -16,7 +16,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.jobs.outcome import COLUMNS as QUEUE_COLUMNS
 from sim.jobs.schema import QueueScenario
 from sim.report.catalogue import COLUMNS, listing
-from sim.scenario.template import documented, schema_text
+from sim.scenario.template import SCHEMA_ID, documented, schema_text
 from sim.study.metrics import columns
 from sim.training.outcome import COLUMNS as JOB_COLUMNS
 from sim.training.schema import JobScenario
@@ -38,6 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to *files*."""
     pages = {"index.md": _start(), "reference/catalogue.md": _catalogue(), "reference/scenario.md": _scenario()}
     pages |= {name: _outside(ROOT / name) for name in OUTSIDE}
+    pages[SCHEMA_ID.partition("/gpufleet/")[2]] = schema_text()
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files

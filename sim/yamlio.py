@@ -100,6 +100,17 @@ class Document:
         return line
 
 
+def key_span(document: Document, place: tuple[str | int, ...]) -> tuple[int, int]:
+    """Return start and end [characters] of the key at *place* in the text of *document*, quotes included."""
+    node = document._root
+    for step in place[:-1]:
+        found = _child(node, step)
+        node = None if found is None else found[1]
+    keys = (key for key, _ in node.value) if isinstance(node, yaml.MappingNode) else ()
+    mark = next(key for key in keys if key.value == str(place[-1]))
+    return mark.start_mark.index, mark.end_mark.index
+
+
 def rename_key(document: Document, place: tuple[str | int, ...], name: str) -> None:
     """Rename the key at *place* of *document* to *name*, in its data and for its lines."""
     holder, node = document.data, document._root

@@ -1,4 +1,4 @@
-"""Commands about scenario files: `init` writes a commented one, `check` resolves and validates one."""
+"""Commands about scenario files: `init` writes a commented one, `migrate` renews its keys, `check` validates one."""
 
 import os
 import re
@@ -90,6 +90,42 @@ def init(
         except OSError as error:
             fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
     show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
+
+
+@app.command()
+def migrate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Scenario files, which are rewritten.")],
+) -> None:
+    """Rewrite scenario files in the newest keys.
+
+    Comments and layout stay. A schema for editors beside a file is written anew.
+    """
+    with report_bad_input():
+        from sim.scenario.reading.errors import ScenarioErrors
+        from sim.scenario.reading.migration import migrate as migrated
+        from sim.scenario.template import SCHEMA_FILE, schema_text
+        from sim.study.execution.durable import write_atomically
+
+        found, errors = {}, []
+        for file in files:
+            try:
+                found[file] = migrated(file)
+            except ScenarioErrors as error:
+                errors += error.errors
+        if errors:
+            raise ScenarioErrors(errors)
+        try:
+            for file, migration in found.items():
+                if migration.changes:
+                    write_atomically(file.resolve(), migration.text)
+                    show_all(*map(str, migration.changes))
+                else:
+                    show_all(Message("{file}: up to date", file))
+            for schema in {file.with_name(SCHEMA_FILE) for file in found}:
+                if schema.exists():
+                    write_atomically(schema, schema_text())
+        except OSError as error:
+            fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
 
 
 def _columns_of(texts: Sequence[str]) -> dict[str, str]:

@@ -9,12 +9,15 @@ from itertools import pairwise
 from textwrap import dedent
 from typing import Any
 
+from sim.scenario.reading.layers import RENAMED, SCHEMA_VERSION, VERSION_KEY
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.spec import Spec
 
 PRICES = "sim.cost"
 """Package in which all numbers are prices and terms, which may be distributions."""
 SCHEMA_FILE = "gpufleet.schema.json"
+SCHEMA_ID = f"https://gpufleet.github.io/gpufleet/reference/scenario-{SCHEMA_VERSION}.schema.json"
+"""Address of the JSON schema among the pages of docs/; each schema version keeps its own."""
 
 _TEMPLATE = """\
 # Two RTX 4090 or one L40S for a chat service with an 8B model?
@@ -23,6 +26,7 @@ _TEMPLATE = """\
 # Editors that know this line complete keys and mark mistakes. `gpufleet check {name}.yaml` says what the file comes to;
 # `gpufleet list gpus` (models, quantizations, engines, servers, links, prices) says which ids there are.
 name: {name}
+schema_version: {version}             # of the keys; `gpufleet migrate {name}.yaml` renews them when they change
 
 # model, quantization, kv_cache_dtype, engine, max_model_len may also stand in a fleet or in a pool: the nearest wins.
 model: llama3.1-8b            # or the path of a Hugging Face config.json
@@ -104,7 +108,7 @@ sweep:                        # every combination is a point, every axis a colum
 def template(name: str) -> str:
     """Return an example scenario called *name* that passes `check` and runs unchanged."""
     examples = [section.example for section in SECTIONS.values() if section.example]
-    return _TEMPLATE.format(name=name, schema=SCHEMA_FILE, sections="\n".join(examples))
+    return _TEMPLATE.format(name=name, schema=SCHEMA_FILE, version=SCHEMA_VERSION, sections="\n".join(examples))
 
 
 @cache
@@ -116,7 +120,37 @@ def schema_text() -> str:
         "type": "string",
         "description": "Another scenario that this one changes: mappings merge, lists replace, null takes a key away.",
     }
-    return json.dumps(schema, indent=1) + "\n"
+    schema["properties"][VERSION_KEY] = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": SCHEMA_VERSION,
+        "description": "Version of the keys in this file; `gpufleet migrate` writes the newest.",
+    }
+    for (above, old), new in RENAMED.items():
+        for part in _mappings(schema, above):
+            _add_earlier_name(part, old, new)
+    return json.dumps({"$id": SCHEMA_ID, **schema}, indent=1) + "\n"
+
+
+def _mappings(schema: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the parts of *schema* that describe the mapping under *key*; the whole schema for an empty key."""
+    parts = [schema, *schema["$defs"].values()]
+    found = [schema] if not key else [part["properties"][key] for part in parts if key in part.get("properties", {})]
+    options = [option for part in found for option in part.get("anyOf", [part])]
+    named = [option["$ref"].rpartition("/")[2] if "$ref" in option else "" for option in options]
+    return [schema["$defs"][name] if name else option for name, option in zip(named, options, strict=True)]
+
+
+def _add_earlier_name(part: dict[str, Any], old: str, new: str) -> None:
+    """Add the earlier name *old* of the key *new* to the mapping that *part* describes."""
+    if "propertyNames" in part and old not in part["propertyNames"]["enum"]:
+        part["propertyNames"]["enum"].append(old)
+    elif new in part.get("properties", {}):
+        part["properties"][old] = {
+            **part["properties"][new],
+            "deprecated": True,
+            "description": f"Earlier name of {new}.",
+        }
 
 
 def documented(kind: type[Spec]) -> dict[str, Any]:

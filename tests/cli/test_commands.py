@@ -193,8 +193,27 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert (again.returncode, again.stderr) == (2, "my-service.yaml: exists; --force overwrites it\n")
     assert inside("init", "my-service", "--force").returncode == 0
     schema = json.loads((tmp_path / "gpufleet.schema.json").read_text())
-    assert {"workload", "fleets", "sweep", "base"} <= set(schema["properties"])
+    assert {"workload", "fleets", "sweep", "base", "schema_version"} <= set(schema["properties"])
+    assert schema["properties"]["requests_cost"]["deprecated"]
+    assert schema["$defs"]["Operations"]["properties"]["tax"]["deprecated"]
+    assert "rental_unused" in schema["$defs"]["Annuity"]["properties"]["inflation"]["propertyNames"]["enum"]
     assert schema["properties"]["horizon_s"]["description"].startswith("End of arrivals")
+
+
+def test_migrate_reports_every_error_and_then_writes_nothing(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text("requests_cost: true  # billed\n")
+    (tmp_path / "later.yaml").write_text("schema_version: 9\n")
+    done = inside("migrate", "old.yaml", "later.yaml", "none.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    later, missing = done.stderr.splitlines()
+    assert later.startswith("later.yaml:1: schema_version: 9 is later than 1, ")
+    assert missing.startswith("none.yaml: ")
+    assert (tmp_path / "old.yaml").read_text() == "requests_cost: true  # billed\n"
+    done = inside("migrate", "old.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "old.yaml").read_text() == "schema_version: 1\ncost_per_request: true  # billed\n"
+    assert inside("migrate", "old.yaml").stdout == "old.yaml: up to date\n"
+    assert [path.name for path in tmp_path.glob("*schema*")] == []
 
 
 @pytest.mark.slow

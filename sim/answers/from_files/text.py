@@ -5,6 +5,7 @@ from typing import Any
 
 from sim.answers.from_files.draft import Draft
 from sim.answers.from_files.summary import sections
+from sim.scenario.reading.layers import SCHEMA_VERSION, VERSION_KEY
 from sim.scenario.template import SCHEMA_FILE
 from sim.yamlio import dump_line
 
@@ -27,7 +28,7 @@ def scenario_text(draft: Draft, command: str) -> str:
         lines.append("# Values with the comment `assumed` are in none of these files: check them first.")
     for title, sentences in sections(draft):
         lines += ["#", f"# {title}:", *(line for one in sentences for line in _comment(one, "  "))]
-    lines += [f"name: {dump_line(draft.name)}"]
+    lines += [f"name: {dump_line(draft.name)}", f"{VERSION_KEY}: {SCHEMA_VERSION}"]
     for key in ("model", "quantization", "engine"):
         lines += _entry(key, data[key], assumed.get(key))
     lines += ["", *_workload(data["workload"], assumed.get("workload")), ""]

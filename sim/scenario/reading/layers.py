@@ -26,7 +26,10 @@ from sim.yamlio import Document, YamlError, dump, dump_line, parse, read, read_t
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
 """Keys that define the kind of a mapping: a mapping of another kind replaces the base's mapping as a whole."""
 LONGEST_SHOWN = 200
-NOT_INHERITED = ("name", "question", "base")
+VERSION_KEY = "schema_version"
+SCHEMA_VERSION = 1
+"""Version of the keys of a scenario. A file without `schema_version` may have the keys of any version up to this."""
+NOT_INHERITED = ("name", "question", "base", VERSION_KEY)
 RENAMED = {
     ("operations", "tax"): "sales_tax",
     ("inflation", "rental_unused"): "unused commitment",
@@ -105,24 +108,27 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
 
     Raises ScenarioErrors.
     """
-    file = path if isinstance(path, Document) else _read_mapping(path)
+    file = path if isinstance(path, Document) else read_mapping(path)
     bases = _read_bases(file)
-    renamed = [_rename(document, place) for document in (file, *bases) for place in [*_old_keys(document.data, ())]]
+    versions = [issue for document in (file, *bases) for issue in version_issues(document)]
+    renamed = [_rename(document, *old) for document in (file, *bases) for old in [*old_keys(document.data)]]
     data: dict[Any, Any] = {}
     for document in reversed((file, *bases)):
         data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
     layers = Layers(_copied(data), file, bases)
     layers.data.pop("base", None)
+    layers.data.pop(VERSION_KEY, None)
     errors = layers.faults
+    errors += versions
     for one, twice in renamed:
         (errors if twice else layers.renamed).append(one)
-    errors += (_as_input(fault) for document in (file, *bases) for fault in document.faults)
+    errors += (as_input(fault) for document in (file, *bases) for fault in document.faults)
     for option, text in sets:
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
             value = Document("", {place[-1]: parse(text)}, None)
-            for old in [*_old_keys(value.data, ())]:
-                _rename(value, old)
+            for old in [*old_keys(value.data)]:
+                _rename(value, *old)
             _set(layers.data, place, value.data[place[-1]])
             _drop_rivals(layers.data, place)
             layers.options.append((place, option))
@@ -133,16 +139,41 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
     return layers
 
 
-def _old_keys(data: Any, place: Place) -> Iterator[Place]:
-    """Yield the places in *data* of keys with an old name, inner ones first."""
+def version_issues(document: Document) -> Iterator[InputError]:
+    """Yield what is wrong with `schema_version` of *document*. Raises ScenarioErrors if it is a later version."""
+    version = document.data.get(VERSION_KEY, SCHEMA_VERSION)
+    line = document.line((VERSION_KEY,))
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        yield InputError(
+            document.path, line, VERSION_KEY, Message("is {value!r}: a number from 1 on is needed", version)
+        )
+    elif version > SCHEMA_VERSION:
+        later = Message(
+            "{version} is later than {newest}, the newest that this gpufleet reads; pip install --upgrade gpufleet",
+            version,
+            SCHEMA_VERSION,
+        )
+        raise ScenarioErrors([InputError(document.path, line, VERSION_KEY, later)])
+
+
+def old_keys(data: Any, place: Place = (), seen: set[int] | None = None) -> Iterator[tuple[Place, str]]:
+    """Yield the places in *data* of keys with an old name, inner ones first, and their present names.
+
+    A mapping that aliases repeat counts once: its places share one key in the file.
+    """
+    seen = set() if seen is None else seen
+    if isinstance(data, dict | list):
+        if id(data) in seen:
+            return
+        seen.add(id(data))
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _old_keys(value, (*place, key))
+            yield from old_keys(value, (*place, key), seen)
             if (_above(place), key) in RENAMED:
-                yield (*place, key)
+                yield (*place, key), RENAMED[_above(place), key]
     elif isinstance(data, list):
         for index, value in enumerate(data):
-            yield from _old_keys(value, (*place, index))
+            yield from old_keys(value, (*place, index), seen)
 
 
 def _above(place: Sequence[str | int]) -> str:
@@ -150,16 +181,19 @@ def _above(place: Sequence[str | int]) -> str:
     return next((step.rpartition(".")[2] for step in reversed(place) if isinstance(step, str)), "")
 
 
-def _rename(document: Document, place: Place) -> tuple[InputError, bool]:
-    """Rename the key at *place*. Return a line about it, and whether the new name is there as well."""
-    old = str(place[-1])
-    name, line = RENAMED[_above(place[:-1]), old], document.line(place)
+def both_names(document: Document, place: Place, name: str) -> InputError:
+    """Return the error that the key at *place* and its present *name* stand side by side."""
+    told = Message("is an earlier name of {name}: remove one of them", name)
+    return InputError(document.path, document.line(place), dotted(place), told)
+
+
+def _rename(document: Document, place: Place, name: str) -> tuple[InputError, bool]:
+    """Rename the key at *place* to *name*. Return a line about it, and whether *name* is there as well."""
     holder = value_at(document.data, place[:-1])
     if name in holder:
-        del holder[old]
-        return InputError(
-            document.path, line, dotted(place), Message("is an earlier name of {name}: remove one of them", name)
-        ), True
+        del holder[place[-1]]
+        return both_names(document, place, name), True
+    line = document.line(place)
     rename_key(document, place, name)
     return InputError(
         document.path, line, dotted(place), Message("is called {name} now; the earlier name is read as well", name)
@@ -186,12 +220,13 @@ def _drop_rivals(data: dict[str, Any], place: Place) -> None:
         workload.pop(rival, None)
 
 
-def _read_mapping(path: Path | str) -> Document:
+def read_mapping(path: Path | str) -> Document:
+    """Read a scenario file whose top level is a mapping, without its bases. Raises ScenarioErrors."""
     try:
         document = read(path, patient=True)
     except YamlError as error:
         hint = "" if is_there(Path(path)) else _suggestion(Path(path))
-        raise ScenarioErrors([replace(_as_input(error), message=error.message + hint)]) from None
+        raise ScenarioErrors([replace(as_input(error), message=error.message + hint)]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
         raise ScenarioErrors([InputError(document.path, 0 if document.data is None else 1, "", message)])
@@ -215,7 +250,8 @@ def _suggestion(path: Path) -> str:
     return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped_names(), listed=0)
 
 
-def _as_input(error: YamlError) -> InputError:
+def as_input(error: YamlError) -> InputError:
+    """Return the mistake *error* of a file."""
     return InputError(error.path, error.line, "", error.message)
 
 
@@ -245,7 +281,7 @@ def _read_base(file: Document, path: Path, line: int) -> Document:
     if not is_there(path) or path.is_dir():
         shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
         raise ScenarioErrors([InputError(file.path, line, "base", Message("there is no file {file}", shown))])
-    return _read_mapping(path)
+    return read_mapping(path)
 
 
 def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:

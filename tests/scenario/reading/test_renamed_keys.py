@@ -8,10 +8,14 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.cost.operations import Operations
 from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.layers import old_keys, value_at
 from sim.scenario.reading.load import load
+from sim.scenario.reading.migration import Migration, migrate
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, at_point, points
-from sim.yamlio import dump
+from sim.yamlio import dump, read, read_text
+
+ROOT = Path(__file__).resolve().parents[3]
 
 SCENARIO = """\
 # What does it cost?
@@ -103,3 +107,79 @@ def test_mistakes_below_an_earlier_name_keep_their_lines(tmp_path: Path) -> None
         loaded(tmp_path, SCENARIO.replace("fraction_of_purchases: 0.1", "fraction_of_purchases: 2"))
     [told] = error.value.errors
     assert (told.line, told.where) == (15, "fleets.0.operations.sales_tax.fraction_of_purchases")
+
+
+def test_aliases_of_a_mapping_with_an_old_key_are_read(tmp_path: Path) -> None:
+    shared = SCENARIO.replace("operations:\n      tax: {frac", "operations: &paid\n      tax: {frac")
+    assert rate(loaded(tmp_path, f"{shared}operations: *paid\n").operations) == 0.1
+
+
+SWEPT = (
+    SCENARIO.replace("tax: {", "'tax'  :   {").replace("# What", "# 每月多少钱 🚀 What")
+    + "requests_cost: true   # each request's part\n"
+    + "sweep:\n  fleets.own.operations.tax.fraction_of_purchases: [0.1, 0.2]   # operations.tax\n"
+)
+EDITS = (
+    ("'tax'  :", "sales_tax  :"),
+    ("{rental_unused: 0.02}", "{unused commitment: 0.02}"),
+    ("\nrequests_cost: true", "\ncost_per_request: true"),
+    ("own.operations.tax.fr", "own.operations.sales_tax.fr"),
+    ("workload:\n  arr", "schema_version: 1\nworkload:\n  arr"),
+)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_migration_renames_keys_and_keeps_every_other_character(tmp_path: Path, end: str) -> None:
+    file, renewed = tmp_path / "s.yaml", SWEPT
+    for old, new in EDITS:
+        assert old in renewed
+        renewed = renewed.replace(old, new, 1)
+    file.write_bytes(f"\ufeff{SWEPT}".replace("\n", end).encode())
+    migration, swept = migrate(file), "fleets.own.operations.tax.fraction_of_purchases"
+    assert migration.text == f"\ufeff{renewed}".replace("\n", end)
+    assert [(one.line, one.where, one.message) for one in migration.changes] == [
+        (0, "schema_version", "1 is added"),
+        (15, "fleets.0.operations.tax", "is sales_tax now"),
+        (17, "finance.inflation.rental_unused", "is unused commitment now"),
+        (18, "requests_cost", "is cost_per_request now"),
+        (20, f"sweep.{swept}", f"is {swept.replace('tax', 'sales_tax')} now"),
+    ]
+    file.write_bytes(migration.text.encode())
+    assert migrate(file) == Migration(migration.text, ())
+    both = [loaded(tmp_path, text).model_copy(update={"sweep": None}) for text in (migration.text, SWEPT)]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "scenarios").rglob("*.yaml"))[::9], "{a: {operations: {tax: 1}}}", "{}"]
+)
+def test_a_migrated_file_holds_the_same_data_and_its_version(tmp_path: Path, path: Path | str) -> None:
+    (tmp_path / "s.yaml").write_text(path if isinstance(path, str) else path.read_text())
+    before = read(tmp_path / "s.yaml").data
+    after = read_text(migrate(tmp_path / "s.yaml").text, "").data
+    for place, name in [*old_keys(before)]:
+        value_at(before, place[:-1])[name] = value_at(before, place[:-1]).pop(place[-1])
+    assert after == ({"schema_version": 1} | before if before else {})
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("9", "9 is later than 1, the newest that this gpufleet reads; pip install --upgrade gpufleet"),
+        ("two", "is 'two': a number from 1 on is needed"),
+        ("0", "is 0: a number from 1 on is needed"),
+        ("true", "is True: a number from 1 on is needed"),
+    ],
+)
+def test_a_version_that_is_none_or_later_is_refused_at_its_line(tmp_path: Path, version: str, told: str) -> None:
+    text = SCENARIO.replace("horizon_s", f"schema_version: {version}\nhorizon_s")
+    for read_it in (lambda: loaded(tmp_path, text), lambda: migrate(tmp_path / "s.yaml")):
+        with pytest.raises(ScenarioErrors) as error:
+            read_it()
+        [one] = error.value.errors
+        assert (one.line, one.where, one.message) == (5, "schema_version", told)
+
+
+def test_a_scenario_is_the_same_with_its_version(tmp_path: Path) -> None:
+    with_version = loaded(tmp_path, f"{SCENARIO}schema_version: 1\n")
+    assert dump(as_data(with_version)) == dump(as_data(loaded(tmp_path, SCENARIO)))
