@@ -1,8 +1,8 @@
-"""Costs of acquiring servers besides their price: network and storage, sales tax, deployment, decommissioning.
+"""Costs of acquiring servers besides their price: network and storage, taxes, deployment, decommissioning.
 
 Network and storage are a fraction of the price of servers and GPUs, and are bought and depreciated with them. Tax and
 duties are charged where they are not refunded. Deployment puts servers into service; decommissioning removes them at
-the end of their life.
+the end of their life. VAT is paid at delivery; its recoverable part comes back months later.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
 from sim.message import Message
-from sim.spec import Fraction
+from sim.spec import Fraction, WholeNumber
 
 
 class NetworkStorage(OwnerComponent):
@@ -45,7 +45,7 @@ def _share(charge: FlatCharge, fraction: float, finance: StraightLine | Annuity)
 
 
 class SalesTax(OwnerComponent):
-    """Sales tax, VAT or import duty that the buyer pays."""
+    """Sales tax, or another tax on purchases that is not refunded."""
 
     fraction_of_purchases: Fraction
     """Tax divided by the purchase prices, including those of replaced GPUs; a resale does not refund it."""
@@ -60,10 +60,78 @@ class SalesTax(OwnerComponent):
         return [self._tax(charge, owned.finance) for charge in owned.purchases]
 
     def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
-        paid_usd = self.fraction_of_purchases * charge.once_usd
-        each_usd = finance.sunk_usd_per_h(paid_usd / charge.units_per_h) if charge.units_per_h else 0.0
-        price = charge.price.derived(each_usd, charge.price.unit, self.stated)
-        return replace(charge, component="sales_tax", price=price, once_usd=paid_usd, resold=False)
+        return _taxed(charge, finance, "sales_tax", self.stated, self.fraction_of_purchases * charge.once_usd)
+
+
+def _taxed(
+    charge: FlatCharge,
+    finance: StraightLine | Annuity,
+    component: str,
+    stated: StatedFigure,
+    paid_usd: float,
+    moved_usd: tuple[tuple[int, float], ...] = (),
+) -> FlatCharge:
+    """Return the charge of a tax of *paid_usd* on the purchase *charge*, with payments *moved_usd* beside it."""
+    usd_per_h = finance.sunk_usd_per_h(paid_usd) + (finance.moved_usd_per_h(moved_usd) if moved_usd else 0.0)
+    each_usd = usd_per_h / charge.units_per_h if charge.units_per_h else 0.0
+    price = charge.price.derived(each_usd, charge.price.unit, stated)
+    taxed = replace(charge, component=component, price=price, once_usd=paid_usd, resold=False)
+    return replace(taxed, moved_usd=moved_usd)
+
+
+class ImportDuty(OwnerComponent):
+    """Import duty on purchases."""
+
+    fraction_of_purchases: Fraction
+    """Duty divided by the purchase prices, including those of replaced GPUs; a resale does not refund it."""
+
+    expected: ClassVar[bool] = False
+
+    @property
+    def stated(self) -> StatedFigure:
+        """Duty as stated in the scenario."""
+        return StatedFigure("operations.import_duty.fraction_of_purchases", self.fraction_of_purchases, "of the price")
+
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the duty on every purchase, spread over the life; duty on replacements is part of `failures`."""
+        share = self.fraction_of_purchases
+        return [_taxed(one, owned.finance, "import_duty", self.stated, share * one.once_usd) for one in owned.purchases]
+
+
+class ValueAddedTax(OwnerComponent):
+    """VAT (value-added tax) or GST on purchases and import duty: paid at delivery, recovered in part or whole.
+
+    Notes
+    -----
+    VAT = rate * price * (1 + import duty). The part `recoverable` of it is no cost but a payment that comes back; bills
+    per hour contain its interest.
+
+    """
+
+    rate: Fraction
+    """VAT divided by the price, as a fraction: 0.13 is 13 %."""
+    recoverable: Fraction = 1.0
+    """Fraction of the VAT that the tax office returns."""
+    recovered_after_months: WholeNumber = 1
+    """Months from delivery to the recovery; at the end of the hardware's life or of the plan at the latest."""
+
+    expected: ClassVar[bool] = False
+
+    def lost(self, duty: float) -> StatedFigure:
+        """Return the VAT that is not recovered, as a fraction of the price, with the import *duty*."""
+        return StatedFigure("operations.vat.rate", self.rate * (1 - self.recoverable) * (1 + duty), "of the price")
+
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the VAT on every purchase; VAT on replacements that is not recovered is part of `failures`."""
+        stated = StatedFigure("operations.vat.rate", self.rate, "of the price")
+        found = []
+        for one in owned.purchases:
+            paid_usd = self.rate * (1 + owned.duty) * one.once_usd
+            back_usd = self.recoverable * paid_usd
+            later = self.recovered_after_months and back_usd
+            moved = ((0, back_usd), (self.recovered_after_months, -back_usd)) if later else ()
+            found.append(_taxed(one, owned.finance, "vat", stated, paid_usd - back_usd, moved))
+        return found
 
 
 class Deployment(OwnerComponent):

@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import fsum
 from typing import Literal, NamedTuple
 
-from sim.cost.financing import FinancedMonth, Holding, Lease
+from sim.cost.financing import WORKING, FinancedMonth, Holding, Lease
 from sim.cost.time_value import MONTHS_PER_YEAR
 
 LeaseStandard = Literal["ifrs_16", "asc_842_finance", "asc_842_operating"]
@@ -25,6 +25,8 @@ BALANCES = (
     *("loan", "lease_liability", "paid_in", "retained"),
 )
 """Lines of the balance sheet: assets, liabilities, equity."""
+WORKING_BALANCES = ("receivable", "payable")
+"""Further lines where purchases are not paid at delivery, or VAT is recovered: an asset and a liability."""
 Lines = dict[str, list[float]]
 """Line -> amount by month [USD]."""
 
@@ -56,12 +58,12 @@ class BooksMonth:
     @property
     def assets_usd(self) -> float:
         """Total of the assets [USD]."""
-        return fsum(self.balances_usd[name] for name in ("net", "right_of_use", "deposit"))
+        return fsum(self.balances_usd.get(name, 0.0) for name in ("net", "right_of_use", "deposit", "receivable"))
 
     @property
     def liabilities_usd(self) -> float:
         """Total of the liabilities [USD]."""
-        return self.balances_usd["loan"] + self.balances_usd["lease_liability"]
+        return fsum(self.balances_usd.get(name, 0.0) for name in ("loan", "lease_liability", "payable"))
 
     @property
     def equity_usd(self) -> float:
@@ -160,16 +162,30 @@ def books(
     found["net"] = [gross - less for gross, less in zip(found["gross"], found["accumulated"], strict=True)]
     found["deposit"] = list(accumulate(cash["deposit"]))
     found["loan"] = [-usd for usd in accumulate(map(sum, zip(cash["loan_drawn"], cash["principal"], strict=True)))]
+    names: tuple[str, ...] = BALANCES
+    if WORKING in cash:
+        names = (*BALANCES, *WORKING_BALANCES)
+        open_usd = [list(accumulate(_moved(one, lease, count))) for one in holdings]
+        found["receivable"] = [fsum(max(0.0, usd) for usd in each) for each in zip(*open_usd, strict=True)]
+        found["payable"] = [fsum(max(0.0, -usd) for usd in each) for each in zip(*open_usd, strict=True)]
     found["paid_in"] = [opening + usd for usd in accumulate(one.cost_usd for one in months)]
     found["retained"] = [-usd for usd in accumulate(fsum(parts) for parts in zip(*expenses.values(), strict=True))]
     return [
         BooksMonth(
             one.month,
             {name: expenses[name][one.month] for name in EXPENSES},
-            {name: found[name][one.month] for name in BALANCES},
+            {name: found[name][one.month] for name in names},
         )
         for one in months
     ]
+
+
+def _moved(one: Holding, lease: Lease | None, count: int) -> list[float]:
+    """Return the payments of a holding beside its purchase, by month [USD]; a leased one has none."""
+    found = [0.0] * count
+    for month, usd in () if lease is not None and one.hardware_usd else one.moved_usd:
+        found[month] += usd
+    return found
 
 
 def _depreciate(

@@ -5,17 +5,18 @@ included GPUs that no replica uses is a separate row of the bill.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from sim.cost.charge import FlatCharge, purchase
+from sim.cost.charge import FlatCharge, StatedFigure, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, PriceBook, Problem, Quotes, offer_item
 from sim.message import Message
-from sim.spec import Spec
+from sim.spec import Count, Fraction, Spec, WholeNumber
 
 
 def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
@@ -51,6 +52,37 @@ def server_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLi
     ]
 
 
+class PaymentTerms(Spec):
+    """Times at which servers and GPUs are paid; what is not paid before is due after the delivery."""
+
+    at_order: Fraction = 0.0
+    """Deposit at the order, as a fraction of the price; `lead_time_months` is the time to delivery."""
+    at_delivery: Fraction | None = None
+    """Fraction of the price that is paid at delivery. Default: the rest; with `net_days`, nothing."""
+    net_days: Count | None = None
+    """Days from delivery until the rest is due (60: net 60), to the nearest month of 30 days."""
+
+    @model_validator(mode="after")
+    def _pays_all(self) -> Self:
+        if self.net_days is None and self.at_delivery is not None and self.at_order + self.at_delivery != 1:
+            text = Message("at_order and at_delivery pay {sum:g} of the price", self.at_order + self.at_delivery)
+            raise ValueError(Message("{text}: state net_days, the days until the rest is due", text))
+        if self.at_order + (self.at_delivery or 0.0) > 1:
+            raise ValueError("at_order and at_delivery are more than the price: their sum is at most 1")
+        return self
+
+    def moved(self, lead_time_months: int) -> tuple[tuple[int, float], ...]:
+        """Return (month from delivery, fraction of the price) beside a payment of the whole price at delivery.
+
+        >>> PaymentTerms(at_order=0.3, net_days=60).moved(lead_time_months=3)
+        ((-3, 0.3), (0, -1.0), (2, 0.7))
+        """
+        on_delivery = self.at_delivery if self.at_delivery is not None else 0.0 if self.net_days else 1 - self.at_order
+        rest = 1 - self.at_order - on_delivery
+        parts = ((-lead_time_months, self.at_order), (0, on_delivery - 1.0), (round((self.net_days or 0) / 30), rest))
+        return tuple((month, share) for month, share in parts if share)
+
+
 class Buy(Spec):
     """Bought servers and GPUs, at named offers or the catalogue's default purchase price unless quoted."""
 
@@ -63,8 +95,34 @@ class Buy(Spec):
     owned: bool = False
     """The hardware is owned already: only its running costs count (electricity, space, upkeep), no purchase or resale.
     """
+    payment: PaymentTerms | None = None
+    """Times at which servers and GPUs are paid. Default: at delivery."""
+    lead_time_months: WholeNumber | None = None
+    """Months from the order to the delivery. Default: `plan.lead_time_months`."""
     share: bool = False
     """Pay only for the slots that are used; other users pay for the rest of the server."""
+
+    @model_validator(mode="after")
+    def _orders_before(self) -> Self:
+        if self.payment is not None and self.payment.at_order and self.lead_time_months is None:
+            raise ValueError("payment.at_order is paid at the order: state lead_time_months")
+        if self.payment is not None and self.owned:
+            raise ValueError("owned hardware is paid for: remove payment")
+        return self
+
+    def payment_charges(self, purchases: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
+        """Return the charges of the times of payment of *purchases*: no cost but interest; none paid at delivery."""
+        if self.payment is None or not (moved := self.payment.moved(self.lead_time_months or 0)):
+            return []
+        found = []
+        for one in purchases:
+            moved_usd = tuple((month, share * one.once_usd) for month, share in moved)
+            each_usd = finance.moved_usd_per_h(moved_usd) / one.units_per_h if one.units_per_h else 0.0
+            stated = StatedFigure("cost.payment.at_order", self.payment.at_order, "of the price")
+            price = one.price.derived(each_usd, one.price.unit, stated)
+            moving = replace(one, component="payment_terms", price=price, once_usd=0.0, resold=False)
+            found.append(replace(moving, moved_usd=moved_usd))
+        return found
 
     @property
     def offers(self) -> tuple[str, ...]:

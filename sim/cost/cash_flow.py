@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import fsum
+from typing import Any
 
 from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
@@ -29,6 +30,10 @@ class CashFlows:
     agreed_months: Lines = field(default_factory=dict)
     """Months for which the price of each monthly component is agreed (a commitment's term); 0: each month has its own
     price."""
+    moved_usd: Mapping[int, float] = field(default_factory=dict)
+    """Month from delivery -> payment beside those at delivery; they sum to 0 (VAT, payment terms) [USD]."""
+    declining: Lines = field(default_factory=dict)
+    """Monthly components that are a share of the declining book value; each has the value 1."""
     resold_usd: float = 0.0
     """Part of the purchases that is resold at the end, at its price when new [USD]."""
     rent_usd_per_h: float = 0.0
@@ -122,6 +127,8 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_DELIVERY),
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
+        moved_usd=_moved(costs),
+        declining={charge.component: 1.0 for charge in costs.charges if charge.declines},
         agreed_months={charge.component: charge.agreed_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
         rent_usd_per_h=fsum(usd for _, usd in rent),
@@ -129,6 +136,13 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         hardware_usd_per_h=fsum(usd for _, usd in hardware),
         hardware_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in hardware if charge.paid.monthly),
     )
+
+
+def _moved(costs: CostPlan) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for month, usd in (one for charge in costs.charges for one in charge.moved_usd):
+        found[month] = found.get(month, 0.0) + usd
+    return found
 
 
 def _following(booked: Iterable[tuple[Charge, float]], *prices: MarketPrice) -> list[tuple[Charge, float]]:
@@ -139,7 +153,7 @@ def _following(booked: Iterable[tuple[Charge, float]], *prices: MarketPrice) -> 
 def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
     """Return the weighted mean of cash flows, component by component."""
     total = fsum(weight for _, weight in weighted)
-    found: dict[str, float | dict[str, float]] = {}
+    found: dict[str, Any] = {}
     for one in fields(CashFlows):
         values = [(getattr(flows, one.name), weight / total) for flows, weight in weighted]
         if isinstance(values[0][0], Mapping):
@@ -147,7 +161,7 @@ def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
             found[one.name] = {name: fsum(part * lines.get(name, 0.0) for lines, part in values) for name in names}
         else:
             found[one.name] = fsum(part * value for value, part in values)
-    return CashFlows(**found)  # type: ignore[arg-type]
+    return CashFlows(**found)
 
 
 def with_peak(mean: CashFlows, peak: CashFlows, costs: CostPlan) -> CashFlows:

@@ -136,6 +136,14 @@ class Charge(Protocol):
         """Fraction of the charge that follows that market price [1]."""
 
     @property
+    def moved_usd(self) -> Sequence[tuple[int, float]]:
+        """Payments (month from delivery, amount [USD]) beside `once_usd` that sum to 0: deposits, terms, refunds."""
+
+    @property
+    def declines(self) -> bool:
+        """True if the charge is a share of the machines' book value, which declines over their life."""
+
+    @property
     def agreed_months(self) -> float:
         """Months for which the price is agreed (the term of a commitment); 0 if every month has its own price."""
 
@@ -204,6 +212,8 @@ class FlatCharge:
     follows_share: float = 1.0
     agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
+    moved_usd: tuple[tuple[int, float], ...] = ()
+    declines: bool = False
 
     by_peak: ClassVar[bool] = False
 
@@ -225,7 +235,9 @@ class FlatCharge:
 
     def scaled(self, part: float, pool: str) -> Self:
         """Return the charge in *pool* for *part* times the units."""
-        return replace(self, pool=pool, units_per_h=part * self.units_per_h, once_usd=part * self.once_usd)
+        moved = tuple((month, part * usd) for month, usd in self.moved_usd)
+        units = part * self.units_per_h
+        return replace(self, pool=pool, units_per_h=units, once_usd=part * self.once_usd, moved_usd=moved)
 
 
 class Metered:
@@ -238,6 +250,8 @@ class Metered:
     resold: ClassVar[bool] = False
     follows: ClassVar[MarketPrice] = MarketPrice.NOTHING
     follows_share: ClassVar[float] = 1.0
+    moved_usd: ClassVar[Sequence[tuple[int, float]]] = ()
+    declines: ClassVar[bool] = False
     agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False

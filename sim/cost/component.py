@@ -28,8 +28,10 @@ class OwnedFleet:
     """Purchases of servers, GPUs and preceding components."""
     book: PriceBook
     finance: StraightLine | Annuity
-    sales_tax: StatedFigure | None = None
-    """Sales tax rate on purchases; None: no sales tax."""
+    taxes: tuple[StatedFigure, ...] = ()
+    """Taxes on purchases that are not refunded, as fractions of the price: sales tax, import duty, VAT."""
+    duty: float = 0.0
+    """Import duty as a fraction of the price, on which VAT is charged as well."""
 
 
 class OwnerComponent(Spec):
@@ -37,6 +39,8 @@ class OwnerComponent(Spec):
 
     buys: ClassVar[bool] = False
     """True if the charges are purchases, to which tax and maintenance apply."""
+    expected: ClassVar[bool] = True
+    """True if notes on a bill name the component where it is left out."""
 
     @abstractmethod
     def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
@@ -45,6 +49,9 @@ class OwnerComponent(Spec):
 
 class UserComponent(Spec):
     """Component that the user of the hardware pays, whether owner or tenant."""
+
+    expected: ClassVar[bool] = True
+    """True if notes on a bill name the component where it is left out."""
 
     @abstractmethod
     def charges(self, fleet: Sequence[FleetHardware]) -> Sequence[Charge]:

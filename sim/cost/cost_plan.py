@@ -206,6 +206,7 @@ def _capital(
         return []
     bought = cost.charges(fleet, book, finance)
     charges = [*bought, *(operations.bought_charges(fleet, bought, book, finance) if operations is not None else ())]
+    charges += cost.payment_charges(bought, finance)
     return [one for one in charges if one.paid.monthly] if cost.owned else charges
 
 

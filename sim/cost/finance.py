@@ -5,6 +5,7 @@ method. docs/money.md has the convention that all commands share.
 """
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -14,7 +15,7 @@ from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.books import BookTerms, LeaseStandard
 from sim.cost.financing import Lease, Loan, refuse_both
 from sim.cost.income_tax import IncomeTax
-from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
+from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
 from sim.message import Message
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
@@ -258,6 +259,35 @@ class _Purchase(Spec):
     def end_usd_per_h(self, paid_usd: float) -> float:
         """Return the cost of a payment of *paid_usd* at the end of the life, as sinking fund [USD/h]."""
         return self.sunk_usd_per_h(paid_usd * discount_factor(self.spread_rate_per_year, self.life_months))
+
+    def moved_usd_per_h(self, moved_usd: Iterable[tuple[int, float]]) -> float:
+        """Return the cost of payments (month from delivery, amount [USD]) that sum to 0 [USD/h].
+
+        Payments before the delivery count at it, those after the life at its end.
+        """
+        within = ((min(max(0, month), self.whole_life_months), usd) for month, usd in moved_usd)
+        return self.sunk_usd_per_h(present_value(self.spread_rate_per_year, within))
+
+    def book_fraction(self, month: int) -> float:
+        """Return the book value at the start of *month* of the life, counted from 1, as a fraction of the price.
+
+        The straight line from the price to the resale value at the end of the life.
+        """
+        age = min(month - 1, self.whole_life_months) / self.whole_life_months
+        return 1 - (1 - self.resale_fraction) * age
+
+    @property
+    def level_book_fraction(self) -> float:
+        """Equal monthly base over the life with the present value of the declining `book_fraction`.
+
+        Notes
+        -----
+        Sum of b_m d^m over the sum of d^m, for the months m of the life and the discount factor d of a month.
+
+        """
+        rate, months = self.spread_rate_per_year, range(1, self.whole_life_months + 1)
+        worth = present_value(rate, ((month, self.book_fraction(month)) for month in months))
+        return worth / annuity_factor(rate, self.whole_life_months)
 
     def growth_of(self, line: str) -> float:
         """Return the price increase of *line* per year, as a fraction."""

@@ -228,10 +228,14 @@ class Holding:
     """Months of depreciation left in the books; None: the life of the hardware."""
     book_usd: float = 0.0
     """Book value after `book_months` [USD]."""
+    moved_usd: tuple[tuple[int, float], ...] = ()
+    """Payments (month, amount [USD]) beside the purchase that sum to 0: VAT, deposits, net terms. A lease has none."""
 
 
 LINES = ("operating", "purchase", "sale", "loan_drawn", "interest", "principal", "lease", "deposit", "income_tax")
 """Lines of a month's cash after financing and tax."""
+WORKING = "working_capital"
+"""Further line where purchases are not paid at delivery, or VAT is recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +249,7 @@ class FinancedMonth:
 
     @property
     def lines_usd(self) -> dict[str, float]:
-        """Payment of each line of `LINES` [USD]."""
+        """Payment of each line [USD]."""
         return {line: fsum(parts) for line, parts in self.parts_usd.items()}
 
     @property
@@ -286,6 +290,9 @@ def financed(
     """
     last = len(operating_usd)
     found = [FinancedMonth(month) for month in range(last + 1)]
+    if any(one.moved_usd for one in holdings):
+        for one_month in found:
+            one_month.parts_usd[WORKING] = []
     for month, usd in enumerate([0.0, *operating_usd]):
         found[month].parts_usd["operating"].append(usd)
     deducted = [0.0, *operating_usd]
@@ -296,7 +303,10 @@ def financed(
 
     for one in holdings:
         owned = [one]
-        if lease is not None and one.hardware_usd:
+        is_leased = lease is not None and bool(one.hardware_usd)
+        for month, usd in () if is_leased else one.moved_usd:
+            pay(month, WORKING, usd)
+        if lease is not None and is_leased:
             owned = []
             for term in lease.terms(one):
                 for month in lease.months_paid(term.start_month, term.end_month):

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, get_args
 
-from sim.cost.acquisition import Decommissioning, Deployment, NetworkStorage, SalesTax
+from sim.cost.acquisition import (
+    Decommissioning,
+    Deployment,
+    ImportDuty,
+    NetworkStorage,
+    SalesTax,
+    ValueAddedTax,
+)
 from sim.cost.charge import Charge, FlatCharge
 from sim.cost.component import OwnedFleet, OwnerComponent, UserComponent
 from sim.cost.egress import Egress
@@ -12,7 +19,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.cost.replacement import FailureCost, SpareStock
-from sim.cost.upkeep import MaintenanceContract, Software, Staff
+from sim.cost.upkeep import Insurance, MaintenanceContract, PropertyTax, Software, Staff
 from sim.message import Message
 from sim.spec import Spec
 
@@ -29,8 +36,16 @@ class Operations(Spec):
     """Stock of spare GPUs."""
     sales_tax: SalesTax | None = None
     """Sales tax on all purchases, including replaced GPUs."""
+    import_duty: ImportDuty | None = None
+    """Import duty on all purchases, including replaced GPUs."""
+    vat: ValueAddedTax | None = None
+    """VAT or GST on all purchases and their import duty, of which a part is recovered."""
     maintenance: MaintenanceContract | None = None
     """Maintenance contract at a fraction of the purchase price per year."""
+    property_tax: PropertyTax | None = None
+    """Property tax on the machines' book value."""
+    insurance: Insurance | None = None
+    """Insurance of the machines' book value."""
     failures: FailureCost | None = None
     """Replacement of failed GPUs."""
     deployment: Deployment | None = None
@@ -53,8 +68,10 @@ class Operations(Spec):
     ) -> list[Charge]:
         """Return the charges of all components for a bought *fleet*; *capital* is its hardware. Raises CostError."""
         problems: list[Problem] = []
-        sales_tax = None if self.sales_tax is None else self.sales_tax.stated
-        owned = OwnedFleet(fleet, [*capital], book, finance, sales_tax)
+        duty = 0.0 if self.import_duty is None else self.import_duty.fraction_of_purchases
+        taxes = [one.stated for one in (self.sales_tax, self.import_duty) if one is not None]
+        taxes += [self.vat.lost(duty)] if self.vat is not None and self.vat.recoverable < 1 else []
+        owned = OwnedFleet(fleet, [*capital], book, finance, tuple(taxes), duty)
         added: list[Charge] = []
         for component in self._stated.values():
             if not isinstance(component, OwnerComponent):
@@ -95,7 +112,7 @@ class Operations(Spec):
 def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
     """Return a sentence for the report that names the components missing from this bill; nothing if complete."""
     kinds = UserComponent if rented else (OwnerComponent, UserComponent)
-    applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
+    applying = [name for name, field in Operations.model_fields.items() if _is_expected(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]
     if missing:
         yield Message("Left out of the bill: {costs}.", in_words(missing))
@@ -107,9 +124,11 @@ def in_words(components: Sequence[str]) -> str:
     >>> in_words(["network_storage", "sales_tax"])
     'network and storage, sales tax'
     """
-    return ", ".join(components).replace("network_storage", "network and storage").replace("_", " ")
+    shown = {"network_storage": "network and storage", "vat": "VAT"}
+    return ", ".join(shown.get(name, name) for name in components).replace("_", " ")
 
 
-def _is_one(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:
-    """Return whether a field of type *annotation*, `Component | None`, is one of *kinds*."""
-    return any(isinstance(one, type) and issubclass(one, kinds) for one in get_args(annotation))
+def _is_expected(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:
+    """Return whether a field of type *annotation*, `Component | None`, is one of *kinds* that bills usually have."""
+    found = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, kinds)]
+    return any(getattr(one, "expected", True) for one in found)

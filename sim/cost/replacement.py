@@ -1,6 +1,8 @@
 """Replacement of failed GPUs: price of a single GPU, expected failures per year, and a stock of spares."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import fsum
 from typing import ClassVar, Self
 
 from pydantic import model_validator
@@ -39,7 +41,7 @@ class FailureCost(OwnerComponent):
 
     Notes
     -----
-    failures * (handling + (1 - covered_fraction) * GPU price * (1 + sales tax)) per year.
+    failures * (handling + (1 - covered_fraction) * GPU price * (1 + taxes)) per year.
 
     """
 
@@ -74,10 +76,10 @@ class FailureCost(OwnerComponent):
 
     def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
         """Return the cost of replacements, a charge per pool. Raises CostError without a rate or a GPU price."""
-        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.sales_tax))
+        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.taxes))
 
     def _replacements(
-        self, hardware: FleetHardware, book: PriceBook, sales_tax: StatedFigure | None
+        self, hardware: FleetHardware, book: PriceBook, taxes: Sequence[StatedFigure]
     ) -> list[FlatCharge]:
         yearly = [self._per_gpu_year(pool) for pool in hardware.pools]
         covered = StatedFigure("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
@@ -87,8 +89,8 @@ class FailureCost(OwnerComponent):
         price = UnitPrice(handling.usd, "failure", "", handling.currency, handling.fx_rate)
         if self.covered_fraction < 1:
             price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
-            paid_usd += (1 - self.covered_fraction) * price.usd * (1 + (sales_tax.value if sales_tax else 0.0))
-            others += [sales_tax] if sales_tax else []
+            paid_usd += (1 - self.covered_fraction) * price.usd * (1 + fsum(tax.value for tax in taxes))
+            others += taxes
         of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
         found = []
         for place, rate in enumerate(yearly):

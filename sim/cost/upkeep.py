@@ -1,8 +1,8 @@
-"""Annual costs: staff, software licences and the maintenance contract."""
+"""Annual costs: staff, software licences, maintenance contract, property tax and insurance."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
@@ -127,3 +127,46 @@ class MaintenanceContract(OwnerComponent):
         price = charge.price.derived(each_usd, charge.price.unit, stated)
         fee = FlatCharge("maintenance", charge.pool, charge.server, charge.units_per_h, price, unused=charge.unused)
         return replace(fee, follows=MarketPrice.MACHINES)
+
+
+class _ShareOfValue(OwnerComponent):
+    """Yearly share of the machines' book value.
+
+    Notes
+    -----
+    Payment of month m of the life [USD] = fraction_of_value_per_year / 12 * price * b_m, with the book value b_m of
+    `finance.book_fraction`; bills per hour contain the equal payment with the same present value.
+
+    """
+
+    fraction_of_value_per_year: Fraction
+    """Annual payment divided by the book value of servers, GPUs, network and storage, and spares: the straight line
+    from the price to the resale value over `life_years`."""
+
+    expected: ClassVar[bool] = False
+    component: ClassVar[str]
+
+    def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
+        """Return the payment for everything that is owned, a charge per purchase."""
+        path = f"operations.{self.component}.fraction_of_value_per_year"
+        stated = StatedFigure(path, self.fraction_of_value_per_year, "of the book value per year")
+        share = self.fraction_of_value_per_year * owned.finance.level_book_fraction / HOURS_PER_YEAR
+        found = []
+        for one in owned.purchases:
+            each_usd = share * one.once_usd / one.units_per_h if one.units_per_h else 0.0
+            price = one.price.derived(each_usd, one.price.unit, stated)
+            flat = FlatCharge(self.component, one.pool, one.server, one.units_per_h, price, unused=one.unused)
+            found.append(replace(flat, follows=MarketPrice.MACHINES, declines=True))
+        return found
+
+
+class PropertyTax(_ShareOfValue):
+    """Property tax on the machines' book value."""
+
+    component: ClassVar[str] = "property_tax"
+
+
+class Insurance(_ShareOfValue):
+    """Insurance of the machines' book value."""
+
+    component: ClassVar[str] = "insurance"

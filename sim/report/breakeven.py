@@ -16,7 +16,7 @@ from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
-from sim.report.financing_tables import cheapest_way, financing_rows, financing_table, write_financing
+from sim.report.financing_tables import WORKING_USD, cheapest_way, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
 from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
@@ -419,6 +419,7 @@ def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """Return the rows of cash.csv: payments by month, up to the end of the comparison's horizon."""
+    moves = any(at.working_usd for path in answer.cash.values() for at in path)
     return [
         {
             "candidate": name,
@@ -427,6 +428,7 @@ def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
             "operating_usd": at.operating_usd,
             "brings_usd": at.brings_usd,
             "renewal_usd": at.renewal_usd,
+            **({WORKING_USD: at.working_usd} if moves else {}),
             "net_present_cost_usd": at.net_present_usd,
             "discount_rate": answer.horizon.discount_rate,
         }

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost.books import EXPENSES
-from sim.cost.financing import LINES
 from sim.cost.time_value import MONTHS_PER_YEAR
 from sim.language import _
 from sim.report.page.page import PageTable
@@ -15,6 +14,8 @@ from sim.report.words.money import cash, in_code
 from sim.report.words.text import percent, plain
 from sim.study.financing import AfterTax
 
+WORKING_USD = "working_capital_usd"
+"""Column of tables where purchases are not paid at delivery, or VAT is recovered."""
 Financings = Mapping[str, Mapping[str, AfterTax]]
 """Candidate -> way to finance -> cost with it."""
 
@@ -60,7 +61,7 @@ def year_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     for row in month_rows(found, key):
         place = (row[key], row["financing"], row["fiscal_year"])
         total = years.setdefault(place, dict(zip((key, "financing", "fiscal_year"), place, strict=True)))
-        for name in (*(f"{line}_usd" for line in LINES), "after_tax_cost_usd"):
+        for name in list(row)[list(row).index("month") + 1 :]:
             total[name] = total.get(name, 0.0) + row[name]
     return list(years.values())
 
@@ -89,10 +90,10 @@ def write_financing(folder: Path, found: Financings, key: str) -> None:
     """Write the tables of financing into *folder*; none where no financing or tax is stated."""
     if found:
         write_rows(folder / "financing.csv", financing_rows(found, key))
-        write_rows(folder / "financed_months.csv", month_rows(found, key))
-        write_rows(folder / "financed_years.csv", year_rows(found, key))
+        for name, rows in (("months", month_rows(found, key)), ("years", year_rows(found, key))):
+            write_rows(folder / f"financed_{name}.csv", rows, [*max(rows, key=len)])
     if rows := book_rows(found, key):
-        write_rows(folder / "books.csv", rows)
+        write_rows(folder / "books.csv", rows, [*max(rows, key=len)])
 
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:

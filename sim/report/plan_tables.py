@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.cost.multi_year import MultiYear
 from sim.language import _
+from sim.report.financing_tables import WORKING_USD
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import bare, heading_mark, shown
@@ -38,6 +39,7 @@ def date(plan: MultiYear, month: int) -> str:
 def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
     """Return the rows of plan.csv of a fleet; the closing row lacks the columns of load and capacity."""
     result = []
+    moves = any(row.working_usd for row in outlook.rows)
     for row, cumulative_usd in zip(outlook.rows, outlook.cumulative_usd, strict=True):
         closing = row.month == plan.months
         cells: dict[str, Any] = {
@@ -63,6 +65,7 @@ def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any
             **(_existing(row) if outlook.held else {}),
             **({ELSEWHERE: row.elsewhere} if outlook.api and not closing else {}),
             **({OWED: outlook.owed_usd} if closing else {}),
+            **({WORKING_USD: row.working_usd} if moves else {}),
         }
         result.append(cells | {f"{name}_usd": amount for name, amount in {**row.capex_usd, **row.opex_usd}.items()})
     return result
@@ -98,7 +101,9 @@ def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear)
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
     optional = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
     optional += [OWED] if any(one.owed_usd for one in found) else []
-    write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *optional, *parts])
+    optional += [WORKING_USD] if any(row.working_usd for one in found for row in one.rows) else []
+    rows = [{WORKING_USD: 0.0, **row} for one in found for row in month_rows(one, plan)]
+    write_rows(path, rows, [*FRONT, *BACK, *optional, *parts])
 
 
 def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:

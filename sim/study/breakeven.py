@@ -20,7 +20,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
 from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
-from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months
+from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months, moved_month
 from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
 
@@ -326,7 +326,15 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
     bought = [0, *(at.months for at in path[1:-1] if at.months and _is_renewed(cost, at.months))]
     hardware_usd, removal_usd = cost.flows.resold_usd, cost.flows.removal_usd
     holdings = [
-        Holding(start, end, cost.flows.capex_usd, brings, hardware_usd, brings + removal_usd)
+        Holding(
+            start,
+            end,
+            cost.flows.capex_usd,
+            brings,
+            hardware_usd,
+            brings + removal_usd,
+            moved_usd=tuple((moved_month(month, start, end), usd) for month, usd in cost.flows.moved_usd.items()),
+        )
         for start, end in pairwise([*bought, span])
         if cost.flows.capex_usd or removal_usd
         for brings in [path[end].brings_usd]

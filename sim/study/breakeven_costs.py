@@ -17,7 +17,7 @@ convention: purchases are paid at delivery, all other costs at the end of every 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, fsum, inf, isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -387,6 +387,9 @@ class CumulativeCost:
     """Resale minus removal of the hardware at the end of this month [USD]."""
     renewal_usd: float = 0.0
     """Payment after the month where hardware is replaced: new hardware minus the proceeds of the old [USD]."""
+    working_usd: float = 0.0
+    """Working capital at the end of this month: VAT to be recovered and deposits, less what is due to suppliers
+    [USD]."""
 
 
 def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
@@ -394,6 +397,9 @@ def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
         growth = finance.growth_of(name) if finance is not None else 0.0
+        if finance is not None and name in flows.declining:
+            of_life = (month - 1) % finance.whole_life_months + 1
+            usd_per_h *= finance.book_fraction(of_life) / finance.level_book_fraction
         total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.agreed_months.get(name, 0.0))
     return total
 
@@ -414,23 +420,50 @@ def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int)
 
     """
     life = max(1, round(finance.life_months)) if finance is not None else count
-    cash, present = flows.capex_usd, flows.capex_usd
+    working = list(accumulate(moved_by_month(flows, life, count)))
+    cash, present = flows.capex_usd + working[0], flows.capex_usd + working[0]
     brings = _brings(flows, finance, 0)
-    found = [CumulativeCost(0, cash, present - brings, purchase_usd=flows.capex_usd, brings_usd=brings)]
+    settled = present - brings - working[0]
+    found = [CumulativeCost(0, cash, settled, purchase_usd=flows.capex_usd, brings_usd=brings, working_usd=working[0])]
     for month in range(1, count + 1):
         discount = discount_factor(discount_rate, month)
         age = (month - 1) % life + 1
         paid = opex_usd(flows, finance, month)
-        cash, present = cash + paid, present + paid * discount
+        moved = working[month] - working[month - 1]
+        cash, present = cash + (paid + moved), present + (paid + moved) * discount
         brings = _brings(flows, finance, age)
         renewed = flows.capex_usd - brings if age == life else 0.0
         found.append(
             CumulativeCost(
-                month, cash, present - brings * discount, 0.0, paid, brings, renewed if month < count else 0.0
+                month,
+                cash,
+                present - (brings + working[month]) * discount,
+                0.0,
+                paid,
+                brings,
+                renewed if month < count else 0.0,
+                working[month],
             )
         )
         cash, present = cash + renewed, present + renewed * discount
     return found
+
+
+def moved_by_month(flows: CashFlows, life: int, count: int) -> list[float]:
+    """Return the payments of months 0 to *count* beside purchases, which are repeated every *life* months [USD].
+
+    Payments before the first delivery count at it; what is still open when hardware is sold is settled then.
+    """
+    found = [0.0] * (count + 1)
+    for start in range(0, max(count, 1), life):
+        for month, usd in flows.moved_usd.items():
+            found[moved_month(month, start, min(start + life, count))] += usd
+    return found
+
+
+def moved_month(month: int, start: int, end: int) -> int:
+    """Return when a payment *month* months from the delivery at *start* is made, for hardware held until *end*."""
+    return min(max(0, start + month), end)
 
 
 def _brings(flows: CashFlows, finance: Finance, age_months: int) -> float:

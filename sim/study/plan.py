@@ -341,7 +341,8 @@ def outlook(
     rented = kind.costs if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog)
     purchasing = None
     if not isinstance(fleet.cost, Rent) and finance is not None:
-        purchasing = Purchasing(plan.lead_time_months, finance.whole_life_months)
+        own = fleet.cost.lead_time_months if fleet.cost is not None else None
+        purchasing = Purchasing(plan.lead_time_months if own is None else own, finance.whole_life_months)
     renting = _renting(plan, bridged.cost if bridged is not None else fleet.cost, rented)
     demand = plan.demand.by_month(plan.months, usual_load)
 

@@ -24,6 +24,7 @@ from sim.study.plan_units import (
     OrderedUnits,
     ServingUnits,
     Supply,
+    UnitBatch,
     UnitCosts,
     UnitKind,
     UnitLoads,
@@ -134,6 +135,8 @@ class PlanMonth:
     """Proceeds of sales over the book value of the units sold [USD]; not a payment."""
     elsewhere: float = 0.0
     """Mean load that an API serves."""
+    working_usd: float = 0.0
+    """Payments less receipts beside those at delivery: deposits, payment terms and VAT [USD]; their total is 0."""
 
     @property
     def in_service(self) -> int:
@@ -163,7 +166,7 @@ class PlanMonth:
     @property
     def at_once_usd(self) -> float:
         """Payments minus receipts for hardware, at the start of the month [USD]."""
-        return self.capital_usd + self.decommissioning_usd - self.resale_usd
+        return self.capital_usd + self.decommissioning_usd - self.resale_usd + self.working_usd
 
     @property
     def net_usd(self) -> float:
@@ -194,7 +197,10 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
     opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
-    at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values())
+    working_usd = fsum(
+        usd for batch in stock.batches for at, usd in moved_usd(batch, stock.months, terms) if at == month
+    )
+    at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values()) - working_usd
     return PlanMonth(
         month=month,
         demand=mean,
@@ -222,6 +228,7 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
         existing_resale_usd=sold.resale_usd,
         gain_usd=sold.gain_usd,
         present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values()) + rental_usd),
+        working_usd=working_usd,
     )
 
 
@@ -261,8 +268,19 @@ def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:
         price, brings, hardware, resale = (
             batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale)
         )
-        found.append(Holding(batch.delivered, batch.retires, price, brings, hardware, resale))
+        moved = moved_usd(batch, stock.months, terms)
+        found.append(Holding(batch.delivered, batch.retires, price, brings, hardware, resale, moved_usd=moved))
     return found
+
+
+def moved_usd(batch: UnitBatch, months: int, terms: PlanTerms) -> tuple[tuple[int, float], ...]:
+    """Return the payments (month, amount [USD]) of a *batch* beside its purchase, in a plan of *months*.
+
+    What is still open when the units leave is settled then.
+    """
+    price = batch.units * terms.kind.declines.hardware(batch.ordered)
+    last = min(months, batch.retires)
+    return tuple((min(max(0, batch.delivered + at), last), price * usd) for at, usd in terms.kind.costs.moved_usd)
 
 
 def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:
@@ -322,7 +340,9 @@ def _running(month: int, stock: Supply, terms: PlanTerms, loads: UnitLoads) -> t
     kind = terms.kind
     others = [one for one in terms.held if one.kind.fleet != kind.fleet]
     alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
-    batches = [OrderedUnits(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
+    batches = [
+        OrderedUnits(batch.units, batch.ordered, batch.delivered) for batch in stock.batches if batch.serves(month)
+    ]
     hired = [one for one in stock.contracts if one.runs(month) and not one.committed]
     groups = tuple(OrderedUnits(one.units, one.signed) for one in hired)
     rented = ServingUnits(stock.rented(month), groups, stock.committed_in(month))
@@ -358,7 +378,7 @@ def serving_units(groups: Sequence[OrderedUnits]) -> ServingUnits:
 
 def ordered_units(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
     """Return the units of *held* in service, by the price that was paid for them."""
-    return [OrderedUnits(one.units, one.bought) for one in units_in_service(held, month)]
+    return [OrderedUnits(one.units, one.bought, one.bought) for one in units_in_service(held, month)]
 
 
 def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) -> list[PaidUnits]:

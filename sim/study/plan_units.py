@@ -201,6 +201,8 @@ class BillLine(NamedTuple):
     """True if the line is paid for the month's peak."""
     committed: bool
     """True if the price is agreed for the term of a commitment."""
+    declines: bool = False
+    """True if the line is a share of the units' declining book value."""
 
 
 class UnitLoads(NamedTuple):
@@ -218,6 +220,8 @@ class OrderedUnits(NamedTuple):
     units: int
     agreed: int
     """Month in which their price was agreed: that of the order or the contract."""
+    delivered: int = 0
+    """First month in service of purchased units."""
 
 
 class ServingUnits(NamedTuple):
@@ -254,6 +258,12 @@ class Declines:
         index = self.hardware(month if line.follows is MarketPrice.HARDWARE else agreed)
         return (1 + line.follows_share * (index - 1)) * dearer
 
+    def value(self, line: BillLine, age_months: int) -> float:
+        """Return the book value at *age_months* over the level one, where *line* is a share of it; else 1."""
+        if self.finance is None or not line.declines:
+            return 1.0
+        return self.finance.book_fraction(age_months + 1) / self.finance.level_book_fraction
+
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
@@ -271,6 +281,11 @@ class UnitCosts:
     def delivery_usd(self) -> dict[BillLine, float]:
         """Cost of one unit at delivery by line [USD]."""
         return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is PaymentTime.AT_DELIVERY)
+
+    @property
+    def moved_usd(self) -> tuple[tuple[int, float], ...]:
+        """Payments (month from delivery, amount [USD]) of one unit beside its purchase, at today's price."""
+        return tuple(one for charge in self.priced(1).charges for one in charge.moved_usd)
 
     @property
     def resold_usd(self) -> float:
@@ -338,7 +353,13 @@ class UnitCosts:
         count = sum(group.units for group in groups)
         if not count:
             return declines.factor(line, month, month)
-        return sum(group.units * declines.factor(line, month, group.agreed) for group in groups) / count
+        return (
+            sum(
+                group.units * declines.factor(line, month, group.agreed) * declines.value(line, month - group.delivered)
+                for group in groups
+            )
+            / count
+        )
 
     def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
         """Return the cost of charges per hour, for all *units* together [USD/h]."""
@@ -408,7 +429,12 @@ def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
     found: dict[BillLine, float] = {}
     for charge, usd in amounts:
         line = BillLine(
-            charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.agreed_months > 0
+            charge.component,
+            charge.follows,
+            charge.follows_share,
+            charge.by_peak,
+            charge.agreed_months > 0,
+            charge.declines,
         )
         found[line] = found.get(line, 0.0) + usd
     return found

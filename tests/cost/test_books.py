@@ -1,5 +1,6 @@
 """Books of purchases and leases: textbook schedules, and the laws of a balance sheet over random terms."""
 
+from dataclasses import replace
 from math import fsum
 
 import pytest
@@ -30,6 +31,7 @@ LEASES = st.builds(
     at_end=st.sampled_from(["return", "buy", "extend"]),
 )
 # bought at 1,100 with 100 of deployment, sold at 300 less 20; the second one is cut short
+VAT = ((0, 130.0), (2, -130.0))
 HOLDINGS = [Holding(0, 24, 1100.0, 280.0, 1000.0, 300.0), Holding(24, 33, 1100.0, 480.0, 1000.0, 500.0)]
 
 
@@ -39,13 +41,21 @@ def booked(loan: Loan | None, lease: Lease | None, terms: BookTerms, holdings: l
 
 
 @settings(max_examples=40)
-@given(terms=TERMS, loan=st.none() | LOANS, lease=LEASES, leased=st.booleans(), operating=st.booleans())
+@given(
+    terms=TERMS,
+    loan=st.none() | LOANS,
+    lease=LEASES,
+    leased=st.booleans(),
+    operating=st.booleans(),
+    moved=st.sampled_from([(), VAT, ((20, 300.0), (24, -1000.0), (26, 700.0))]),
+)
 def test_assets_are_liabilities_and_equity_in_every_month(
-    terms: BookTerms, loan: Loan | None, lease: Lease, leased: bool, operating: bool
+    terms: BookTerms, loan: Loan | None, lease: Lease, leased: bool, operating: bool, moved: tuple[tuple[int, float]]
 ) -> None:
     if leased and operating and lease.at_end != "buy":
         terms = terms._replace(standard="asc_842_operating")
-    for at in booked(None if leased else loan, lease if leased else None, terms, HOLDINGS):
+    holdings = [HOLDINGS[0], replace(HOLDINGS[1], moved_usd=moved)]
+    for at in booked(None if leased else loan, lease if leased else None, terms, holdings):
         assert at.assets_usd == pytest.approx(at.liabilities_usd + at.equity_usd, abs=1e-6)
 
 
@@ -72,6 +82,15 @@ def test_a_purchase_is_written_down_to_its_resale_value() -> None:
     # nine of 24 months later it stands at 800 and brings 480
     assert found[33].expenses_usd["disposal_loss"] == pytest.approx(800 - 480)
     assert found[33].balances_usd["net"] == pytest.approx(0)
+
+
+def test_vat_is_a_receivable_and_net_60_is_payable() -> None:
+    terms = BookTerms("ifrs_16", LIFE, 0.3, 0.1)
+    vat, net = ([replace(HOLDINGS[0], moved_usd=moved)] for moved in (VAT, ((0, -1000.0), (2, 1000.0))))
+    first, second = (booked(None, None, terms, holdings) for holdings in (vat, net))
+    assert [at.balances_usd["receivable"] for at in first[:3]] == pytest.approx([130, 130, 0])
+    assert [at.balances_usd["payable"] for at in second[:3]] == pytest.approx([1000, 1000, 0])
+    assert second[0].balances_usd["paid_in"] == pytest.approx(100)
 
 
 def test_a_lease_is_that_of_the_illustrative_example() -> None:

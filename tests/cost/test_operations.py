@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from sim.cost.buying import Buy
 from sim.cost.charge import FlatCharge
 from sim.cost.ledger import OPTIONAL_PHASES, Ledger
 from sim.cost.metering import PHASES
@@ -111,6 +112,58 @@ def test_replaced_gpus_carry_the_sales_tax_of_purchases(resolve, make_pool, cove
     assert usd_per_year(free, "failures") == pytest.approx(2 * (replaced_usd / 1.2 + 150))
 
 
+def test_vat_is_a_cost_where_it_is_not_recovered(resolve, make_pool):
+    # 300,000 $ with 5 % of duty: 13 % of VAT on 315,000 is 40,950, of which a quarter stays
+    vat = {"rate": 0.13, "recoverable": 0.75, "recovered_after_months": 2}
+    operations = {"import_duty": {"fraction_of_purchases": 0.05}, "vat": vat}
+    plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), operations=operations)
+    assert usd_per_year(plan, "import_duty") == pytest.approx(15_000 / 3)
+    assert usd_per_year(plan, "vat") == pytest.approx(10_237.5 / 3)
+    assert plan.capex_usd == pytest.approx(300_000 + 15_000 + 10_237.5)
+    [charge] = [one for one in plan.charges if one.component == "vat"]
+    assert dict(charge.moved_usd) == pytest.approx({0: 0.75 * 40_950, 2: -0.75 * 40_950})
+    # replaced GPUs carry both
+    failures = {"per_gpu_year": 1, "gpu_price": 1000}
+    plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), operations=operations | {"failures": failures})
+    assert usd_per_year(plan, "failures") == pytest.approx(8000 * (1 + 0.05 + 0.13 * 0.25 * 1.05))
+
+
+def test_property_tax_and_insurance_follow_the_book_value(resolve, make_pool):
+    # from 300,000 to 60,000 over 36 months: the mean of the month starts is 1 - 0.8 * 35 / 72 of the price
+    terms = {"method": "straight_line", "life_years": 3, "residual_fraction": 0.2}
+    operations = {name: {"fraction_of_value_per_year": 0.02} for name in ("property_tax", "insurance")}
+    plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), finance=terms, operations=operations)
+    for name in operations:
+        assert usd_per_year(plan, name) == pytest.approx(6000 * (1 - 0.8 * 35 / 72))
+
+
+def test_net_60_with_a_deposit_is_a_loan_of_the_supplier(resolve, make_pool):
+    payment = {"at_order": 0.3, "net_days": 60}
+    cost = BUY | {"payment": payment, "lead_time_months": 3}
+    plan = resolve(cost, make_pool(gpus=8, server="full", slots=8), finance=ANNUITY)
+    charges = [one for one in plan.charges if one.component == "payment_terms"]
+    assert dict(charges[0].moved_usd) == pytest.approx({-3: 90_000, 0: -300_000, 2: 210_000})
+    # the deposit counts at the delivery: 210,000 two months later are worth 210,000 less their interest
+    less = 210_000 * (1 - 1.1 ** (-2 / 12))
+    whole = resolve(BUY, make_pool(gpus=8, server="full", slots=8), finance=ANNUITY)
+    assert usd_per_year(plan, "payment_terms") == pytest.approx(-less / 300_000 * usd_per_year(whole, "server_capital"))
+    assert plan.capex_usd == whole.capex_usd
+
+
+@pytest.mark.parametrize(
+    ("payment", "what"),
+    [
+        ({"at_order": 0.3, "at_delivery": 0.3}, "pay 0.6 of the price: state net_days"),
+        ({"at_order": 0.6, "at_delivery": 0.6, "net_days": 30}, "more than the price"),
+        ({"at_order": 0.3}, "state lead_time_months"),
+        ({"at_order": 30, "net_days": 60}, "less than or equal to 1"),
+    ],
+)
+def test_payments_that_are_not_the_price_are_refused(payment, what):
+    with pytest.raises(ValidationError, match=what):
+        Buy.model_validate(BUY | {"payment": payment})
+
+
 def test_work_at_the_start_and_at_the_end_of_a_life(resolve, make_pool):
     # interest tables of engineering economics at 10 %, 5 years: A/P = 0.2638, A/F (sinking fund) = 0.1638
     operations = {"deployment": {"usd_per_server": 1000}, "decommissioning": {"usd_per_server": 1000}}
@@ -178,6 +231,9 @@ def test_the_bill_names_what_it_leaves_out(resolve, make_pool):
         {"software": {}},
         {"maintenance": {"fraction_per_year": -0.1}},
         {"failures": {"per_gpu_year": 0.1, "covered_fraction": 1, "gpu_price": 3}},
+        {"vat": {"rate": 13}},
+        {"import_duty": {"fraction_of_purchases": 5}},
+        {"insurance": {"fraction_of_value_per_year": 2}},
     ],
 )
 def test_nonsense_is_refused(wrong):

@@ -270,11 +270,35 @@ def test_what_is_short_is_not_served() -> None:
     assert one.levelised_usd_per_million_output_tokens is not None
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_cash_after_a_tax_of_nothing_is_that_of_the_plan(index: int) -> None:
+WORKING = {
+    "operations": {
+        "vat": {"rate": 0.13, "recoverable": 0.9, "recovered_after_months": 3},
+        "insurance": {"fraction_of_value_per_year": 0.01},
+    },
+}
+
+
+def test_deposits_terms_and_vat_move_cash_and_sum_to_nothing() -> None:
+    payment = {"payment": {"at_order": 0.3, "net_days": 60}, "lead_time_months": 2}
+    own = BASIS["fleets"][0] | {"cost": {"acquisition": "buy"} | payment}
+    wanted = scenario({"demand": {"now": LOAD}}, fleets=[own, BASIS["fleets"][1]], **WORKING)
+    one = planned(wanted, 0)
+    hardware = fsum(one.rows[2].capex_usd[name] for name in ("gpu_capital", "server_capital"))
+    back = 0.13 * 0.9 * hardware
+    moved = [row.working_usd for row in one.rows]
+    assert moved[:6] == pytest.approx([0.3 * hardware, 0, back - hardware, 0, 0.7 * hardware, -back])
+    assert fsum(moved) == pytest.approx(0, abs=1e-6)
+    # 1 % a year of a value that falls from the price to 49 % over two years
+    paid = [row.opex_usd["insurance"] for row in one.rows[:-1]]
+    values = [hardware * (1 - 0.51 * month / 24) for month in range(22)]
+    assert paid == pytest.approx([0, 0, *(0.01 / 12 * value for value in values)])
+
+
+@pytest.mark.parametrize(("index", "more"), [(0, {}), (1, {}), (0, WORKING)])
+def test_cash_after_a_tax_of_nothing_is_that_of_the_plan(index: int, more: dict[str, Any]) -> None:
     finance = BASIS["finance"] | {"discount_rate": 0.08, "life_years": 1.5, "tax": {"rate": 0.0}}
     growing = {"demand": {"now": LOAD, "growth_per_year": 1.0}, "price_decline_per_year": 0.2, "lead_time_months": 1}
-    one = planned(scenario(growing, finance=finance), index)
+    one = planned(scenario(growing, finance=finance, **more), index)
     assert one.after_tax is not None
     assert one.after_tax.net_present_usd == pytest.approx(one.present_usd)
     assert fsum(at.cost_usd for at in one.after_tax.months) == pytest.approx(one.total_usd)

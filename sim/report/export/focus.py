@@ -40,7 +40,7 @@ SERVICE = {"ServiceCategory": "AI and Machine Learning", "ServiceSubcategory": "
 TOKENS = {"prefill": "input", "decode": "output", "recompute": "recomputed"}
 """Phase of a ledger row -> type of its tokens; other phases have no tokens."""
 TIME_UNITS = {"h": "Hours", "month": "Months", "year": "Years"}
-TAXES = ("sales_tax", "tax")
+TAXES = ("sales_tax", "tax", "import_duty", "vat", "property_tax")
 """Components that are a tax; stored answers may have the last name."""
 COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
 """Component that a commitment covers -> status of its use; stored answers may have the last name."""

@@ -16,6 +16,7 @@ from sim.language import N_, _, translate_rendered
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
+from sim.report.financing_tables import WORKING_USD
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.sources import notes
 from sim.report.words.money import heading_mark
@@ -109,12 +110,14 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     months = answer.table("plan")
     if months.empty:
         return None
-    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED)} | {ELSEWHERE}
+    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED, WORKING_USD)} | {ELSEWHERE}
     parts = [name for name in months.columns if name not in known]
     frame = months[["fleet", "date", *parts]].copy()
     frame["rent"] = months[answer.amount("rental_usd")]
     frame["decommissioning"] = months[answer.amount("decommissioning_usd")]
     frame["resale"] = -months[answer.amount("resale_usd")]
+    if (moved := answer.amount(WORKING_USD)) in months:
+        frame["working capital"] = months[moved]
     names = {name: name.removesuffix(f"_{answer.currency}").removesuffix("_usd") for name in parts}
     note = _("Payments of each month; receipts are negative. The last row of a fleet is the sale at the end.")
     return frame.rename(columns=names), ["fleet", "date"], note
@@ -185,6 +188,7 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("resale"), amount("resale_usd")),
         SheetColumn(N_("operating cost"), amount("opex_usd")),
         SheetColumn(N_("rent"), amount("rental_usd")),
+        *_working(months, amount(WORKING_USD)),
         SheetColumn(N_("net cost"), "", _net, lambda row: row[amount("net_cost_usd")]),
         SheetColumn(N_("present cost"), "", _present, lambda row: row[amount("present_cost_usd")]),
         SheetColumn(N_("cost so far"), "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
@@ -193,14 +197,24 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cost so far")
 
 
+WORKING = N_("working capital")
+
+
+def _working(months: pd.DataFrame, name: str) -> list[SheetColumn]:
+    """Return the column of deposits, payment terms and VAT where the answer has one."""
+    return [SheetColumn(WORKING, name)] if name in months else []
+
+
 def _net(row: int, on: SheetLayout) -> str:
-    paid = "+".join(on.at(row, head) for head in ("capital cost", "decommissioning", "operating cost", "rent"))
+    heads = ("capital cost", "decommissioning", "operating cost", "rent", WORKING)
+    paid = "+".join(on.at(row, head) for head in heads if head in on.columns)
     return f"={paid}-{on.at(row, 'resale')}"
 
 
 def _present(row: int, on: SheetLayout) -> str:
     month = on.at(row, "months from start")
-    at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')})"
+    moved = f"+{on.at(row, WORKING)}" if WORKING in on.columns else ""
+    at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')}{moved})"
     at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')})"
     return f"={at_start}*(1+{RATE})^(-{month}/12)+{at_end}*(1+{RATE})^(-({month}+1)/12)"
 
@@ -234,12 +248,14 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("operating cost"), amount("operating_usd")),
         SheetColumn(N_("hardware would bring"), amount("brings_usd")),
         SheetColumn(N_("renewal"), amount("renewal_usd")),
+        *_working(cash, amount(WORKING_USD)),
         SheetColumn(N_("discount factor"), "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
         SheetColumn(N_("paid so far, present value"), "", _paid, lambda row: row["paid"]),
         SheetColumn(N_("net present cost"), "", _stopped, lambda row: row[value]),
     ]
     factor = cash.apply(_factor, axis=1)
-    cash = cash.assign(paid=cash[value] + cash[amount("brings_usd")] * factor)
+    held = cash.get(amount(WORKING_USD), 0.0)
+    cash = cash.assign(paid=cash[value] + (cash[amount("brings_usd")] + held) * factor)
     ours = list(zip(ranked["candidate"], ranked[value], strict=True))
     horizon = round(float(ranked["months"].iloc[0]))
     _write(book, notes, cash["discount_rate"].iloc[0], columns, cash, ours, horizon, "net present cost")
@@ -250,7 +266,10 @@ def _factor(row: Any) -> float:
 
 
 def _paid(row: int, on: SheetLayout) -> str:
-    own = f"({on.at(row, 'purchase')}+{on.at(row, 'operating cost')})*{on.at(row, 'discount factor')}"
+    moved = ""
+    if WORKING in on.columns:
+        moved = f"+{on.at(row, WORKING)}" + ("" if row in on.starts else f"-{on.at(row - 1, WORKING)}")
+    own = f"({on.at(row, 'purchase')}+{on.at(row, 'operating cost')}{moved})*{on.at(row, 'discount factor')}"
     if row in on.starts:
         return f"={own}"
     renewed = f"{on.at(row - 1, 'renewal')}*{on.at(row - 1, 'discount factor')}"
@@ -258,7 +277,10 @@ def _paid(row: int, on: SheetLayout) -> str:
 
 
 def _stopped(row: int, on: SheetLayout) -> str:
-    brings = f"{on.at(row, 'hardware would bring')}*{on.at(row, 'discount factor')}"
+    brings = on.at(row, "hardware would bring")
+    if WORKING in on.columns:
+        brings = f"({brings}+{on.at(row, WORKING)})"
+    brings = f"{brings}*{on.at(row, 'discount factor')}"
     return f"={on.at(row, 'paid so far, present value')}-{brings}"
 
 

@@ -39,7 +39,10 @@ fleets:
         steptime: &step {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
         batching: &batching {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
     cost: {acquisition: buy}
-    operations: {sales_tax: {fraction_of_purchases: 0.1}, decommissioning: {usd_per_server: 50}}
+    operations:
+      sales_tax: {fraction_of_purchases: 0.1}
+      decommissioning: {usd_per_server: 50}
+      vat: {rate: 0.13, recoverable: 0.9, recovered_after_months: 3}
   - name: =Own!A1
     pools: [{gpu: rtx-4090, steptime: *step, batching: *batching}]
     cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
