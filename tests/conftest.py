@@ -17,7 +17,8 @@ from made_up_cases import make_case, two_fleets
 from typer.testing import CliRunner
 
 from sim import registry
-from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
+from sim.cli import OBJECTS_BETWEEN_SEARCHES, frame, main
+from sim.report import progress
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
@@ -61,10 +62,13 @@ def _machine() -> Iterator[None]:
     """One core: other tests run on the others, and another process costs its start; who wants several asks for them.
 
     And one whose power does not fail: nothing waits until a disk has it, which takes longer than most simulations.
+    And one that is never slow: what a command writes does not tell of its progress.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "cpu_count", lambda: 1)
         patched.setattr(os, "fsync", lambda _: None)
+        patched.setattr(progress, "FIRST_S", 3600.0)
+        patched.setattr(frame, "FIRST_TOLD_S", 3600.0)
         yield
 
 

@@ -6,6 +6,7 @@ is lost, the scheduler reassigns its cases. A worker with another version of the
 and a case that runs far longer than its siblings is also started on an idle worker.
 """
 
+import asyncio
 import hashlib
 import io
 import json
@@ -23,7 +24,8 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
-from distributed import Client, Future, KilledWorker, get_worker
+from distributed import Client, Future, KilledWorker, Security, get_worker
+from distributed.comm.core import connect
 
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
@@ -386,11 +388,18 @@ def _connected(address: str) -> Client:
     for name in ("distributed", "distributed.client"):  # a lost connection is reported as a ClusterError
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
+        asyncio.run(_reach(address))
         return Client(address, timeout=CONNECT_S, set_as_default=False)
     except TypeError:
         raise ClusterError(Message("{address} needs certificates: {settings}", address, TLS_SETTINGS)) from None
     except (OSError, ValueError) as error:
         raise ClusterError(Message("no scheduler answers at {address}: {error}", address, error)) from None
+
+
+async def _reach(address: str) -> None:
+    """Open and close a connection to *address*: a `Client` that fails to connect leaves its thread running."""
+    connection = await connect(address, timeout=CONNECT_S, **Security().get_connection_args("client"))
+    await connection.close()
 
 
 def _at(job: CaseJob) -> Scenario:

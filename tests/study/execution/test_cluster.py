@@ -184,8 +184,9 @@ def test_workers_of_another_program_alone_end_the_run(
     monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
     machines.worker(OTHER)
     joined(machines, 1)
-    with pytest.raises(ClusterError, match=r"no worker .* has this program: .*of yesterday.*install the same on both"):
-        list(simulated(Cluster(machines.address, 0.5), jobs(scenario, tmp_path)[:2]))
+    message = r"no worker .* has this program: .*of yesterday.*install the same on both"
+    with pytest.raises(ClusterError, match=message), Cluster(machines.address, 0.5) as place:
+        list(simulated(place, jobs(scenario, tmp_path)[:2]))
     assert not (tmp_path / POINTS).exists()
 
 
@@ -246,8 +247,9 @@ def test_missing_workers_and_scheduler_are_reported(
     work = jobs(scenario, tmp_path)[:1]
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
     monkeypatch.setattr(cluster, "REFRESH_S", 0.2)
-    with pytest.raises(ClusterError, match=r"no worker has joined .* in 0.5 s \(--wait\)"):
-        list(simulated(Cluster(machines.address, 0.5), work))
+    message = r"no worker has joined .* in 0.5 s \(--wait\)"
+    with pytest.raises(ClusterError, match=message), Cluster(machines.address, 0.5) as place:
+        list(simulated(place, work))
     with pytest.raises(ClusterError, match="no scheduler answers at"):
         list(simulated(Cluster("tcp://127.0.0.1:9"), work))
 
