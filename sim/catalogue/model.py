@@ -39,7 +39,8 @@ class Mla(Spec):
     q_lora_rank: Count | None
     kv_lora_rank: Count
     qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
+    qk_rope_head_dim: WholeNumber
+    """Width of the rotated part of a key, which all heads share; 0 without positions (GLM-5.3-Flash)."""
     v_head_dim: Count
 
 
@@ -113,6 +114,26 @@ class Indexer(Spec):
     """Number of tokens selected together, by the best score among them."""
 
 
+class SharedCaches(Spec):
+    """Last layers that attend to the cache of an earlier layer (Gemma 4 E2B and E4B).
+
+    They have neither key and value projections nor a cache.
+    """
+
+    layers: Count
+    windowed_layers: WholeNumber = 0
+    """Number of these layers that attend to the last `sliding_window` tokens only."""
+    intermediate: Count | None = None
+    """Width of their feed-forward blocks; None: the model's own."""
+
+
+class NgramEmbedding(Spec):
+    """Table of embeddings looked up by the last tokens (Qwen3.8-Flash-Next)."""
+
+    rows: Count
+    width: Count
+
+
 class Moe(Spec):
     """Dimensions of a mixture of experts."""
 
@@ -183,6 +204,10 @@ class Model(Spec):
     norms_per_layer: Count = 2
     learned_positions: WholeNumber = 0
     """Rows of a learned position embedding (OPT, GPT-3)."""
+    per_layer_embedding: WholeNumber = 0
+    """Width of the token embedding that every layer looks up for itself (Gemma 4 E2B and E4B); 0: none."""
+    ngram_embedding: NgramEmbedding | None = None
+    shared_caches: SharedCaches | None = None
     moe: Moe | None = None
     mla: Mla | None = None
     sliding_window: Count | None = None
@@ -225,6 +250,17 @@ class Model(Spec):
                     self.cached_layers,
                 )
             )
+        if (shared := self.shared_caches) is not None:
+            windowed, layers = shared.windowed_layers, shared.layers
+            if layers >= self.cached_layers or windowed > min(layers, self.sliding_window_layers):
+                raise ValueError(
+                    Message(
+                        "shared_caches: {layers} layers, {windowed} of them with a window, of {cached} with attention",
+                        layers,
+                        windowed,
+                        self.cached_layers,
+                    )
+                )
         if self.expert_layers < 0 and self.moe is not None:
             raise ValueError(
                 Message(
@@ -240,6 +276,16 @@ class Model(Spec):
         """Number of layers with attention heads, which keep a KV cache."""
         beside = self.linear_attention is not None and self.linear_attention.beside_heads
         return self.layers if beside else self.layers - self.linear_attention_layers
+
+    @property
+    def stored_layers(self) -> int:
+        """Number of layers that store keys and values: those with attention heads that share no cache."""
+        return self.cached_layers - (self.shared_caches.layers if self.shared_caches else 0)
+
+    @property
+    def stored_window_layers(self) -> int:
+        """Number of layers with a sliding window that store keys and values."""
+        return self.sliding_window_layers - (self.shared_caches.windowed_layers if self.shared_caches else 0)
 
     @property
     def expert_layers(self) -> int:
@@ -334,7 +380,7 @@ def entries_per_token(model: Model) -> float:
     """Return the cache entries of all layers per token of a long context, without compressed attention's windows."""
     if (compressed := model.compressed) is not None:
         return compressed.fine_layers / compressed.fine_ratio + compressed.coarse_layers / compressed.coarse_ratio
-    return model.cached_layers
+    return model.stored_layers
 
 
 def index_key_bytes(model: Model) -> float:
@@ -350,7 +396,7 @@ def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
     """Return the bytes per token in the cache of a single GPU, over all layers whose cache grows or slides."""
     cached = kv_bytes_per_token_layer(model, element_bytes) * entries_per_token(model)
     if model.whole_heads is not None:
-        layers = model.cached_layers - model.sliding_window_layers
+        layers = model.stored_layers - model.stored_window_layers
         more = [kv_bytes_per_token_layer(model, element_bytes, whole) for whole in (True, False)]
         cached += layers * (more[0] - more[1])
     return cached + (index_key_bytes(model) * model.indexer.indexing_layers if model.indexer else 0.0)
@@ -414,10 +460,15 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
     found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, "vocab"), *_attention(model)]
     if model.learned_positions:
         found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, "none"))
+    found += _lookups(model)
     moe = model.moe
     sparse_from = model.layers - model.expert_layers
+    shared = model.shared_caches
+    wide_from = model.layers - shared.layers if shared and shared.intermediate else sparse_from
     if sparse_from > model.layers_without_feed_forward:
-        found += _feed_forward(model, "mlp", model.intermediate, (model.layers_without_feed_forward, sparse_from))
+        found += _feed_forward(model, "mlp", model.intermediate, (model.layers_without_feed_forward, wide_from))
+    if shared and shared.intermediate:
+        found += _feed_forward(model, "mlp", shared.intermediate, (wide_from, sparse_from))
     if moe is not None:
         span = (sparse_from, model.layers)
         found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts, moe.latent)
@@ -437,6 +488,20 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
     found.append(Matrix("norms", "vector", 1, norm, "none", 0, model.layers, model.norms_per_layer))
     found.append(Matrix("final_norm", "vector", 1, norm, "none"))
     return tuple(found)
+
+
+def _lookups(model: Model) -> list[Matrix]:
+    """Return the tables besides the token embedding, and the products that bring per-layer embeddings to the layers."""
+    found = []
+    if (ngrams := model.ngram_embedding) is not None:
+        found.append(Matrix("embed_ngrams", "embedding", ngrams.rows, ngrams.width, "outputs"))
+    if width := model.per_layer_embedding:
+        every, span = model.layers * width, (0, model.layers)
+        found.append(Matrix("embed_tokens_per_layer", "embedding", model.vocab, every, "outputs"))
+        found.append(Matrix("per_layer_model_proj", "router", model.hidden, every, "none"))
+        found.append(Matrix("per_layer_gate", "router", model.hidden, width, "none", *span))
+        found.append(Matrix("per_layer_proj", "router", width, model.hidden, "none", *span))
+    return found
 
 
 def _attention(model: Model) -> list[Matrix]:
@@ -461,21 +526,27 @@ def _span_of_heads(model: Model) -> tuple[int, int]:
 def _whole_attention(model: Model) -> list[Matrix]:
     span = _span_of_heads(model)
     if model.whole_heads is None:
-        return _grouped_heads(model, model.attends_by(), span)
+        return _grouped_heads(model, model.attends_by(), span, model.stored_layers)
     windows_end = span[0] + model.sliding_window_layers
-    near = _grouped_heads(model, model.attends_by(), (span[0], windows_end))
-    return near + _grouped_heads(model, model.whole_heads, (windows_end, span[1]))
+    near = _grouped_heads(model, model.attends_by(), (span[0], windows_end), model.stored_window_layers)
+    stored = model.stored_layers - model.stored_window_layers
+    return near + _grouped_heads(model, model.whole_heads, (windows_end, span[1]), stored)
 
 
-def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matrix]:
+def _grouped_heads(model: Model, by: Heads, span: tuple[int, int], stored_layers: int) -> list[Matrix]:
+    """Return the matrices of layers in *span* with heads *by*; *stored_layers* of them have keys and values."""
     queries, answers = by.heads * by.head_dim, by.heads * by.value_dim
     stored, width = ("k_proj", by.head_dim) if by.keys_are_values else ("kv_proj", by.head_dim + by.value_dim)
     gates = 2 if model.attention_output_gate else 1
     found = [
         Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
-        Matrix(stored, "attention", model.hidden, by.kv_heads * width, "kv_heads", *span, 1, by.kv_heads),
         Matrix("o_proj", "attention", answers, model.hidden, "inputs", *span),
     ]
+    if stored_layers:
+        own = (span[0], span[0] + stored_layers)
+        found.insert(
+            1, Matrix(stored, "attention", model.hidden, by.kv_heads * width, "kv_heads", *own, 1, by.kv_heads)
+        )
     if model.qkv_bias or model.linear_bias:
         found.append(Matrix("qkv_bias", "vector", 1, queries + by.kv_heads * width, "none", *span))
     if model.linear_bias:
@@ -603,12 +674,16 @@ def params_total(model: Model) -> int:
 
 
 def params_active(model: Model) -> int:
-    """Return the number of parameters that one token uses, including the whole input embedding."""
+    """Return the number of parameters that one token uses, including the whole input embedding.
+
+    Of tables of n-grams and of embeddings per layer a token uses a few rows: they are left out.
+    """
+    used = params_total(model) - sum(table.params for table in _lookups(model) if table.role == "embedding")
     if model.moe is None:
-        return params_total(model)
+        return used
     idle = 1 - model.moe.experts_per_token / model.moe.experts
     routed = sum(matrix.params for matrix in matrices(model) if matrix.role == "expert" or matrix.name == "expert_bias")
-    return params_total(model) - round(routed * idle)
+    return used - round(routed * idle)
 
 
 def activations_per_token(model: Model) -> float:
@@ -681,8 +756,10 @@ __all__ = [
     "Mla",
     "Model",
     "Moe",
+    "NgramEmbedding",
     "OtherModel",
     "Role",
+    "SharedCaches",
     "activations_per_token",
     "entries_per_token",
     "index_key_bytes",

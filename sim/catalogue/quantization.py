@@ -78,7 +78,7 @@ def native_quantization(
 def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
     """Return the stored bits per parameter of *matrix*, including scales; *tied*: the embedding is also the LM head."""
     if quantization.applies_to == "all" and matrix.role in ("embedding", "lm_head"):
-        head = tied or matrix.role == "lm_head"
+        head = matrix.role == "lm_head" or (tied and matrix.split == "vocab")
         own = quantization.lm_head_bits_per_weight if head else quantization.embedding_bits_per_weight
         if own is not None:
             return own.value

@@ -37,7 +37,7 @@ class DraftMemory:
         """Return the memory of a separate draft *model*, split over GPUs as the target model is."""
         stored = padded(quantization, model)
         weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
-        return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.cached_layers)
+        return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.stored_layers)
 
     @classmethod
     def of_heads(
@@ -336,7 +336,7 @@ class _Blocks:
         if groups is None:
             context = wanted.context_tokens or wanted.context(model)
             per_layer = _kv_bytes_per_token_layer(model, wanted.tensor_parallel_size, wanted.kv_cache_dtype, context)
-            whole_bytes = per_layer * size * layers * model.cached_layers / model.layers
+            whole_bytes = per_layer * size * layers * model.stored_layers / model.layers
             needed = -(-longest // size) if longest is not None else 2
         else:
             whole_bytes = groups.layer_bytes * size * groups.layers * layers / model.layers
@@ -361,9 +361,9 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     keys and compressed entries are replicated on every GPU. Uncompressed recent tokens of compressed attention count
     only with a *context*.
     """
-    cached = model.cached_layers
+    cached = model.stored_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
-    windowed = model.sliding_window_layers
+    windowed = model.stored_window_layers
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
     if model.compressed is not None:
         beside = 0.0 if context is None else window_sequence_bytes(model, dtype, context) / context

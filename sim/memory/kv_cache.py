@@ -79,8 +79,8 @@ class KvLayout:
         unit = min(inside, whole) if model.whole_heads is not None else whole
         wide = {kind: round(size / unit) for kind, size in ((False, inside), (True, whole))}
         kinds: list[tuple[int | None, int]] = [
-            (None, wide[True] * (model.cached_layers - model.sliding_window_layers)),
-            (model.sliding_window, wide[False] * model.sliding_window_layers),
+            (None, wide[True] * (model.stored_layers - model.stored_window_layers)),
+            (model.sliding_window, wide[False] * model.stored_window_layers),
             (STATE, model.linear_attention_layers),
         ]
         kinds = [(window, layers) for window, layers in kinds if layers]

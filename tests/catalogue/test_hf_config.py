@@ -136,6 +136,12 @@ CONFIGS |= {
     | {"sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5}
     | {"num_global_key_value_heads": 2, "global_head_dim": 512, "attention_k_eq_v": True}
     | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
+    "gemma4-e2b": LLAMA
+    | {"model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 35}
+    | {"num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 262144}
+    | {"max_position_embeddings": 131072, "sliding_window": 512, "use_double_wide_mlp": True}
+    | {"layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7, "global_head_dim": 512}
+    | {"hidden_size_per_layer_input": 256, "num_kv_shared_layers": 20, "num_global_key_value_heads": None},
 }
 NAMES = {
     "id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted",
@@ -329,7 +335,7 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
             {"model_type": "nemotron_h", "layers_block_type": ["mamba", "rwkv"]},
             "layers_block_type: a stack of blocks other than Mamba-2",
         ),
-        (LLAMA | {"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "an embedding for every layer"),
+        (LLAMA | {"model_type": "gemma3n_text", "hidden_size_per_layer_input": 256}, "an embedding for every layer"),
         ([1, 2], "not a JSON object"),
         ("{", "not JSON"),
     ],

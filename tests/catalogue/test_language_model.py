@@ -6,6 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from sim import yamlio
+from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import AnyModel, Model, OtherModel, kv_bytes_per_token, params_active, params_total
 
 MODELS = sorted((Path(__file__).resolve().parents[2] / "data" / "models").glob("*.yaml"))
@@ -66,3 +67,21 @@ def test_latent_attention_keeps_576_numbers_a_layer() -> None:
     model = next(model for model in map(read, MODELS) if model.id == "deepseek-v3")
     assert isinstance(model, Model)
     assert kv_bytes_per_token(model) == 2 * 576 * 61
+
+
+def test_layers_that_share_a_cache_store_nothing_and_are_read() -> None:
+    small = load_catalog().model("gemma4-e2b")
+    alone = small.model_copy(update={"shared_caches": None})
+    assert (small.cached_layers, small.stored_layers, small.stored_window_layers) == (35, 15, 12)
+    assert kv_bytes_per_token(small) == 12 * 2 * 2 * 256 + 3 * 2 * 2 * 512
+    assert kv_bytes_per_token(alone) == 28 * 2 * 2 * 256 + 7 * 2 * 2 * 512
+    missing = 20 * 3 * 1536 * 6144 - (16 * 2 * 256 + 4 * 2 * 512) * 1536  # wider blocks, no keys and values
+    assert params_total(small) - params_total(alone) == missing
+
+
+def test_lookup_tables_are_stored_and_not_multiplied() -> None:
+    large = load_catalog().model("qwen3.8-flash-next")
+    plain = large.model_copy(update={"ngram_embedding": None})
+    assert params_total(large) - params_total(plain) == 320_000_000 * 160
+    assert params_active(large) == params_active(plain)
+    assert params_active(load_catalog().model("gemma4-e2b")) == pytest.approx(2.3e9, rel=0.01)  # "effective 2B"

@@ -560,6 +560,7 @@ def _iquest(config: Config) -> Fields:
 WINDOWED: dict[str, Callable[[Config], Fields]] = {
     "iquest_moe_v1_3": _iquest,
     "iquest_q1": _iquest,
+    "mimo_v2": _mimo_v2,
     "mimo_v2_flash": _mimo_v2,
     "step3p5": _step,
     "step3p7": _step,

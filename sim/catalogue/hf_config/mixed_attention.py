@@ -210,9 +210,13 @@ def _gated_delta(config: Config) -> Fields:
 
 
 def _gemma4(config: Config) -> Fields:
-    if config.whole("hidden_size_per_layer_input", 0):
-        raise config.no_step_time("hidden_size_per_layer_input", "an embedding for every layer")
     fields = llama(config, tied=True) | {"norms_per_layer": 4, "qk_norm": True} | sliding(config, lambda layers: 0)
+    if width := config.whole("hidden_size_per_layer_input", 0):
+        fields |= {"per_layer_embedding": width, "norms_per_layer": 5}
+    if shared := config.whole("num_kv_shared_layers", 0):
+        windowed = config.get("layer_types", list, [])[-shared:].count("sliding_attention")
+        wide = 2 * fields["intermediate"] if config.flag("use_double_wide_mlp") else None
+        fields["shared_caches"] = {"layers": shared, "windowed_layers": windowed, "intermediate": wide}
     if fields.get("sliding_window_layers"):
         fields["whole_heads"] = {
             "heads": fields["heads"],
@@ -292,6 +296,8 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "deepseek_v4": _deepseek_v4,
     "gemma4": _gemma4,
     "gemma4_text": _gemma4,
+    "gemma4_unified": _gemma4,
+    "gemma4_unified_text": _gemma4,
     "glm_moe_dsa": _deepseek_sparse,
     "kimi_linear": _kimi_linear,
     "minimax_m3": _minimax_m3,
