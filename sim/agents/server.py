@@ -25,6 +25,7 @@ from sim.answers.folder import program_version
 from sim.catalogue.catalog import KINDS, load_catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
+from sim.report.catalogue import entry
 from sim.report.json_document import entry_document
 from sim.scenario.reading.shipped import scenario_file, shipped_names
 from sim.scenario.template import schema_text
@@ -105,10 +106,10 @@ class _Tools:
         catalog = load_catalog()
         try:
             ids = [one for one in catalog.ids(kind) if contains.lower() in one]
-            entry = entry_document(catalog, kind, name) if name else {}
+            found = entry_document(kind, entry(catalog, kind, name)) if name else {}
         except UnknownId as error:
             raise ToolError(str(error)) from None
-        return CatalogueAnswer(kind, len(ids), ids[:MOST_IDS], json.loads(json.dumps(entry, default=str)))
+        return CatalogueAnswer(kind, len(ids), ids[:MOST_IDS], json.loads(json.dumps(found, default=str)))
 
     async def check(self, ctx: Context[Any, Any], scenario: Scenario, set: Values = None) -> CheckAnswer:
         """Check a scenario without simulating: whether each model fits, limits, number of simulations.

@@ -1,11 +1,17 @@
 """Commands about the catalogue: `list` and `show`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sim.cli.frame import Catalogs, Format, Kind, app, catalog_for, report_bad_input, show_all
+from sim.cli.frame import BAD_INPUT, Catalogs, Format, Kind, app, catalog_for, fail, report_bad_input, show_all
+from sim.language import translate_message
+from sim.message import Message, joined
+
+if TYPE_CHECKING:
+    from sim.catalogue.data_folder import UnknownId
+    from sim.catalogue.model import Model
 
 HERE = Path("scenario.yaml")
 """Place of a scenario in the working directory, beside which gpufleet.d is looked for."""
@@ -34,11 +40,35 @@ def show(
 ) -> None:
     """Show an entry of the catalogue, each value with its source."""
     with report_bad_input():
+        from sim.catalogue.data_folder import UnknownId
         from sim.report.catalogue import details, entry
         from sim.report.json_document import as_json, entry_document
 
         catalog = catalog_for(HERE, catalogs)
+        try:
+            found = entry(catalog, kind, name)
+        except UnknownId as unknown:
+            found = _stored_model(kind, name, unknown)
         if format == "json":
-            typer.echo(as_json(entry_document(catalog, kind, name)))
+            typer.echo(as_json(entry_document(kind, found)))
         else:
-            show_all(details(entry(catalog, kind, name)))
+            show_all(details(found))
+
+
+def _stored_model(kind: str, name: str, unknown: "UnknownId") -> "Model":
+    """Return the model *name* of the local Hugging Face cache, and say so on stderr; end the command without one."""
+    from sim.catalogue.hf_config.load import hub_copy, model_from_config
+    from sim.report.catalogue import kind_of
+
+    if kind_of(kind) != "models":
+        raise unknown
+    if (path := hub_copy(name)) is None:
+        hint = Message(
+            "any model: save config.json from its page on huggingface.co, then gpufleet init NAME --from config.json"
+        )
+        fail(joined("\n", [unknown.args[0], hint]), BAD_INPUT)
+    read = Message("not in the catalogue: read from {path}; in a scenario: model: {path}", path)
+    typer.echo(translate_message(read), err=True)
+    model = model_from_config(path)
+    dimensions = model.dimensions.model_copy(update={"where": str(path)})
+    return model.model_copy(update={"id": name, "name": name, "dimensions": dimensions})

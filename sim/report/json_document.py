@@ -76,9 +76,9 @@ def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
     return {"kind": kind, "items": [{"id": name, **numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
 
 
-def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
-    """Build the document of `show`: an entry, every value with its source. Raises UnknownId."""
-    return {"kind": kind_of(kind), "item": entry(catalog, kind, name).model_dump(mode="json")}
+def entry_document(kind: str, found: Spec) -> dict[str, Any]:
+    """Build the document of `show`: the entry *found* of *kind*, every value with its source."""
+    return {"kind": kind_of(kind), "item": found.model_dump(mode="json")}
 
 
 def numbers(found: Any) -> Any:

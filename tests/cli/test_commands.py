@@ -136,6 +136,26 @@ def test_wrong_arguments(inside: Inside, args: list[str], line: str) -> None:
     assert [said[: len(line)] for said in done.stderr.splitlines()] == [line]
 
 
+def test_an_unknown_model_is_read_from_the_hub_cache(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    done = inside("show", "model", "acme/Tiny-1B")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[0].startswith("unknown model 'acme/Tiny-1B'")
+    assert "gpufleet init NAME --from config.json" in done.stderr.splitlines()[1]
+    sizes = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+    stored = tmp_path / "models--acme--Tiny-1B" / "snapshots" / "abc" / "config.json"
+    stored.parent.mkdir(parents=True)
+    stored.write_text(json.dumps(sizes | {"model_type": "llama", "vocab_size": 512, "max_position_embeddings": 1024}))
+    for name in ("acme/Tiny-1B", "Tiny-1B"):
+        done = inside("show", "model", name, "--format", "json")
+        assert done.stderr == f"not in the catalogue: read from {stored}; in a scenario: model: {stored}\n"
+        item = json.loads(done.stdout)["item"]
+        assert (item["id"], item["hidden"], item["dimensions"]["where"]) == (name, 64, str(stored))
+    assert inside("show", "model", "../Tiny-1B").returncode == 2
+
+
 def test_an_unknown_option_is_wrong_input(inside: Inside) -> None:
     done = inside("check", "4x4090-vs-2xa100", "--sett", "seed=1")
     assert done.returncode == 2

@@ -7,6 +7,8 @@ missing key is an error naming it. Architectures with a part that has no step ti
 """
 
 import json
+import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -233,6 +235,21 @@ def is_config(path: Path) -> bool:
         return (path / "config.json").is_file()
     except OSError:  # the name is too long, or the folder is not accessible
         return False
+
+
+def hub_copy(name: str) -> Path | None:
+    """Return the newest config.json of *name* in the local cache of the Hugging Face Hub; None if there is none.
+
+    *name* is a repository, organisation/model, or its last part. The cache is `HF_HUB_CACHE`, else hub/ in `HF_HOME`,
+    else in ~/.cache/huggingface.
+    """
+    if not re.fullmatch(r"(\w[\w.-]*/)?\w[\w.-]*", name):
+        return None
+    organisation, _, model = name.rpartition("/")
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    found = cache.glob(f"models--{organisation or '*'}--{model}/snapshots/*/config.json")
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def model_from_config(path: Path) -> Model:
