@@ -16,8 +16,19 @@ from rows import judged, left_out, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
+from sim.fidelity.bench_scenario import layout, layout_name
 from sim.fidelity.picture import Points, key_of, scatter
-from sim.fidelity.scores import OPEN_LOADS, RankedServer, rankings
+from sim.fidelity.prediction import campaigns_of
+from sim.fidelity.scores import (
+    ALL,
+    OPEN_LOADS,
+    JointError,
+    RankedServer,
+    answer_error,
+    joint_scores,
+    load_class,
+    rankings,
+)
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 
@@ -135,6 +146,32 @@ def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: 
     )
 
 
+def joint(lines: list[Line], measured: Path, scheme: str) -> str:
+    """Return the Markdown table of biases of TTFT and TPOT of the same rows, by engine with its layouts and loads."""
+    rows, campaigns = {row.id: row for row in read_rows(measured)}, campaigns_of(load_catalog())
+    times: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for line in lines:
+        if line["scheme"] == scheme:
+            times[line["id"]][line["metric"]] = float(line["predicted"]), float(line["measured"])
+    found = []
+    for name, of in times.items():
+        if "ttft" in of and "tpot" in of:
+            row = rows[name]
+            ttft, tpot = of["ttft"], of["tpot"]
+            shape = layout_name(*layout(row, campaigns.setup(row)))
+            errors = ttft[0] / ttft[1] - 1, tpot[0] / tpot[1] - 1, answer_error(row, ttft, tpot)
+            server = (row.gpu, row.model_family)
+            found.append(JointError(row.engine, shape, load_class(row), server, *errors))
+    text = ["| engine | rows with | rows, pairs | TTFT | TPOT | answer: bias, error | short, long | long, short |"]
+    text.append("| --- " * 8 + "|")
+    for one in joint_scores(found):
+        part = one.load if one.load != ALL else one.layout
+        shares = [f"{count / one.rows:.0%}" for count in (one.ttft_short_tpot_long, one.ttft_long_tpot_short)]
+        biases = f"{one.ttft_bias:+.0%} | {one.tpot_bias:+.0%} | {one.answer_bias:+.0%}, {one.answer_error:.0%}"
+        text.append(f"| {one.engine} | {part} | {one.rows}, {one.pairs} | {biases} | {' | '.join(shares)} |")
+    return "\n".join(text)
+
+
 def by_group(lines: list[Line], column: str, metric: str) -> str:
     """Return the median error of left-out pairs for each value of *column*."""
     found = []
@@ -168,6 +205,8 @@ def main(measured: Path, errors: Path, image: Path) -> None:
         lines = list(csv.DictReader(file))
     lines += plain_roofline(measured)
     print(table(lines))
+    for scheme in ("in-sample", "pairs"):
+        print(f"\nTTFT and TPOT of the same row, {scheme}:\n{joint(lines, measured, scheme)}")
     for scheme in ("in-sample", "pairs", "gpus"):
         for name in TABLES:
             print(f"\nranking, {scheme}, {name}: {ranking(lines, measured, scheme, name)}")

@@ -92,6 +92,12 @@ class BenchCase:
     notes: tuple[str, ...] = ()
     """Phrases that describe what the simulation omits."""
 
+    @property
+    def layout(self) -> str:
+        """Name of the parallel layout."""
+        tp, pp, dp, experts = layout(self.row, self.setup)
+        return layout_name(tp, pp, dp, experts and self.names.model.moe is not None)
+
     def open_loop(self, answered_req_s: float) -> Workload | None:
         """Return the open-loop workload of a closed loop with a rate, if the rate is what limits it.
 
@@ -207,6 +213,17 @@ def layout(row: BenchRow, setup: CampaignSetup) -> tuple[int, int, int, bool]:
     if tp * pp * dp != gpus and gpus % (pp * dp) == 0:
         tp = gpus // (pp * dp)
     return tp, pp, dp, ep > 1
+
+
+def layout_name(tp: int, pp: int, dp: int, experts: bool) -> str:
+    """Return the name of a parallel layout: one GPU, TP, PP, EP, DP, or attention DP (DP with experts spread).
+
+    >>> layout_name(8, 1, 1, True), layout_name(1, 1, 8, True), layout_name(4, 1, 1, False)
+    ('EP', 'attention DP', 'TP')
+    """
+    if dp > 1:
+        return "attention DP" if experts else "DP"
+    return "EP" if experts else "PP" if pp > 1 else "TP" if tp > 1 else "one GPU"
 
 
 def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, Any]) -> dict[str, Any]:

@@ -132,6 +132,8 @@ class Prediction:
     link: str = ""
     """Link between the GPUs; empty for one GPU."""
     gpus: int = 0
+    layout: str = ""
+    """Name of the parallel layout: one GPU, TP, PP, EP, DP or attention DP."""
     requests: int = 0
     """Number of simulated requests."""
     confidence: PredictionConfidence | None = None
@@ -207,6 +209,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "quantization": names.quantization,
         "link": names.link if case.setup.n_gpus > 1 else "",
         "gpus": case.setup.n_gpus,
+        "layout": case.layout,
         "confidence": ready.confidence,
     }
     notes = [note for note in (ready.note, *case.notes) if note]

@@ -7,6 +7,9 @@ Rankings: fraction of comparisons in which the prediction names the faster of tw
 task is a model family, a kind of load with its clients or rate, and lengths within 5 %. Servers differ in GPUs or in
 their number. Servers measured within 10 % of each other are not compared, as repeated runs differ by as much.
 
+Joint errors: TTFT and TPOT of the same row with their signs, and of the time of its answer, by engine, layout and load.
+TTFT too short beside TPOT too long means that the simulated scheduler admits prompts earlier than the measured one.
+
 Intervals: fraction of measurements within the intervals of their predictions.
 """
 
@@ -183,6 +186,131 @@ def reasons(outcomes: Iterable[PredictedRow]) -> list[tuple[str, int]]:
         for reason in {"not_covered": parts, "infeasible": parts[:1]}.get(prediction.status, []):
             counted[reason] += 1
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+
+
+ALL = "all"
+"""Layout or load of a joint score over all of them."""
+CLIENTS = (2, 16, 64, 256)
+"""Numbers of clients at which the load classes of closed loops begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointError:
+    """Errors (predicted / measured - 1) of TTFT and TPOT of one row."""
+
+    engine: str
+    layout: str
+    load: str
+    pair: tuple[str, str]
+    """GPU and model family."""
+    ttft: float
+    tpot: float
+    answer: float
+    """Error of TTFT + TPOT x (output tokens - 1)."""
+    e2e: float | None = None
+    """Error of the mean end-to-end latency; None if not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointScore:
+    """Bias of TTFT and TPOT in rows that have both: medians over pairs of the pair's median signed error."""
+
+    engine: str
+    layout: str
+    load: str
+    rows: int
+    pairs: int
+    ttft_bias: float
+    tpot_bias: float
+    answer_bias: float
+    answer_error: float
+    """Median over pairs of the pair's median absolute error of TTFT + TPOT x (output tokens - 1)."""
+    e2e_bias: float | None
+    ttft_short_tpot_long: int
+    """Number of rows whose TTFT is predicted too short and whose TPOT too long."""
+    ttft_long_tpot_short: int
+    both_short: int
+    both_long: int
+
+
+def load_class(row: BenchRow) -> str:
+    """Return the load class of *row*: a range of clients of a closed loop, else the kind of load.
+
+    >>> load_class(BenchRow(0, "a", "g", "m", concurrency=40)), load_class(BenchRow(0, "a", "g", "m", load="poisson"))
+    ('16 to 63 clients', 'poisson')
+    """
+    clients = 1 if row.load in SINGLE_LOADS else row.concurrency or 1
+    if row.load not in ("closed_loop", *SINGLE_LOADS):
+        return row.load
+    if clients < CLIENTS[0]:
+        return "1 client"
+    place = sum(clients >= first for first in CLIENTS)
+    last = f"to {CLIENTS[place] - 1}" if place < len(CLIENTS) else "and more"
+    return f"{CLIENTS[place - 1]} {last} clients"
+
+
+def answer_error(row: BenchRow, ttft: tuple[float, float], tpot: tuple[float, float]) -> float:
+    """Return the error of TTFT + TPOT x (output tokens - 1), from (predicted, measured) times in one unit."""
+    gaps = max((row.osl or 1.0) - 1.0, 0.0)
+    return (ttft[0] + gaps * tpot[0]) / (ttft[1] + gaps * tpot[1]) - 1
+
+
+def joint_errors(outcomes: Iterable[PredictedRow]) -> Iterator[JointError]:
+    """Yield the errors of scored rows that have TTFT and TPOT; saturated rows are left out."""
+    for one in outcomes:
+        named = one.quantities()
+        ttft, tpot = named.get("ttft loaded") or named.get("ttft alone"), named.get("tpot")
+        if one.category != SCORED or ttft is None or tpot is None:
+            continue
+        errors = one.error(ttft), one.error(tpot)
+        if errors[0] is None or errors[1] is None:
+            continue
+        predicted, measured = one.prediction.metrics, one.row.measured
+        answer = answer_error(one.row, (predicted[ttft], measured[ttft]), (predicted[tpot], measured[tpot]))
+        yield JointError(
+            one.prediction.engine, one.prediction.layout, load_class(one.row), one.pair,
+            errors[0], errors[1], answer, one.error("e2e_mean_ms"),
+        )  # fmt: skip
+
+
+def joint_scores(errors: Iterable[JointError]) -> list[JointScore]:
+    """Return the joint scores of each engine, then of its layouts, then of its load classes."""
+    groups: dict[tuple[str, str, str], list[JointError]] = defaultdict(list)
+    for one in errors:
+        for layout, load in {(ALL, ALL), (one.layout, ALL), (ALL, one.load)}:
+            groups[one.engine, layout, load].append(one)
+    order = sorted(groups, key=lambda key: (key[0], key[2] != ALL, key[1] != ALL, key[1], _first_number(key[2])))
+    return [_joint_score(*key, groups[key]) for key in order]
+
+
+def _first_number(load: str) -> tuple[int, str]:
+    first = load.split(" ")[0]
+    return (int(first), "") if first.isdigit() else (CLIENTS[-1] + 1, load)
+
+
+def _joint_score(engine: str, layout: str, load: str, members: Sequence[JointError]) -> JointScore:
+    by_pair: dict[tuple[str, str], list[JointError]] = defaultdict(list)
+    for one in members:
+        by_pair[one.pair].append(one)
+
+    def median(value: Callable[[JointError], float | None]) -> float | None:
+        found = [[x for one in rows if (x := value(one)) is not None] for rows in by_pair.values()]
+        medians = [float(np.median(values)) for values in found if values]
+        return float(np.median(medians)) if medians else None
+
+    signs = [(one.ttft < 0, one.tpot < 0) for one in members]
+    return JointScore(
+        engine, layout, load, len(members), len(by_pair),
+        ttft_bias=median(lambda one: one.ttft) or 0.0,
+        tpot_bias=median(lambda one: one.tpot) or 0.0,
+        answer_bias=median(lambda one: one.answer) or 0.0,
+        answer_error=median(lambda one: abs(one.answer)) or 0.0,
+        e2e_bias=median(lambda one: one.e2e),
+        ttft_short_tpot_long=signs.count((True, False)),
+        ttft_long_tpot_short=signs.count((False, True)),
+        both_short=signs.count((True, True)),
+        both_long=signs.count((False, False)),
+    )  # fmt: skip
 
 
 ALONE_S = 1.5

@@ -1,6 +1,7 @@
 """Files and terminal tables of a validation of serving benchmarks: errors per row, medians by group."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,18 @@ from sim.benchdata.row import METRICS
 from sim.csvio import write_csv
 from sim.fidelity.picture import write_picture
 from sim.fidelity.scores import (
+    ALL,
     SCORED,
     Coverage,
     IntervalCoverage,
+    JointScore,
     PredictedRow,
     Ranking,
     Score,
     coverage,
     interval_coverage,
+    joint_errors,
+    joint_scores,
     ranked_servers,
     rankings,
     reasons,
@@ -47,13 +52,15 @@ MOST_REASONS = 12
 
 
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
-    """Write validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png to *folder*."""
+    """Write validation.csv, summary_by_*.csv, joint.csv, coverage.csv, ranking.csv, inside.csv and validation.png."""
     columns = row_columns()
     write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
         found = scores(outcomes, group)
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in found)
         write_csv(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+    joint = joint_scores(joint_errors(outcomes))
+    write_csv(folder / "joint.csv", [field.name for field in fields(JointScore)], map(astuple, joint))
     heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
     write_csv(folder / "coverage.csv", heads, lines)
@@ -115,6 +122,9 @@ def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]
     parts.append(_score_table(found, "class"))
     if len({score.group for score in by_engine}) > 1:
         parts.append(_score_table([_without_class(score) for score in by_engine], "engine"))
+    joint = [score for score in joint_scores(joint_errors(scored)) if score.rows > 1]
+    if joint:
+        parts.append(joint_table(joint))
     ranked = rankings(ranked_servers(scored))
     if ranked:
         parts.append(_ranking_table(ranked))
@@ -158,6 +168,20 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
         rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
         before = name
     return FittedTable(heads, rows, frozenset({0, 1}), 2)
+
+
+def joint_table(found: Sequence[JointScore]) -> FittedTable:
+    """Return the table of biases of TTFT and TPOT in rows that have both, for joint scores in their order."""
+    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("answer"), _("TTFT short, TPOT long"))
+    rows, before = [], ""
+    for one in found:
+        part = one.load if one.load != ALL else one.layout
+        biases = [f"{100 * bias:+.0f} %" for bias in (one.ttft_bias, one.tpot_bias, one.answer_bias)]
+        crossed = f"{100 * one.ttft_short_tpot_long / one.rows:.0f} %"
+        rows.append([one.engine if one.engine != before else "", part, str(one.rows), *biases, crossed])
+        before = one.engine
+    title = _("Bias of TTFT, TPOT and TTFT + TPOT x (output - 1) in the same rows")
+    return FittedTable(heads, rows, frozenset({0, 1}), 2, title=title)
 
 
 def _ranking_table(found: Sequence[Ranking]) -> FittedTable:

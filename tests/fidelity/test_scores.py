@@ -14,7 +14,17 @@ from sim.benchdata import read_benchmarks
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import Prediction
-from sim.fidelity.scores import PredictedRow, coverage, ranked_servers, rankings, reasons, scores, validate
+from sim.fidelity.scores import (
+    PredictedRow,
+    coverage,
+    joint_errors,
+    joint_scores,
+    ranked_servers,
+    rankings,
+    reasons,
+    scores,
+    validate,
+)
 
 ROW = BenchRow(2, "a", "g", "m", isl=10, osl=10, concurrency=4)
 
@@ -156,3 +166,30 @@ def test_rows_come_back_in_order_whatever_the_number_of_processes(tmp_path: Path
     assert [one.prediction.status for one in alone] == ["covered", "covered", "not_covered", "covered", "infeasible"]
     assert told == [(done, 5, 0) for done in range(1, 6)]
     assert validate(rows, catalog, 2, lambda *_: None) == alone
+
+
+def both(ttft: float, tpot: float, layout: str = "TP", saturated: bool = False, **row: object) -> PredictedRow:
+    """Return a row measured at 100 ms to the first and 10 ms per further token, and predicted as stated."""
+    told = Prediction(
+        "a", "covered", metrics={"ttft_mean_ms": ttft, "tpot_mean_ms": tpot}, engine="e", gpu="g", family="f",
+        layout=layout, saturated=saturated,
+    )  # fmt: skip
+    measured = {"ttft_mean_ms": 100.0, "tpot_mean_ms": 10.0}
+    return PredictedRow(replace(ROW, measured=measured, osl=11, **row), told)  # type: ignore[arg-type]
+
+
+def test_joint_errors_keep_both_signs_and_the_whole_answer() -> None:
+    (found,) = joint_errors([both(50, 15), outcome(10, 12), both(50, 15, saturated=True)])
+    assert (found.ttft, found.tpot) == (pytest.approx(-0.5), pytest.approx(0.5))
+    assert found.answer == pytest.approx(0)
+
+
+def test_joint_scores_by_engine_layout_and_load() -> None:
+    rows = [both(50, 15), both(150, 5), both(50, 15, layout="EP", concurrency=300)]
+    found = {(one.layout, one.load): one for one in joint_scores(joint_errors(rows))}
+    assert list(found) == [
+        ("all", "all"), ("EP", "all"), ("TP", "all"), ("all", "2 to 15 clients"), ("all", "256 and more clients")
+    ]  # fmt: skip
+    whole, tensor = found["all", "all"], found["TP", "all"]
+    assert (whole.rows, whole.ttft_short_tpot_long, whole.ttft_long_tpot_short, whole.both_short) == (3, 2, 1, 0)
+    assert (tensor.ttft_bias, tensor.tpot_bias, tensor.answer_error) == pytest.approx((0, 0, 0))

@@ -47,7 +47,7 @@ def test_every_row_with_its_errors(results: Path) -> None:
 
 def test_the_other_files(results: Path) -> None:
     names = {"ranking.csv"} | {f"summary_by_{group}.csv" for group in ("class", "pair", "engine", "link", "load")}
-    assert names | {"coverage.csv", "validation.html", "validation.png", "manifest.json"} <= {
+    assert names | {"joint.csv", "coverage.csv", "validation.html", "validation.png", "manifest.json"} <= {
         file.name for file in results.iterdir()
     }
     assert json.loads((results / "manifest.json").read_text())["rows"] == 3
