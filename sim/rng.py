@@ -1,4 +1,4 @@
-"""Random numbers: named streams from one seed, and the quantile functions of all distributions that are drawn.
+"""Random numbers: named streams from one seed, quantile functions of all distributions, and rank correlations.
 
 A distribution is drawn by its inverse, u -> F^-1(u) of one uniform number: request *i* of a stream, failure *i* of a
 component and draw *i* of a price have the same quantile whatever the parameters, so that scenarios share their luck.
@@ -11,7 +11,7 @@ N. Balakrishnan, "Continuous Univariate Distributions", vol. 1, ch. 14 (lognorma
 """
 
 from math import gamma, log, log1p, sqrt
-from typing import TypeVar
+from typing import Literal, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -89,3 +89,73 @@ def truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float
 
     below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
     return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
+
+
+Dependence = Literal["gaussian_copula", "iman_conover"]
+
+
+def normal_correlations(ranks: Numbers) -> Numbers:
+    """Return the correlation matrix of the normal scores whose rank correlations are *ranks*: 2 sin(pi r / 6).
+
+    References
+    ----------
+    K. Pearson, "On further methods of determining correlation", 1907; W. H. Kruskal, "Ordinal measures of association",
+    JASA 53 (1958).
+
+    """
+    return 2 * np.sin(np.pi * ranks / 6)
+
+
+def largest_scale(ranks: Numbers) -> float:
+    """Return the largest factor of the rank correlations *ranks*, at most 1, at which numbers with them exist.
+
+    >>> opposed = np.array([[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]])
+    >>> round(largest_scale(opposed), 2), largest_scale(np.eye(3))
+    (0.52, 1.0)
+    """
+    low, high, off = 0.0, 1.0, ranks - np.eye(len(ranks))
+
+    def exists(scale: float) -> bool:
+        return bool(np.linalg.eigvalsh(normal_correlations(np.eye(len(ranks)) + scale * off)).min() > -_ROUNDING)
+
+    if exists(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exists(middle) else (low, middle)
+    return low
+
+
+_ROUNDING, _HALVINGS = 1e-9, 40
+
+
+def correlated(u: Numbers, ranks: Numbers, dependence: Dependence = "gaussian_copula") -> Numbers:
+    """Return uniform numbers with the rank correlations *ranks* between columns, from independent *u*.
+
+    Parameters
+    ----------
+    u
+        Independent uniform numbers between 0 and 1 (draws x columns).
+    ranks
+        Spearman correlations of the columns; `largest_scale` must be 1.
+    dependence
+        `gaussian_copula`: draws of a joint normal distribution, whose sample correlations vary; the first column stays
+        as it is, and further draws leave the earlier ones unchanged. `iman_conover`: the numbers of each column,
+        reordered so that the sample has these rank correlations, up to the difference between ranks and scores.
+
+    References
+    ----------
+    R. L. Iman and W. J. Conover, "A distribution-free approach to inducing rank correlation among input variables",
+    Communications in Statistics B11 (1982).
+
+    """
+    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
+
+    wanted = normal_correlations(ranks)
+    root = np.linalg.cholesky(wanted + 2 * _ROUNDING * np.eye(len(ranks)))
+    if dependence == "gaussian_copula":
+        return np.asarray(ndtr(ndtri(u) @ root.T))
+    scores = ndtri((np.argsort(np.argsort(u, axis=0), axis=0) + 1) / (len(u) + 1))
+    own = np.linalg.cholesky(np.corrcoef(scores, rowvar=False))
+    order = np.argsort(np.argsort(scores @ np.linalg.inv(own).T @ root.T, axis=0), axis=0)
+    return np.take_along_axis(np.sort(u, axis=0), order, axis=0)

@@ -374,8 +374,13 @@ class _Sensitivity(Question):
         return dict.fromkeys(found.found.base, "") | dict(found.found.unable)
 
 
-FINANCING = (("Financing", "financing"), ("Cash after tax", "financed_years"), ("Books", "books"))
-"""Sheets of answers with financing, tax or books: title and table."""
+FINANCING = (
+    ("Financing", "financing"),
+    ("Cash after tax", "financed_years"),
+    ("Books", "books"),
+    ("When to order", "timing"),
+)
+"""Sheets of answers with financing, tax, books or price paths: title and table."""
 
 
 class _Breakeven(Question):

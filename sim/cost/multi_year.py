@@ -22,6 +22,18 @@ def _month(value: Any) -> str:
 
 
 CalendarMonth = Annotated[str, BeforeValidator(_month)]
+
+
+def months_between(start: str, end: str) -> int:
+    """Return the months from the calendar month *start* to *end*; negative if *end* is earlier.
+
+    >>> months_between("2025-03", "2027-01")
+    22
+    """
+    (year, month), (last, of_last) = (map(int, when.split("-")) for when in (start, end))
+    return (last - year) * MONTHS_PER_YEAR + of_last - month
+
+
 Rate = Annotated[float, Field(gt=-1, le=10, strict=True)]
 Decline = Annotated[float, Field(gt=-1, lt=1, strict=True)]
 
@@ -141,5 +153,4 @@ class MultiYear(Spec):
         >>> MultiYear(years=1, starts="2027-01").age_months("2025-03")
         22
         """
-        (start, first), (year, month) = (map(int, when.split("-")) for when in (self.starts, bought))
-        return (start - year) * MONTHS_PER_YEAR + first - month
+        return months_between(bought, self.starts)

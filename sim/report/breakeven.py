@@ -18,6 +18,7 @@ from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
 from sim.report.financing_tables import WORKING_USD, cheapest_way, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
+from sim.report.order_timing import timing_rows, timing_sentences, timing_table, write_timing
 from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
@@ -70,6 +71,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     lines[0] = joined([lines[0], *central_value_notes(answer.uncertain)])
     lines += [ranked_apart(answer.models)] if answer.models else []
     lines += _after_tax_lines(answer)
+    lines += timing_sentences(answer.timings, answer.starts)
     lines += _crossings(answer)
     lines += _paybacks(answer)
     if with_tips:
@@ -495,6 +497,7 @@ def write_breakeven(
     ):
         write_rows(out / f"{name}.csv", rows)
     write_financing(out, answer.financings, "candidate")
+    write_timing(out, answer.timings, "candidate", answer.starts)
     if with_pictures:
         _draw(out, answer, scenario, remarks)
 
@@ -531,6 +534,7 @@ def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) ->
         "months": month_rows(answer),
         "tipping": tipping_rows(answer),
         **({"financing": financing_rows(answer.financings, "candidate")} if answer.financings else {}),
+        **({"timing": timing_rows(answer.timings, "candidate", answer.starts)} if answer.timings else {}),
     }
 
 
@@ -590,6 +594,7 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
     found = [
         ranking(answer),
         *([financing_table(answer.financings, partial(worded, answer))] if answer.financings else []),
+        *([timing_table(answer.timings, answer.starts)] if answer.timings else []),
     ]
     heads = [
         in_code(_("levelised USD per million output tokens at utilisation")),

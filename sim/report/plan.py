@@ -16,6 +16,7 @@ from sim.report.assumptions import assumptions
 from sim.report.charts.vega_lite import PageCharts
 from sim.report.financing_tables import cheapest_way, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
+from sim.report.order_timing import Timings, timing_rows, timing_sentences, timing_table, write_timing
 from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
 from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
@@ -43,6 +44,7 @@ from sim.scenario.sections.precision import Precision
 from sim.study.execution.cases import limits
 from sim.study.financing import AfterTax
 from sim.study.load_axis import LoadAxis
+from sim.study.monte_carlo import inputs_of
 from sim.study.plan import LINE, FleetPlanOutlook, demand_of, ranked
 from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import HeldUnits
@@ -79,6 +81,7 @@ def verdict(
     order, products = list(ranked(found)), _products(found, models or {})
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
     findings += [text for one in order if (text := cheapest_way(_financings(order), one.fleet))]
+    findings += timing_sentences(_timings(order), plan.starts)
     findings += [_sale(one, held, plan) for one in order for held in one.held]
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
@@ -100,6 +103,11 @@ def verdict(
 def _financings(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:
     """Return fleet -> way to finance -> cost; empty where no financing or tax is stated."""
     return {one.fleet: one.financings for one in found if one.financings}
+
+
+def _timings(found: Sequence[FleetPlanOutlook]) -> Timings:
+    """Return fleet -> months of order that are compared; empty without price paths."""
+    return {one.fleet: one.timing for one in found if one.timing is not None}
 
 
 def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> dict[str, list[FleetPlanOutlook]]:
@@ -377,7 +385,10 @@ def render_plan(
         marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
-        financing=financing_table(ways) if (ways := _financings(drawn)) else None,
+        tables=[
+            *([financing_table(ways)] if (ways := _financings(drawn)) else []),
+            *([timing_table(times, plan.starts)] if (times := _timings(drawn)) else []),
+        ],
         total=(_("total"), [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
@@ -580,13 +591,14 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
         "fleets": [summary_row(one) for one in found],
         "months": [row for one in found for row in month_rows(one, demand_of(scenario))],
         **({"financing": financing_rows(ways, "fleet")} if (ways := _financings(found)) else {}),
+        **({"timing": timing_rows(times, "fleet", demand_of(scenario).starts)} if (times := _timings(found)) else {}),
     }
 
 
 def verdict_of_plan(scenario: Scenario, found: Sequence[FleetPlanOutlook]) -> PlanVerdict:
     """Return the verdict on the plans *found* of *scenario*."""
     answer = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
-    return replace(answer, headline=joined([answer.headline, *central_value_notes(scenario.futures is not None)]))
+    return replace(answer, headline=joined([answer.headline, *central_value_notes(bool(inputs_of(scenario)))]))
 
 
 def plan_rate_notes(scenario: Scenario) -> list[str]:
@@ -608,6 +620,7 @@ def write_plan(
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
     write_financing(folder, _financings(found), "fleet")
+    write_timing(folder, _timings(found), "fleet", plan.starts)
     if not with_pictures:
         return
     answer = verdict_of_plan(scenario, found)

@@ -7,6 +7,7 @@ it, and a line here.
 from typing import Annotated, Any
 
 from sim.cost.multi_year import MultiYear
+from sim.cost.price_paths import PricePaths
 from sim.scenario.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Experiment, Fleet, InheritedKeys, Pool, nearest
 from sim.scenario.reading.distribution import MonteCarloDraws
@@ -14,6 +15,7 @@ from sim.scenario.sections import Section, sections_of
 from sim.scenario.sections.comparison import BREAKEVEN, COMPARE, PLAN, Breakeven, Compare
 from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
 from sim.scenario.sections.precision import LIMITS, PRECISION, Precision, ScenarioLimits
+from sim.scenario.sections.price_paths import PRICE_PATHS
 from sim.scenario.sections.sensitivity import FUTURES, SENSITIVITY, Sensitivity
 from sim.scenario.sections.size import SIZE, Size
 
@@ -37,6 +39,9 @@ class Scenario(Experiment):
     """Plan over several years month by month, for `gpufleet plan`."""
     breakeven: Annotated[Breakeven | None, BREAKEVEN] = None
     """Other costs that `gpufleet breakeven` compares with each fleet's own `cost`; no other command reads it."""
+    price_paths: Annotated[PricePaths | None, PRICE_PATHS] = None
+    """Prices to come, with which `plan` and `breakeven` decide when to buy: a decline, steps at launches, a table, or a
+    random process."""
     sensitivity: Annotated[Sensitivity | None, SENSITIVITY] = None
     """Inputs that `gpufleet sensitivity` varies; no other command reads it."""
     size: Annotated[Size | None, SIZE] = None

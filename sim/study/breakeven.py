@@ -23,6 +23,8 @@ from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months, moved_month
 from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
+from sim.study.monte_carlo import inputs_of
+from sim.study.order_timing import OrderTiming, starts_of, timings_of_candidates
 
 API = token_api.NAME
 SPAN = 20.0
@@ -221,6 +223,10 @@ class BreakevenAnswer:
     """Candidate, or API -> cost with its financing and income tax; empty where no financing or tax is stated."""
     financings: Mapping[str, Mapping[str, AfterTax]] = field(default_factory=dict)
     """Candidate, or API -> way to finance -> cost with it; empty as above."""
+    timings: Mapping[str, OrderTiming] = field(default_factory=dict)
+    """Purchase -> months of order that are compared; empty without `price_paths`."""
+    starts: str | None = None
+    """First month of `timings`; None where it has no date."""
     uncertain: bool = False
     """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
@@ -287,7 +293,9 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         models=models,
         after_tax=financed,
         financings=_financings(every, cash, ledgers.horizon, financed, others),
-        uncertain=scenario.futures is not None,
+        timings=timings_of_candidates(scenario, ledgers, every if not models else at_load),
+        starts=starts_of(scenario),
+        uncertain=bool(inputs_of(scenario)),
     )
 
 

@@ -3,7 +3,8 @@
 Prices, terms and load are drawn, and the ledger of the finished points is priced anew; nothing is simulated again. All
 fleets have the same draws (common random numbers, one named stream per input), which removes the common noise from
 their differences. Values in several places that describe one quantity are one input and vary together: the price of a
-card that two fleets are quoted, the hours of one tariff. All other inputs are drawn independently.
+card that two fleets are quoted, the hours of one tariff. Other inputs are independent, except for the rank correlations
+that `futures.correlations` states.
 
 A draw changes no metered quantity. A point's meters are summed once; a bill is then flat charges by the hour plus
 metered sums times prices, which takes a tenth of a millisecond. As these sums are rounded differently from the
@@ -38,7 +39,7 @@ from sim.cost.revenue import SoldTokens
 from sim.infile import opened
 from sim.message import Message
 from sim.records import Interval
-from sim.rng import stream
+from sim.rng import correlated, stream
 from sim.scenario.reading.distribution import Uncertain
 from sim.scenario.reading.errors import Place, dotted
 from sim.scenario.reading.layers import place_of
@@ -49,6 +50,7 @@ from sim.scenario.resolving.terms import FleetTerms, Machines, place_in_terms
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sections.load_profile import RATE
+from sim.scenario.sections.sensitivity import PRICE_PATHS
 from sim.scenario.sweep import Case, as_data, at_point, axis_labels, cases, points
 from sim.study.execution.durable import MANIFEST
 from sim.study.execution.precision import key_of
@@ -79,20 +81,40 @@ class UncertainInput:
         values = [one.quantiles(*shares) for one in self.members]
         return [dict(zip(self.places, row, strict=True)) for row in zip(*values, strict=True)]
 
-    def drawn(self, seed: int, draws: int) -> dict[Place, NDArray[np.float64]]:
-        """Return *draws* values for each of the input's places; a larger number of draws extends a smaller one."""
-        u = stream(seed, 0, f"futures {self.name}").random(draws)
+    def drawn(self, u: NDArray[np.float64]) -> dict[Place, NDArray[np.float64]]:
+        """Return the values at the quantiles *u*, for each of the input's places."""
         return {place: one.distribution.quantile(u) for place, one in zip(self.places, self.members, strict=True)}
 
 
-def inputs_of(scenario: Scenario) -> tuple[UncertainInput, ...]:
-    """Return the uncertain inputs of *scenario*, in the order of its file."""
+def inputs_of(scenario: Scenario, of_paths: bool = False) -> tuple[UncertainInput, ...]:
+    """Return the uncertain inputs of *scenario*, in the order of its file; with *of_paths* those of `price_paths`."""
     data = as_data(scenario)
     found: dict[str, list[tuple[str, Place, Uncertain]]] = {}
     for path, one in (scenario.futures.inputs if scenario.futures else {}).items():
         place = place_of(data, path)
+        if (place[0] == PRICE_PATHS) is not of_paths:
+            continue
         found.setdefault(_input_name(place, scenario), []).append((path, place, one))
     return tuple(_input(name, members) for name, members in found.items())
+
+
+def drawn_inputs(scenario: Scenario, inputs: Sequence[UncertainInput]) -> dict[Place, NDArray[np.float64]]:
+    """Return the draws of *inputs* by place; a larger number of draws extends a smaller one, except by Iman-Conover.
+
+    Inputs in no correlation have the same draws as without correlations.
+    """
+    futures, data = scenario.futures, as_data(scenario)
+    assert futures is not None
+    shares = [stream(scenario.seed, 0, f"futures {one.name}").random(futures.draws) for one in inputs]
+    holders = {place: one.name for one in inputs for place in one.places}
+    names = [one.name for one in inputs]
+    ranks = futures.rank_matrix(names, lambda path: holders.get(place_of(data, path)))
+    tied = np.flatnonzero((ranks != np.eye(len(ranks))).any(axis=0))
+    if len(tied):
+        linked = correlated(np.array([shares[i] for i in tied]).T, ranks[np.ix_(tied, tied)], futures.dependence)
+        for i, share in zip(tied, linked.T, strict=True):
+            shares[i] = share
+    return {place: values for one, u in zip(inputs, shares, strict=True) for place, values in one.drawn(u).items()}
 
 
 def _input(name: str, members: list[tuple[str, Place, Uncertain]]) -> UncertainInput:
@@ -351,9 +373,7 @@ def monte_carlo_study(scenario: Scenario, catalog: Catalog, stored: Sequence[Sto
     inputs = inputs_of(scenario)
     if scenario.futures is None or not inputs:
         return None
-    drawn: dict[Place, Numbers] = {}
-    for one in inputs:
-        drawn |= one.drawn(scenario.seed, scenario.futures.draws)
+    drawn = drawn_inputs(scenario, inputs)
     central = central_draw(inputs)
     moved = [central | draw for share in (LOW, HIGH) for one in inputs for draw in one.at(share)]
     rows = zip(*(values.tolist() for values in drawn.values()), strict=True)

@@ -10,12 +10,14 @@ existing units serve the same part of every hour's traffic, the largest for whic
 capacity; so no peak is short. The API is paid by tokens, monthly in arrears: docs/money.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
 from math import ceil, fsum, inf
 from pathlib import Path
+
+import numpy as np
 
 from sim.case.run import idle_window
 from sim.catalogue.catalog import Catalog
@@ -43,6 +45,7 @@ from sim.study.execution.store import StoredCase
 from sim.study.financing import AfterTax, Payments, compared, ways_to_finance
 from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
+from sim.study.order_timing import OrderTime, OrderTiming, drawn_outlook, expected_outlook, order_months
 from sim.study.plan_cash import (
     SECONDS_PER_MONTH,
     MonthlyOperatingCost,
@@ -59,6 +62,7 @@ from sim.study.plan_cash import (
     sold_in,
 )
 from sim.study.plan_units import (
+    ROUNDING,
     Declines,
     HeldUnits,
     Purchasing,
@@ -77,6 +81,8 @@ from sim.study.plan_units import (
 from sim.study.rebill import metered
 
 LINE = "api"
+RENT_MEANWHILE, API_MEANWHILE = "rent", "api"
+"""Supply until purchased hardware is delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +226,8 @@ class FleetPlanOutlook:
     """Rent that contracts oblige to pay after the plan [USD]; not part of any total."""
     financings: Mapping[str, AfterTax] = field(default_factory=dict)
     """Way to finance -> cost after financing and tax, the stated one last; empty where none is stated."""
+    timing: OrderTiming | None = None
+    """Months of the first order that are compared; None without `price_paths`, or where only one month is possible."""
 
     @property
     def after_tax(self) -> AfterTax | None:
@@ -346,12 +354,14 @@ def outlook(
     renting = _renting(plan, bridged.cost if bridged is not None else fleet.cost, rented)
     demand = plan.demand.by_month(plan.months, usual_load)
 
-    def stock_around(held: Sequence[HeldUnits]) -> Supply:
-        needed = [
+    def needed_around(held: Sequence[HeldUnits]) -> list[int]:
+        return [
             still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, units_in_service(held, month))
             for month, mean in enumerate(demand)
         ]
-        return supply(needed, purchasing, renting)
+
+    def stock_around(held: Sequence[HeldUnits]) -> Supply:
+        return supply(needed_around(held), purchasing, renting)
 
     bills = MonthlyOperatingCost(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
     terms = PlanTerms(plan, kind, rented, rate, tokens, bills)
@@ -362,6 +372,10 @@ def outlook(
     best = best_sales(held, plan.months, rows_around)
     stock = stock_around(best.held)
     owed, payments = owed_usd(stock, terms), payments_of(best.rows, best.held, rate, purchases_of(stock, terms))
+    timing = None
+    if scenario.price_paths is not None and purchasing is not None:
+        ways = OrderWays(purchasing, renting, _api_usd(scenario, terms, measured, demand), needed_around)
+        timing = _order_timing(demand, ways, replace(terms, held=best.held), _drawn_terms(scenario, terms, best.held))
     return FleetPlanOutlook(
         fleet.name,
         capacity,
@@ -372,7 +386,76 @@ def outlook(
         held=best.held,
         owed_usd=owed,
         financings=_financings(payments, finance),
+        timing=timing,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OrderWays:
+    """Ways to serve the demand until hardware is delivered, and after."""
+
+    purchasing: Purchasing
+    renting: Renting | None
+    api_usd: Sequence[float]
+    """Cost of each month's demand at the API [USD]; empty without an API."""
+    needed: Callable[[Sequence[HeldUnits]], Sequence[int]]
+    """Function of the existing units: number of further units needed in each month."""
+
+
+def _api_usd(scenario: Scenario, terms: PlanTerms, measured: Quantities, demand: Sequence[float]) -> Sequence[float]:
+    """Return the cost of each month's *demand* at the scenario's API [USD]; empty where no API can serve it."""
+    tariff, per_load = terms.kind.costs.priced(1).api, rate_per_load(scenario)
+    if tariff is None or per_load is None:
+        return ()
+    finance = terms.kind.declines.finance
+    plan, rate, tokens, cached = terms.plan, terms.discount_rate, terms.tokens, measured.cached_fraction
+    api = ApiTerms(plan, tariff, finance, rate, tokens, cached, per_load, terms.bills)
+    return [api.usd(mean * per_load * SECONDS_PER_MONTH, month) for month, mean in enumerate(demand)]
+
+
+def _drawn_terms(scenario: Scenario, terms: PlanTerms, held: tuple[HeldUnits, ...]) -> PlanTerms | None:
+    """Return *terms* with the prices of all draws, around the units *held*; None where no price is random."""
+    drawn = drawn_outlook(scenario, terms.plan.starts, terms.plan.months)
+    if drawn is None:
+        return None
+
+    def at_drawn(kind: UnitKind) -> UnitKind:
+        return replace(kind, declines=replace(kind.declines, outlook=drawn))
+
+    units = tuple(replace(one, kind=at_drawn(one.kind), book_value_usd=None) for one in held)
+    bills = MonthlyOperatingCost(terms.plan, tuple(map(at_drawn, terms.bills.kinds)))
+    return replace(terms, kind=at_drawn(terms.kind), bills=bills, held=units)
+
+
+def _order_timing(
+    demand: Sequence[float], ways: OrderWays, expected: PlanTerms, drawn: PlanTerms | None
+) -> OrderTiming | None:
+    """Return the months of order that leave no more load unserved than ordering now; None where there is no other.
+
+    Existing units are sold as in the plan that orders now.
+    """
+    plan, lead = expected.plan, ways.purchasing.lead_time_months
+    needed = list(ways.needed(expected.held))
+    found: list[tuple[float, OrderTime]] = []
+    for first in [*order_months(max(1, plan.months - lead)), None]:
+        purchasing = None if first is None else replace(ways.purchasing, first_order=first)
+        served = plan.months if first is None else first + lead
+        for by_api in (False, True) if ways.api_usd and served and not expected.held else (False,):
+            elsewhere = ways.api_usd[:served] if by_api else ()
+            rest = [0] * len(elsewhere) + needed[len(elsewhere) :]
+            stock = supply(rest, purchasing, None if by_api else ways.renting)
+            rows = cash_rows(demand, stock, expected)
+            api_usd = fsum(present_usd(expected.discount_rate, month, 0.0, usd) for month, usd in enumerate(elsewhere))
+            usd = np.array([api_usd + fsum(row.present_usd for row in rows)])
+            expected_usd = float(usd[0])
+            if drawn is not None:
+                usd = api_usd + sum(np.asarray(row.present_usd) for row in cash_rows(demand, stock, drawn))
+            meanwhile = API_MEANWHILE if by_api else RENT_MEANWHILE if stock.contracts else ""
+            missing = fsum(row.shortfall for row in rows[len(elsewhere) :])
+            found.append((missing, OrderTime(first, meanwhile, expected_usd, usd)))
+    least = min(missing for missing, one in found if one.month == 0) + ROUNDING * fsum(demand)
+    times = tuple(one for missing, one in found if missing <= least)
+    return OrderTiming(times) if len(times) > 1 else None
 
 
 def api_outlook(
@@ -421,7 +504,8 @@ def _kind(
     measured: Quantities,
     catalog: Catalog,
 ) -> UnitKind:
-    declines = Declines(plan.price_decline_per_year, plan.rental_decline_per_year, fleet.finance or scenario.finance)
+    finance, outlook = fleet.finance or scenario.finance, expected_outlook(scenario, plan.starts)
+    declines = Declines(plan.price_decline_per_year, plan.rental_decline_per_year, finance, outlook)
     return UnitKind(fleet.name, _unit_costs(scenario, fleet, built, measured, catalog), capacity, declines)
 
 

@@ -29,6 +29,7 @@ from sim.study.plan_units import (
     UnitKind,
     UnitLoads,
     by_component,
+    total,
     units_in_service,
     value_of,
 )
@@ -68,7 +69,7 @@ class MonthlyOperatingCost:
         for part in parts:
             for line, usd_per_h in part.costs.monthly_usd_per_h(part.serving, part.loads, *when, part.declines).items():
                 lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
-        rental_usd = fsum(usd for line, usd in lines.items() if line.follows is MarketPrice.RENT)
+        rental_usd = total(usd for line, usd in lines.items() if line.follows is MarketPrice.RENT)
         opex = {line: usd for line, usd in lines.items() if line.follows is not MarketPrice.RENT}
         return by_component(opex), rental_usd
 
@@ -197,10 +198,10 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
     opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
-    working_usd = fsum(
+    working_usd = total(
         usd for batch in stock.batches for at, usd in moved_usd(batch, stock.months, terms) if at == month
     )
-    at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values()) - working_usd
+    at_start_usd = resale_usd - removal_usd - total(capex_usd.values()) - working_usd
     return PlanMonth(
         month=month,
         demand=mean,
@@ -227,7 +228,7 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
         existing_sold=sold.units,
         existing_resale_usd=sold.resale_usd,
         gain_usd=sold.gain_usd,
-        present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values()) + rental_usd),
+        present_usd=present_usd(terms.discount_rate, month, at_start_usd, total(opex_usd.values()) + rental_usd),
         working_usd=working_usd,
     )
 
@@ -303,7 +304,7 @@ def sold_in(month: int, held: Sequence[HeldUnits]) -> SoldUnits:
     gone = [one for one in held if one.sold == month]
     return SoldUnits(
         sum(one.units for one in gone),
-        fsum(one.resale_usd(month) for one in gone),
+        total(one.resale_usd(month) for one in gone),
         fsum(one.removal_usd for one in gone),
         fsum(one.gain_usd(month) for one in gone),
     )

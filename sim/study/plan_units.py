@@ -15,7 +15,7 @@ remaining value at its age. Its book value is sunk. docs/money.md has the rules.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, fsum, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import ONE_HOUR, MeteredWindow
+from sim.cost.price_paths import ELECTRICITY, PriceOutlook
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
 from sim.message import Message
 from sim.scenario.year import ALL_HOURS, Calendar, Hours
@@ -36,6 +37,13 @@ class Purchasing:
 
     lead_time_months: int
     life_months: int
+    first_order: int = 0
+    """First month in which units may be ordered."""
+
+    @property
+    def first_delivery(self) -> int:
+        """First month in which purchased units may be in service."""
+        return self.first_order + self.lead_time_months
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
 def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Renting | None) -> Supply:
     """Return the purchases and rents that cover *needed* units in every month.
 
-    With *purchasing*, units are bought, the first of them in service after the lead time; they stay in service until
+    With *purchasing*, units are bought, the first of them in service at `first_delivery`; they stay in service until
     the end of their life, also where demand falls. With *renting*, missing units are rented: a commitment is signed
     with the first rented unit, and again when it has ended and units are needed; units beyond it have a term of their
     own.
@@ -152,7 +160,7 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Rentin
     batches: list[UnitBatch] = []
     contracts: list[Contract] = []
     for month, need in enumerate(needed):
-        if purchasing is not None and month >= purchasing.lead_time_months:
+        if purchasing is not None and month >= purchasing.first_delivery:
             missing = need - sum(batch.units for batch in batches if batch.serves(month))
             if missing > 0:
                 retires = min(months, month + purchasing.life_months)
@@ -242,17 +250,33 @@ class Declines:
     rent_per_year: float
     finance: StraightLine | Annuity | None
     """Terms of finance, with the inflation of each line."""
+    outlook: PriceOutlook | None = None
+    """Prices to come; None: the declines alone. Where it is drawn, factors are arrays over the draws."""
 
-    def hardware(self, month: int) -> float:
+    def hardware(self, month: int) -> Any:
         """Return the price of new hardware in *month* over today's."""
+        if self.outlook is not None and self.outlook.gives("hardware"):
+            return self.outlook.factor("hardware", month)
         return price_factor(self.hardware_per_year, month)
 
-    def factor(self, line: BillLine, month: int, agreed: int) -> float:
+    def rent(self, month: int) -> Any:
+        """Return the rent of a contract signed in *month* over today's."""
+        if self.outlook is not None and self.outlook.gives("rent"):
+            return self.outlook.factor("rent", month)
+        return price_factor(self.rent_per_year, month)
+
+    def resale(self, month: int) -> Any:
+        """Return the value of used hardware in *month* over that of its age at today's prices."""
+        return 1.0 if self.outlook is None else self.outlook.factor("resale", month)
+
+    def factor(self, line: BillLine, month: int, agreed: int) -> Any:
         """Return the price of *line* in *month* over today's, for units whose price was *agreed* then."""
         growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
         if line.follows is MarketPrice.RENT:
-            return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
+            return self.rent(agreed) * price_factor(-growth, agreed)
         dearer = price_factor(-growth, month) if growth else 1.0
+        if self.outlook is not None and line.component in ELECTRICITY:
+            dearer = self.outlook.factor("electricity", month)
         if line.follows is MarketPrice.NOTHING:
             return dearer
         index = self.hardware(month if line.follows is MarketPrice.HARDWARE else agreed)
@@ -415,14 +439,19 @@ class UnitCosts:
 MOST_COMMITTED = 100_000
 
 
-def value_of(
-    finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
-) -> float:
+def value_of(finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int) -> Any:
     """Return the resale value in month *now* over today's price when new; at most the price of a new machine then."""
     if finance is None:
         return 0.0
     own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)
-    return min(own, declines.hardware(now))
+    own, new = own * declines.resale(now), declines.hardware(now)
+    return np.minimum(own, new) if isinstance(own, np.ndarray) or isinstance(new, np.ndarray) else min(own, new)
+
+
+def total(amounts: Iterable[Any]) -> Any:
+    """Return the sum of *amounts*: exactly rounded for numbers, by draw for arrays over draws."""
+    listed = list(amounts)
+    return sum(listed) if any(isinstance(one, np.ndarray) for one in listed) else fsum(listed)
 
 
 def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:

@@ -6,6 +6,7 @@ lognormal distributions are truncated at CUT standard deviations (one draw in 16
 family.
 """
 
+from collections.abc import Callable, Hashable, Sequence
 from math import exp, log
 from typing import Annotated, Any, Self
 
@@ -13,7 +14,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.message import Message
-from sim.rng import Numbers, log_moments, triangular, truncated_normal
+from sim.rng import Dependence, Numbers, log_moments, triangular, truncated_normal
 from sim.spec import Count, NonNegative, Number, Positive, Spec
 
 CUT = 4.0
@@ -222,11 +223,35 @@ CENTRAL = {"triangular": "mode", "uniform": "middle", "normal": "mean", "lognorm
 """Name of each family's central value, which all results except the Monte Carlo draws use."""
 
 
+class RankCorrelation(Spec):
+    """Rank correlation of two uncertain inputs, or of two prices of `price_paths`."""
+
+    between: tuple[str, str]
+    """Dotted paths of two distributions, such as site.pue, or of two paths with a volatility, such as
+    price_paths.rent."""
+    rank: Annotated[Number, Field(ge=-1, le=1)]
+    """Spearman correlation, from -1 to 1: 1 if both always rise together, 0 if independent."""
+
+
 class MonteCarloDraws(Spec):
     """Monte Carlo draws of all uncertain inputs."""
 
     draws: Annotated[Count, Field(ge=100, le=200_000)] = 2000
     """Number of draws; each has one value of every uncertain input."""
+    correlations: tuple[RankCorrelation, ...] = ()
+    """Rank correlations of inputs; pairs that are not listed are independent."""
+    dependence: Dependence = "gaussian_copula"
+    """How correlated inputs are drawn: by a joint normal distribution, or by `iman_conover`, which reorders independent
+    draws so that the sample itself has the rank correlations."""
     inputs: dict[str, Uncertain] = Field(default_factory=dict)
     """Distributions of uncertain inputs, keyed by dotted path. Filled in when the scenario is read, from the
     distributions that replace numbers; the numbers themselves are then the central values."""
+
+    def rank_matrix(self, inputs: Sequence[Hashable], named: Callable[[str], Hashable]) -> Numbers:
+        """Return the matrix of rank correlations of *inputs*; *named* returns the input at a path of `correlations`."""
+        found, place = np.eye(len(inputs)), {one: i for i, one in enumerate(inputs)}
+        for one in self.correlations:
+            i, j = (place.get(named(path), -1) for path in one.between)
+            if i >= 0 and j >= 0 and i != j:
+                found[i, j] = found[j, i] = one.rank
+        return found

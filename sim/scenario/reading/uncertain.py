@@ -57,7 +57,7 @@ def extract_distributions(layers: Layers) -> ParsedDistributions:
         names = {_path(data, place): one.model_dump(exclude_unset=True) for place, one in parsed.inputs.items()}
         if futures is None or isinstance(futures, dict):
             data["futures"] = {**(futures or {}), "inputs": names}
-    elif futures is not None and not parsed.found:
+    elif futures is not None and not parsed.found and data.get("price_paths") is None:
         text = "has nothing to draw: no price and no term is a distribution, {triangular: [low, mode, high]}"
         parsed.found.append(ValidationIssue(("futures",), text))
     return parsed
@@ -113,6 +113,8 @@ def _may_be_drawn(place: Place) -> bool:
     """Return True if a value at *place* may be a distribution."""
     if place[:1] == ("fleets",) and len(place) > 3:
         return place[2] in (*TERMS, "cost")
+    if place[0] == "price_paths":
+        return place[2:3] in (("decline_per_year",), ("steps",), ("by_month",))
     return place == RATE or (place[0] in TERMS and len(place) > 1)
 
 

@@ -3,12 +3,15 @@
 The keys of `futures` are in `sim/scenario/reading/distribution.py`, which reads distributions anywhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import floor
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from sim.message import Message
+from sim.rng import largest_scale
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted
@@ -22,6 +25,8 @@ Contradictions = Callable[[str, Place, float], Iterator[ValidationIssue]]
 """Function of (path, place to report, value) that yields the issues caused by the value."""
 ALL_LOADS = "load_scale"
 """Input that scales the loads of all services in proportion to the scenario's."""
+PRICE_PATHS = "price_paths"
+"""Section whose paths are drawn month by month."""
 NO_INPUTS = ("sweep", "seed")
 """Keys that do not affect the simulation or the bill; sections do not either."""
 
@@ -170,10 +175,62 @@ SENSITIVITY = Section(
 )
 
 
+def _check_draws(futures: MonteCarloDraws, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
+    """Yield issues of correlations: unknown inputs, pairs given twice, and matrices that no numbers can have."""
+    data, paths = as_data(scenario), getattr(scenario, "price_paths", None)
+    stated = {} if paths is None else paths.stated
+    moving = {(PRICE_PATHS, name): f"{PRICE_PATHS}.{name}" for name, one in stated.items() if one.volatility}
+    drawn = {place_of(data, path): path for path in futures.inputs}
+    pairs: set[frozenset[Place]] = set()
+    wrong = False
+    for i, one in enumerate(futures.correlations):
+        at: Place = ("futures", "correlations", i)
+        places = [_place(data, path) for path in one.between]
+        issues = [
+            ValidationIssue((*at, "between", j), _not_drawn(path, [*drawn.values(), *moving.values()]))
+            for j, (path, place) in enumerate(zip(one.between, places, strict=True))
+            if place not in drawn and place not in moving
+        ]
+        if not issues and places[0] == places[1]:
+            issues.append(ValidationIssue((*at, "between"), "two different inputs are needed"))
+        elif not issues and len({(place in moving, place[0] == PRICE_PATHS) for place in places}) > 1:
+            text = (
+                "run draws prices and terms once, plan and breakeven draw price paths by month and their "
+                "parameters once: correlate two of one kind"
+            )
+            issues.append(ValidationIssue((*at, "between"), text))
+        elif not issues and frozenset(places) in pairs:
+            issues.append(ValidationIssue((*at, "between"), "this pair is given twice: remove one"))
+        pairs.add(frozenset(places))
+        wrong = wrong or bool(issues)
+        yield from issues
+    if wrong or (scale := largest_scale(futures.rank_matrix([*drawn, *moving], partial(_place, data)))) == 1:
+        return
+    text = Message(
+        "no numbers have these rank correlations together: multiply each by {scale:.2f}", floor(scale * 100) / 100
+    )
+    yield ValidationIssue(("futures", "correlations"), text)
+
+
+def _place(data: dict[str, object], path: str) -> Place:
+    try:
+        return place_of(data, path)
+    except LookupError:
+        return (path,)
+
+
+def _not_drawn(path: str, known: Sequence[str]) -> Message:
+    if not known:
+        return Message("{path} is not drawn: nothing is a distribution, and no price path has a volatility", path)
+    return Message("{path} is neither a distribution nor a path with volatility{hint}", path, did_you_mean(path, known))
+
+
 FUTURES: Section[MonteCarloDraws] = Section(
     repriced=True,
     of_fleets=True,
+    check=_check_draws,
     example="""\
 # futures: {draws: 2000}      # any price, any term and the load may be {triangular: [low, mode, high], note: why},
-#   {uniform: [low, high]}, {normal: [mean, sd]} or {lognormal: [mean, cv]} in place of a number""",
+#   {uniform: [low, high]}, {normal: [mean, sd]} or {lognormal: [mean, cv]} in place of a number;
+#   correlations: [{between: [site.pue, site.electricity_usd_per_kwh], rank: 0.3}]""",
 )
