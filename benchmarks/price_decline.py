@@ -80,4 +80,4 @@ def table(catalog: Catalog) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(table(load_catalog())))  # noqa: T201
+    print("\n".join(table(load_catalog())))

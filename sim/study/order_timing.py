@@ -70,7 +70,8 @@ class OrderTiming:
     @property
     def cheapest_shares(self) -> Numbers:
         """Fraction of the draws in which each time costs least [1]; of equal ones the earliest counts."""
-        return np.bincount(np.argmin(self._table, axis=0), minlength=len(self.times)) / self._table.shape[1]
+        wins = np.bincount(np.argmin(self._table, axis=0), minlength=len(self.times))
+        return np.asarray(wins / self._table.shape[1])
 
     @property
     def shares_below_now(self) -> Numbers:
@@ -88,7 +89,7 @@ class OrderTiming:
     @property
     def values_of_waiting_usd(self) -> Numbers:
         """Mean saving of each time over ordering now [USD]."""
-        return self.means_usd[0] - self.means_usd
+        return np.asarray(self.means_usd[0] - self.means_usd)
 
     def quantiles_usd(self, *shares: float) -> Numbers:
         """Return the quantiles of each time's cost at the probabilities *shares* (times x shares) [USD]."""
@@ -121,7 +122,7 @@ def drawn_outlook(scenario: Scenario, starts: str, months: int) -> PriceOutlook 
     deviations |= {name: paths.stated[name].deviations(shocks[name]) for name in moving}
     means = {name: _means(paths.stated[name], starts, months) for name in paths.stated}
     drawn = drawn_inputs(scenario, inputs) if inputs else {}
-    for name in dict.fromkeys(place[1] for place in drawn):
+    for name in (one for one in paths.stated if any(place[1] == one for place in drawn)):
         own = {place[2:]: values for place, values in drawn.items() if place[1] == name}
         rows = [_means(_with(paths.stated[name], own, draw), starts, months) for draw in range(futures.draws)]
         means[name] = np.array(rows).T
@@ -171,7 +172,7 @@ def timings_of_candidates(
 ) -> dict[str, OrderTiming]:
     """Return the times of order of every purchase among *costs* (candidate, or api -> cost at the load).
 
-    Until delivery the cheapest rent of the same fleet serves, or the API where it is cheaper. Empty without
+    Until delivery the cheapest rent of the same fleet serves, or the API where none is stated. Empty without
     `price_paths`.
     """
     paths = scenario.price_paths
@@ -183,11 +184,9 @@ def timings_of_candidates(
     fleets = {one.name: one.fleet for one in ledgers.candidates}
     found = {}
     for name, cost in costs.items():
-        others = [
-            costs[one]
-            for one in costs
-            if not costs[one].flows.capex_usd and fleets.get(one, fleets.get(name)) == fleets.get(name)
-        ]
+        paid_monthly = [one for one in costs if not costs[one].flows.capex_usd]
+        own = [costs[one] for one in paid_monthly if fleets.get(one) == fleets.get(name)]
+        others = own or [costs[one] for one in paid_monthly if one not in fleets]
         if cost.flows.resold_usd and others:
             rented = min(others, key=lambda one: one.usd_per_h)
             rate = ledgers.horizon.discount_rate

@@ -449,7 +449,7 @@ def _order_timing(
             usd = np.array([api_usd + fsum(row.present_usd for row in rows)])
             expected_usd = float(usd[0])
             if drawn is not None:
-                usd = api_usd + sum(np.asarray(row.present_usd) for row in cash_rows(demand, stock, drawn))
+                usd = np.asarray(api_usd + sum(np.asarray(row.present_usd) for row in cash_rows(demand, stock, drawn)))
             meanwhile = API_MEANWHILE if by_api else RENT_MEANWHILE if stock.contracts else ""
             missing = fsum(row.shortfall for row in rows[len(elsewhere) :])
             found.append((missing, OrderTime(first, meanwhile, expected_usd, usd)))

@@ -367,7 +367,7 @@ class UnitCosts:
             found[line] = usd * self._factor(line, serving, month, declines)
         return found
 
-    def _factor(self, line: BillLine, serving: ServingUnits, month: int, declines: Declines) -> float:
+    def _factor(self, line: BillLine, serving: ServingUnits, month: int, declines: Declines) -> Any:
         """Return the price of *line* in *month* over today's, averaged over the units by their agreed prices."""
         groups = (
             [OrderedUnits(1, serving.committed)]
@@ -512,12 +512,12 @@ class HeldUnits:
         """Cost of removing the units [USD]."""
         return self.units * self.kind.costs.removal_usd
 
-    def resale_usd(self, month: int) -> float:
+    def resale_usd(self, month: int) -> Any:
         """Return the resale value of the units in *month* [USD]."""
         worth = value_of(self.kind.declines.finance, self.kind.declines, self.bought, self.bought, month)
         return self.units * self.kind.costs.resold_usd * worth
 
-    def gain_usd(self, month: int) -> float:
+    def gain_usd(self, month: int) -> Any:
         """Return the proceeds of a sale in *month* over the book value then [USD]; 0 without a book value.
 
         The book value falls linearly to the resale value at the end of the units' life; it stays constant if it is

@@ -1,15 +1,19 @@
 """Prices to come: expected values at known months, the law of the process, and refused paths."""
 
+import runpy
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.stats import spearmanr
 
+from sim.catalogue.catalog import load_catalog
 from sim.cost.price_paths import PriceOutlook, PricePath, PricePaths
 from sim.rng import correlated, largest_scale
 
+ROOT = Path(__file__).parents[2]
 STARTS = "2027-01"
 RNG = np.random.default_rng(7)
 SHOCKS = RNG.standard_normal((36, 40_000))
@@ -112,3 +116,8 @@ def test_an_outlook_is_exact_before_the_first_month() -> None:
     assert drawn.factor("hardware", -12) == pytest.approx(np.full(SHOCKS.shape[1], 1.25))
     assert drawn.factor("hardware", 12).mean() == pytest.approx(0.8, rel=0.01)
     assert drawn.factor("rent", 12) == 1.0
+
+
+def test_the_docs_state_the_backtest_of_the_shipped_quotes() -> None:
+    found = runpy.run_path(str(ROOT / "benchmarks" / "price_decline.py"))
+    assert "\n".join(found["table"](load_catalog())) in (ROOT / "docs" / "rent-or-buy.md").read_text()
