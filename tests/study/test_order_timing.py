@@ -138,7 +138,7 @@ def test_shocks_are_correlated_in_every_month_and_a_longer_plan_keeps_them() -> 
     assert spearmanr(hardware, resale).statistic == pytest.approx(0, abs=0.07)
 
 
-def cost(capital_usd: float, line: str, usd_per_month: float, finance: Annuity | StraightLine) -> Cost:
+def cost(capital_usd: float, line: str, usd_per_month: float, finance: Annuity | StraightLine, **changes: Any) -> Cost:
     monthly = {line: usd_per_month / 730}
     rent = monthly if line == "rental" else {}
     capital = {"gpu_capital": capital_usd} if capital_usd else {}
@@ -149,6 +149,7 @@ def cost(capital_usd: float, line: str, usd_per_month: float, finance: Annuity |
         resold_usd=capital_usd,
         rent_usd_per_h=sum(rent.values()),
         rent_monthly_usd_per_h=rent,
+        **changes,
     )
     return Cost(1.0, 1, flows, finance, Horizon(24, 0.1), 1e6, None)
 
@@ -157,7 +158,8 @@ TERMS = Annuity(method="annuity", discount_rate=0.1, life_years=2, residual_frac
 
 
 def test_candidates_at_flat_prices_cost_what_breakeven_computes() -> None:
-    own, hired = cost(4800, "energy", 30, TERMS), cost(0, "rental", 250, TERMS)
+    own = cost(4800, "insurance", 30, TERMS, moved_usd={-1: 480, 2: -480}, declining={"insurance": 1.0})
+    hired = cost(0, "rental", 250, TERMS)
     timing = timing_of_candidates(own, hired, 24, 0.1, PriceOutlook(PricePaths(), "2027-01"), None)
     for one, candidate in ((timing.times[0], own), (timing.times[-1], hired)):
         assert one.expected_usd == pytest.approx(months(candidate.flows, TERMS, 0.1, 24)[-1].net_present_usd)
