@@ -30,6 +30,8 @@ OUTSIDE = (
 )
 """Pages of the site outside docs/, as paths from the root of the repository."""
 HEADINGS = {"gpus": "GPUs"}
+CELL_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>[^\n]*</t[dh]>)")
+BREAKS = re.compile(r"(?<=[a-z0-9][_/])(?=\w)")
 COLUMNS_MARK = "<!-- columns of summary.csv -->"
 WORK_MARKS = {"<!-- columns of a job -->": JOB_COLUMNS, "<!-- columns of a queue -->": QUEUE_COLUMNS}
 
@@ -53,6 +55,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     for mark, declared in WORK_MARKS.items():
         found = found.replace(mark, "\n".join(_work_columns(declared)))
     return found
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return *html* with places for line breaks behind the underscores and slashes of code in tables."""
+    return CELL_CODE.sub(lambda found: BREAKS.sub("<wbr>", found[0]), html)
 
 
 def _start() -> str:

@@ -127,7 +127,7 @@ def _old(found: list[Any], today: date, days: int) -> list[Any]:
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], table: Any) -> list[Any]:
-    left = [Message("{count} further prices", len(rows) - MOST_SHOWN)] if len(rows) > MOST_SHOWN else []
+    left = [Message("further prices: {count}", len(rows) - MOST_SHOWN)] if len(rows) > MOST_SHOWN else []
     return [table(heads, rows[:MOST_SHOWN], worded=frozenset({0, 1, 2, 3})), *left]
 
 

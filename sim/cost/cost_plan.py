@@ -228,7 +228,7 @@ def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
         yield "Rented instances are shared: only the GPUs in use are paid for."
     if (term := cost.commitment) is not None:
         yield Message(
-            "{gpus} GPUs are committed for {months:g} months and paid for throughout, used or not.",
+            "The commitment (GPUs: {gpus}, months: {months:g}) is paid in full, used or not.",
             term.gpus,
             term.months,
         )

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
-from sim.language import N_, _, translate_rendered
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.sources import weak_values
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import commas
@@ -160,17 +160,20 @@ def _size(scenario: Scenario) -> tuple[int, float | None]:
 
 def _estimate(several: int, count: float | None, workers: int) -> str:
     if not count:
-        return _("A run: {cases} cases; requests and minutes depend on the latency", cases=several)
+        return _("A run: {cases}; requests and minutes depend on the latency", cases=_cases_text(several))
     minutes = _minutes(count, workers, several)
     return _(
-        "A run: {cases} cases, about {count} requests, {minutes} min on {workers} cores (assuming {rate} requests/s "
-        "each)",
-        cases=several,
+        "A run: {cases}, about {count} requests, {minutes} min on {cores} (assuming {rate} requests/s each)",
+        cases=_cases_text(several),
         count=f"{count:,.0f}",
         minutes="<1" if minutes < 1 else f"{minutes:,.0f}",
-        workers=workers,
+        cores=ngettext("{count} core", "{count} cores", workers),
         rate=f"{REQUESTS_PER_S:,}",
     )
+
+
+def _cases_text(several: int) -> str:
+    return ngettext("{count:,} case", "{count:,} cases", several)
 
 
 def _minutes(requests: float, workers: int, several: int) -> float:

@@ -400,7 +400,7 @@ def _elastic(found: Sizing, best: CandidateFleet) -> Iterator[str]:
     always = ngettext("{count} replica always runs", "{count} replicas always run", base)
     if isinstance(cost, Rent) and cost.commitment is not None:
         terms = {"gpus": cost.commitment.gpus, "months": f"{cost.commitment.months:g}"}
-        always += _(" ({gpus} GPUs committed for {months} months)", **terms)
+        always += _(" (committed GPUs: {gpus}, months: {months})", **terms)
     yield _(
         "{always}, and the autoscaler ({policy}) adds up to {more} at this pattern of arrivals.",
         always=always,
@@ -505,7 +505,7 @@ def _mixed_sentences(found: Sizing) -> Iterator[str]:
             "Routing between its pools: {routing}.",
             routing=routing_text(best.fleet.routing.model_dump(exclude_none=True)),
         )
-    simulations = _("{len} simulations", len=len(mixed.trials))
+    simulations = ngettext("{count} simulation", "{count} simulations", len(mixed.trials))
     if not mixed.proved:
         yield _(
             "The search of mixed fleets was cut off after {simulations}: there may be a cheaper mixed fleet.",
@@ -636,9 +636,10 @@ def _notes(scenario: Scenario) -> list[str]:
         )
     if spare:
         notes.append(
-            _(
-                "{spare} spare replicas in each pool are paid for beyond those that the service level needs.",
-                spare=spare,
+            ngettext(
+                "{count} spare replica in each pool is paid for beyond those that the service level needs.",
+                "{count} spare replicas in each pool are paid for beyond those that the service level needs.",
+                spare,
             )
         )
     if scenario.size is not None and scenario.size.mixed is not None:

@@ -466,6 +466,7 @@ class _Search:
             _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
         ]
         self._total += len(members)
+        self._progress(self._done, self._total, 0)  # a longer horizon begins: its searches are not yet done
         found: FoundByFleet = {}
         for one in _side_by_side(searches, at, self._catalog, self._out, self._workplace):
             found.setdefault(one.fleet, []).append(one)

@@ -491,7 +491,7 @@ class _Drafting:
             if server.gpus is not None and server.gpus != server.parallel and "mig" not in server.keys:
                 notes.append(
                     Message(
-                        "{gpus} GPUs are there, and a server of {parallel} is simulated: its command says so",
+                        "GPUs in the files: {gpus}; simulated: {parallel}, as the server's command states",
                         server.gpus,
                         server.parallel,
                     )

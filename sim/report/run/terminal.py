@@ -199,7 +199,7 @@ def _difference_tables(
         notes = (
             _(NOTE)
             if left_out <= 0
-            else _("{note}; {left_out} more points in paired.csv", note=_(NOTE), left_out=left_out)
+            else _("{note}; further points in paired.csv: {left_out}", note=_(NOTE), left_out=left_out)
         )
         rows = block.rows[:MOST_IN_TERMINAL]
         table = FittedTable(block.heads, rows, frozenset(), len(axes), title=block.title)

@@ -55,7 +55,7 @@ def _load(found: Mapping[str, CaseTimeline]) -> Panel | None:
     if course.arrivals_rps is None:
         return None
     curve = _curve(_("load"), INK, course, course.arrivals_rps)
-    return _panel(_("Load"), _("requests that arrive, per second"), course, (curve,), y_linear=True)
+    return _panel(_("Load"), _("arrivals per second"), course, (curve,), y_linear=True)
 
 
 def _latency(found: Mapping[str, CaseTimeline], colors: Mapping[str, str], slo: Mapping[str, Any]) -> Panel | None:
@@ -68,7 +68,7 @@ def _latency(found: Mapping[str, CaseTimeline], colors: Mapping[str, str], slo: 
     limit_s = stated.get("p95") if isinstance(stated, dict) else stated
     limit = Limit(limit_s, _("limit"), forbids=False) if limit_s is not None else None
     title = _("Time to the answer") if noun() else _("Time to first token")
-    text = _("p95 over the requests that arrive in a stretch of time [s]")
+    text = _("p95 of the requests that arrive in each interval [s]")
     return _panel(title, text, next(iter(found.values())), tuple(curves), y_limit=limit)
 
 
@@ -78,7 +78,7 @@ def _queue(found: Mapping[str, CaseTimeline], colors: Mapping[str, str]) -> Pane
         for name, course in found.items()
         if course.waiting is not None
     ]
-    text = _("requests that have arrived and not started")
+    text = _("requests waiting")
     return _panel(_("Queue"), text, next(iter(found.values())), tuple(curves), y_linear=True) if curves else None
 
 
@@ -90,7 +90,7 @@ def _cost(found: Mapping[str, CaseTimeline], colors: Mapping[str, str]) -> Panel
     ]
     if not curves:
         return None
-    text = in_code(_("USD per hour, of the hours that are billed"))
+    text = in_code(_("USD per billed hour"))
     return _panel(_("Cost rate"), text, next(iter(found.values())), tuple(curves), y_format=money_mark, y_linear=True)
 
 
@@ -113,7 +113,7 @@ def _replicas(name: str, course: CaseTimeline, color: str) -> Panel:
         good = (True,) * len(x)
         curves.append(ChartCurve(_("failure"), INK, x, at, marker="X", dash="None", good=good))
     title = _("Replicas: {name}", name=name)
-    return _panel(title, _("by state, each on top of those below it"), course, tuple(curves), y_linear=True)
+    return _panel(title, _("stacked by state"), course, tuple(curves), y_linear=True)
 
 
 def _curve(

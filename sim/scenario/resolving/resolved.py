@@ -90,7 +90,7 @@ def _note(slicing: Slicing, counts: dict[str, int], gpus: int, pools: str) -> st
         ((profile, count),) = counts.items()
         whole = gpus * slicing.mig.profiles[profile].instances
         return Message(
-            "Pool {pool}: {idle} of {slices} slices {profile} on {cards} are paid for and idle.",
+            "Paid but idle in pool {pool}: {idle} of {slices} slices {profile} on {cards}.",
             pools,
             whole - count,
             whole,
@@ -100,7 +100,7 @@ def _note(slicing: Slicing, counts: dict[str, int], gpus: int, pools: str) -> st
     slices = sum(count * slicing.mig.profiles[profile].compute_slices for profile, count in counts.items())
     whole = gpus * slicing.mig.compute_slices
     return Message(
-        "Pools {pools}: {idle} of {slices} compute slices on {cards} are paid for and idle.",
+        "Paid but idle in pools {pools}: {idle} of {slices} compute slices on {cards}.",
         pools,
         whole - slices,
         whole,

@@ -201,7 +201,7 @@ def test_docker_names_the_release_and_the_gpus(tmp_path: Path) -> None:
     )
     draft, _, scenario = drafted(tmp_path, written(tmp_path, run__sh=text), gpu="a100-80gb-sxm")
     assert (scenario.engine, scenario.quantization) == ("vllm-0.10.1", "awq-int4")
-    assert draft.notes == ["2 GPUs are there, and a server of 1 is simulated: its command says so"]
+    assert draft.notes == ["GPUs in the files: 2; simulated: 1, as the server's command states"]
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_answer_says_what_always_runs(tmp_path: Path) -> None:
     assert scenario.size is not None
     found = Search(scenario, scenario.size, CATALOG, tmp_path / "out", ProcessPool(1)).run()
     told = " ".join(sentences(found, scenario))
-    assert "1 replica always runs (1 GPUs committed for 12 months), and the autoscaler (hpa) adds up to" in told
+    assert "1 replica always runs (committed GPUs: 1, months: 12), and the autoscaler (hpa) adds up to" in told
     assert "Without an autoscaler the cheapest is" in told
 
 
