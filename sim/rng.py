@@ -118,7 +118,7 @@ def largest_scale(ranks: Numbers) -> float:
     def exists(scale: float) -> bool:
         return bool(np.linalg.eigvalsh(normal_correlations(np.eye(len(ranks)) + scale * off)).min() > -_ROUNDING)
 
-    if exists(high):
+    if len(ranks) < 2 or exists(high):
         return high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

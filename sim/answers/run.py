@@ -111,6 +111,7 @@ def _finish(
             monte_carlo=study,
             confidences=partial(confidences_by_key, scenario, catalog),
             models=models_of(scenario, scenario.compare),
+            chargeback=scenario.chargeback,
         )
         keep_scenario(folder, scenario)
 

@@ -75,6 +75,16 @@ class Run(Result):
         return self._frame("tenants.csv")
 
     @cached_property
+    def showback(self) -> pd.DataFrame:
+        """Cost of each tenant's month by line and its unit costs as rows; empty without `chargeback`."""
+        return self._frame("showback.csv")
+
+    @cached_property
+    def chargeback(self) -> pd.DataFrame:
+        """Rows of the ledger by pool, component and phase, split among tenants; empty without `chargeback`."""
+        return self._frame("chargeback.csv")
+
+    @cached_property
     def paired(self) -> pd.DataFrame:
         """Differences between fleets at equal points, paired by seed; empty for a single fleet."""
         return self._frame("paired.csv")

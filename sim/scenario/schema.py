@@ -12,6 +12,7 @@ from sim.scenario.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Experiment, Fleet, InheritedKeys, Pool, nearest
 from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.sections import Section, sections_of
+from sim.scenario.sections.chargeback import CHARGEBACK, Chargeback
 from sim.scenario.sections.comparison import BREAKEVEN, COMPARE, PLAN, Breakeven, Compare
 from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
 from sim.scenario.sections.precision import LIMITS, PRECISION, Precision, ScenarioLimits
@@ -39,6 +40,8 @@ class Scenario(Experiment):
     """Plan over several years month by month, for `gpufleet plan`."""
     breakeven: Annotated[Breakeven | None, BREAKEVEN] = None
     """Other costs that `gpufleet breakeven` compares with each fleet's own `cost`; no other command reads it."""
+    chargeback: Annotated[Chargeback | None, CHARGEBACK] = None
+    """Split of the bill among tenants, with rules for idle and unused capacity."""
     price_paths: Annotated[PricePaths | None, PRICE_PATHS] = None
     """Prices to come, with which `plan` and `breakeven` decide when to buy: a decline, steps at launches, a table, or a
     random process."""

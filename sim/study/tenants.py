@@ -138,15 +138,15 @@ def _add_costs(shares: Mapping[str, TenantShare], case: FinishedCase, columns: M
     amounts = case.costs().column("amount_usd").to_numpy()
     if not len(amounts):
         return
-    left = int(_nano_usd(amounts).sum())
-    nano = _nano_usd(columns["cost_usd"].astype(float))
+    left = int(nano_usd(amounts).sum())
+    nano = nano_usd(columns["cost_usd"].astype(float))
     for name, share in shares.items():
         amount = left if name == UNATTRIBUTED else int(nano[tenants == name].sum())
         share.figures["cost_usd"] = amount / NANO_PER_USD
         left -= amount
 
 
-def _nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
+def nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
     """Return whole nano-dollars, exact for any amount."""
     nano = np.rint(usd * NANO_PER_USD)
     if np.abs(nano).sum() < np.iinfo(np.int64).max / 2:

@@ -5,7 +5,7 @@ account is a bill, the sum over several has no meaning. The tokens of a charge a
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from math import isclose
 from pathlib import Path
@@ -16,11 +16,12 @@ import pandas as pd
 
 from sim.catalogue.market import iso_code
 from sim.cost.charge import PaymentTime
+from sim.cost.ledger import split
 from sim.cost.rental import UNUSED
 from sim.csvio import write_csv
 from sim.language import _
 from sim.report.export.stored_answer import StoredAnswer
-from sim.units import SECONDS_PER_HOUR
+from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 COLUMNS = (
     *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
@@ -44,6 +45,8 @@ TAXES = ("sales_tax", "tax", "import_duty", "vat", "property_tax")
 """Components that are a tax; stored answers may have the last name."""
 COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
 """Component that a commitment covers -> status of its use; stored answers may have the last name."""
+DIVIDED = ("ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity", "PricingCurrencyEffectiveCost")
+"""Columns of a row that a chargeback divides, beside its costs."""
 AMORTISED = (PaymentTime.AT_DELIVERY.value, PaymentTime.AT_END.value)
 """Times of payments whose cost is spread over the life of the hardware."""
 
@@ -105,6 +108,7 @@ def _rows(answer: StoredAnswer, start: datetime) -> Iterator[dict[str, Any]]:
         for plan in answer.resolved
         for one in plan["charges"]
     }
+    charged = _charged(answer)
     per_currency = 1.0
     if answer.currency != "USD":
         per_currency = float(answer.summary["usd_per_currency"].dropna().iloc[0])
@@ -122,7 +126,36 @@ def _rows(answer: StoredAnswer, start: datetime) -> Iterator[dict[str, Any]]:
             yield _purchase(answer, place, like, one["once_usd"] / per_currency, seconds)
         for row in booked:
             usage = _usage(answer, place, row, charges[fleet, row["pool"], row["component"]])
-            yield from _under_a_commitment(usage, place) if row["component"] in COMMITTED else [usage]
+            parts = charged.get((*case, row["pool"], row["component"], row["phase"]), [])
+            for one in _split(usage, parts):
+                yield from _under_a_commitment(one, place) if row["component"] in COMMITTED else [one]
+
+
+def _charged(answer: StoredAnswer) -> dict[tuple[Any, ...], list[tuple[str, str, float]]]:
+    """Return (case, pool, component, phase) -> (tenant, line, amount) of a chargeback; empty without one."""
+    if not (answer.folder / "chargeback.csv").exists():
+        return {}
+    found: dict[tuple[Any, ...], list[tuple[str, str, float]]] = {}
+    keys = ["fleet", *answer.axes, "replication", "pool", "component", "phase"]
+    for row in answer.table("chargeback").to_dict("records"):
+        part = (str(row["tenant"]), str(row["line"]), float(row[answer.amount("amount_usd")]))
+        found.setdefault(tuple(row[key] for key in keys), []).append(part)
+    return found
+
+
+def _split(usage: dict[str, Any], parts: Sequence[tuple[str, str, float]]) -> Iterator[dict[str, Any]]:
+    """Yield *usage* divided among tenants in proportion to their *parts*, each with its tags; the sums stay exact."""
+    whole = round(usage["EffectiveCost"] * NANO_PER_USD)
+    weights = [max(0.0, amount) for _tenant, _line, amount in parts]
+    if whole <= 0 or not any(weights):
+        yield usage
+        return
+    for (tenant, line, _amount), nano in zip(parts, split(whole, weights), strict=True):
+        if nano:
+            cells = {name: usage[name] * (nano / whole) for name in DIVIDED if usage[name] is not None}
+            tags = {"gpufleet/tenant": tenant, "gpufleet/line": line}
+            billed = {name: nano / NANO_PER_USD for name in ("BilledCost", "EffectiveCost") if usage[name]}
+            yield {**usage, **cells, **billed, "Tags": json.dumps({**json.loads(usage["Tags"]), **tags})}
 
 
 def _discount(answer: StoredAnswer, fleet: str) -> float:

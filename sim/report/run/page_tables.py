@@ -384,6 +384,21 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
     return {"heads": [_(head) for _key, head, _show in columns], "rows": table, "bars": bars}
 
 
+def showback_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[str]) -> dict[str, Any]:
+    """Return the table of what each tenant pays at the reference point, from rows of showback.csv."""
+    here = [row for row in rows if sweep.single or row[sweep.axis] == sweep.reference]
+    columns = [column for column in SHOWBACK_COLUMNS if any(row[column[0]] for row in here)]
+    table = [
+        {
+            "fleet": row["fleet"],
+            "name": _tenant(row, [axis for axis in axes if axis != sweep.axis]),
+            "cells": ["" if not (value := row[key]) else show(value) for key, _head, show in columns],
+        }
+        for row in here
+    ]
+    return {"heads": [in_code(_(head)) for _key, head, _show in columns], "rows": table}
+
+
 def _tenant(row: Mapping[str, Any], settings: Sequence[str]) -> str:
     name = _("(no tenant)") if row["tenant"] == UNATTRIBUTED else row["tenant"]
     return commas([name, *([where] if (where := places([(axis, row[axis]) for axis in settings])) else [])])
@@ -404,6 +419,18 @@ TENANT_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("e2e_s_p99", N_("E2E p99 [s]"), steady),
     ("it_energy_kwh", N_("energy [kWh]"), steady),
     ("cost_usd", N_("cost"), cash),
+)
+
+
+SHOWBACK_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("used_usd_per_month", N_("its requests [USD/month]"), cash),
+    ("idle_usd_per_month", N_("idle"), cash),
+    ("unused_usd_per_month", N_("unused"), cash),
+    ("other_usd_per_month", N_("other"), cash),
+    ("usd_per_month", N_("total [USD/month]"), cash),
+    ("share_of_bill", N_("share of the bill"), percent),
+    ("usd_per_thousand_requests", N_("USD per thousand requests"), cash),
+    ("usd_per_million_output_tokens", N_("USD per million output tokens"), cash),
 )
 
 

@@ -40,6 +40,7 @@ from sim.report.run.page_tables import (
     limit_bars,
     phase_table,
     power_table,
+    showback_of,
     swatches,
     tenants_of,
 )
@@ -51,7 +52,10 @@ from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import heading_mark
 from sim.report.words.text import first_sentence, place, question_and_context
 from sim.report.words.units import counted
+from sim.scenario.sections.chargeback import Chargeback
 from sim.scenario.slo import Slo
+from sim.study.chargeback import KEYS as CHARGEBACK_COLUMNS
+from sim.study.chargeback import chargeback_rows, charged_cases, showback_rows
 from sim.study.comparison import differences, of_one_model
 from sim.study.confidence import PredictionConfidence
 from sim.study.monte_carlo import MonteCarloStudy, disputes_of
@@ -79,6 +83,7 @@ def render(
     timeline: Sequence[Panel] = (),
     confidences: Mapping[str, PredictionConfidence] | None = None,
     tenants: Sequence[Mapping[str, Any]] = (),
+    showback: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Render report.html; the same arguments give the same bytes. *confidences*: confidence by key of a point."""
     confidences = confidences or {}
@@ -106,6 +111,7 @@ def render(
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,
         tenants=tenants_of(tenants, sweep, axes) if tenants else None,
+        showback=showback_of(showback, sweep, axes) if showback else None,
         reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
         costs=cost_bars(sweep),
         cost_table=cost_table(sweep),
@@ -195,6 +201,7 @@ def write_report(
     monte_carlo: MonteCarloStudy | None = None,
     confidences: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
     models: Mapping[str, str] | None = None,
+    chargeback: Chargeback | None = None,
 ) -> None:
     """Write all files of a run into the folder *out*, except manifest.json.
 
@@ -228,6 +235,8 @@ def write_report(
         Returns the confidence of points by their keys: how near they are to measured configurations.
     models
         Model of every fleet, where fleets are ranked per model.
+    chargeback
+        Rules by which tenants share the bill; None: it is not split.
 
     """
     points = summarize(cases, axes, slo)
@@ -237,6 +246,11 @@ def write_report(
         given = {name for row in tenants for name in row}
         columns = ["fleet", *axes, *(name for name in TENANT_COLUMNS if name in given)]
         write_rows(out / "tenants.csv", tenants, columns)
+    charged = charged_cases(chargeback, cases)
+    showback = showback_rows(charged, axes)
+    if charged:
+        write_rows(out / "chargeback.csv", chargeback_rows(charged), ["fleet", *axes, *CHARGEBACK_COLUMNS])
+        write_rows(out / "showback.csv", showback)
     if compared:
         write_paired(out / "paired.csv", compared, axes)
     of_year = year(points, axes)
@@ -266,6 +280,7 @@ def write_report(
             timeline,
             confidences(points),
             tenants,
+            showback,
         )
         (out / "report.html").write_text(page, encoding="utf-8")
 
