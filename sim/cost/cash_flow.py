@@ -30,10 +30,11 @@ class CashFlows:
     agreed_months: Lines = field(default_factory=dict)
     """Months for which the price of each monthly component is agreed (a commitment's term); 0: each month has its own
     price."""
-    moved_usd: Mapping[int, float] = field(default_factory=dict)
-    """Month from delivery -> payment beside those at delivery; they sum to 0 (VAT, payment terms) [USD]."""
-    declining: Lines = field(default_factory=dict)
-    """Monthly components that are a share of the declining book value; each has the value 1."""
+    moved_usd: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """(Months after which a contract is renewed, or 0 for the life of hardware; month from its start) -> payment beside
+    those at delivery and by month; they sum to 0 (VAT, payment terms, prepaid rent) [USD]."""
+    profiles: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Monthly component -> amount of each month of the life or contract over the level one."""
     resold_usd: float = 0.0
     """Part of the purchases that is resold at the end, at its price when new [USD]."""
     rent_usd_per_h: float = 0.0
@@ -44,6 +45,11 @@ class CashFlows:
     """Part of all costs that is proportional to the price of hardware, in the first month [USD/h]."""
     hardware_monthly_usd_per_h: Lines = field(default_factory=dict)
     """Part of each monthly component that is proportional to the price of hardware [USD/h]."""
+
+    def of_month(self, component: str, month: int) -> float:
+        """Return the amount of *component* in *month* of the life or contract, from 1, over the level one."""
+        profile = self.profiles.get(component)
+        return profile[(month - 1) % len(profile)] if profile else 1.0
 
     @property
     def usd_per_h(self) -> float:
@@ -128,7 +134,7 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
         moved_usd=_moved(costs),
-        declining={charge.component: 1.0 for charge in costs.charges if charge.declines},
+        profiles={charge.component: charge.profile for charge in costs.charges if charge.profile},
         agreed_months={charge.component: charge.agreed_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
         rent_usd_per_h=fsum(usd for _, usd in rent),
@@ -138,10 +144,12 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
     )
 
 
-def _moved(costs: CostPlan) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for month, usd in (one for charge in costs.charges for one in charge.moved_usd):
-        found[month] = found.get(month, 0.0) + usd
+def _moved(costs: CostPlan) -> dict[tuple[int, int], float]:
+    found: dict[tuple[int, int], float] = {}
+    for charge in costs.charges:
+        for month, usd in charge.moved_usd:
+            place = round(charge.agreed_months), month
+            found[place] = found.get(place, 0.0) + usd
     return found
 
 
@@ -156,7 +164,9 @@ def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
     found: dict[str, Any] = {}
     for one in fields(CashFlows):
         values = [(getattr(flows, one.name), weight / total) for flows, weight in weighted]
-        if isinstance(values[0][0], Mapping):
+        if one.name == "profiles":  # the same at all loads
+            found[one.name] = values[0][0]
+        elif isinstance(values[0][0], Mapping):
             names = dict.fromkeys(name for lines, _ in values for name in lines)
             found[one.name] = {name: fsum(part * lines.get(name, 0.0) for lines, part in values) for name in names}
         else:

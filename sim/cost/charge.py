@@ -140,8 +140,8 @@ class Charge(Protocol):
         """Payments (month from delivery, amount [USD]) beside `once_usd` that sum to 0: deposits, terms, refunds."""
 
     @property
-    def declines(self) -> bool:
-        """True if the charge is a share of the machines' book value, which declines over their life."""
+    def profile(self) -> Sequence[float]:
+        """Amount of each month of the machines' life, or of the contract, over the level one; empty: equal months."""
 
     @property
     def agreed_months(self) -> float:
@@ -213,7 +213,7 @@ class FlatCharge:
     agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
     moved_usd: tuple[tuple[int, float], ...] = ()
-    declines: bool = False
+    profile: tuple[float, ...] = ()
 
     by_peak: ClassVar[bool] = False
 
@@ -251,7 +251,7 @@ class Metered:
     follows: ClassVar[MarketPrice] = MarketPrice.NOTHING
     follows_share: ClassVar[float] = 1.0
     moved_usd: ClassVar[Sequence[tuple[int, float]]] = ()
-    declines: ClassVar[bool] = False
+    profile: ClassVar[Sequence[float]] = ()
     agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False

@@ -137,7 +137,8 @@ def resolve_costs(
     site, operations = with_rates(site, known), with_rates(operations, known)
     elsewhere = collect(problems, lambda: [api.tariff(book)] if api is not None else [])
     if isinstance(cost, Rent):
-        charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
+        rate = finance.spread_rate_per_year if finance is not None else 0.0
+        charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book, rate))]
         charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
         notes = [*_rent_notes(cost, fleet), *_gpus_alone(fleet), *_landlords_notes(operations)]
     else:

@@ -268,26 +268,14 @@ class _Purchase(Spec):
         within = ((min(max(0, month), self.whole_life_months), usd) for month, usd in moved_usd)
         return self.sunk_usd_per_h(present_value(self.spread_rate_per_year, within))
 
-    def book_fraction(self, month: int) -> float:
-        """Return the book value at the start of *month* of the life, counted from 1, as a fraction of the price.
+    @property
+    def book_fractions(self) -> list[float]:
+        """Book value at the start of each month of the life, as a fraction of the price.
 
         The straight line from the price to the resale value at the end of the life.
         """
-        age = min(month - 1, self.whole_life_months) / self.whole_life_months
-        return 1 - (1 - self.resale_fraction) * age
-
-    @property
-    def level_book_fraction(self) -> float:
-        """Equal monthly base over the life with the present value of the declining `book_fraction`.
-
-        Notes
-        -----
-        Sum of b_m d^m over the sum of d^m, for the months m of the life and the discount factor d of a month.
-
-        """
-        rate, months = self.spread_rate_per_year, range(1, self.whole_life_months + 1)
-        worth = present_value(rate, ((month, self.book_fraction(month)) for month in months))
-        return worth / annuity_factor(rate, self.whole_life_months)
+        lost = (1 - self.resale_fraction) / self.whole_life_months
+        return [1 - lost * month for month in range(self.whole_life_months)]
 
     def growth_of(self, line: str) -> float:
         """Return the price increase of *line* per year, as a fraction."""

@@ -8,9 +8,9 @@ reclaimed.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, fsum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sim.cost.charge import Charge, FlatCharge, MarketPrice, Metered, PaymentTime, StatedFigure, UnitPrice
 from sim.cost.hardware import FleetHardware, PoolFacts, servers_needed
@@ -26,10 +26,27 @@ from sim.cost.metering import (
     gpu_s_by_phase,
 )
 from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
+from sim.cost.time_value import annuity_factor, level, present_value
 from sim.message import Message
 from sim.records import Interval
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR
+
+
+class Ramp(Spec):
+    """Steps of a commitment over its term, by the month of the term from which they hold."""
+
+    gpus: dict[Count, Count] = Field(default_factory=dict)
+    """Month -> number of committed GPUs from then on: {13: 16}."""
+    price: dict[Count, Positive] = Field(default_factory=dict)
+    """Month -> price from then on, relative to the discounted price: {13: 0.9}."""
+
+
+class TakeOrPay(Spec):
+    """Minimum volume at the hourly price: the bill of a month is that of the minimum or of the use, if larger."""
+
+    gpu_hours_per_month: Positive
+    """GPU-hours of a month (730 hours) that are paid at least; those that run count as use."""
 
 
 class Commitment(Spec):
@@ -41,6 +58,42 @@ class Commitment(Spec):
     """Term of the commitment [months]."""
     discount: Fraction
     """Discount on the hourly price, as a fraction; GPUs beyond the commitment pay the hourly price."""
+    upfront: Literal["none", "partial", "all"] = "none"
+    """Part of the term's rent that is paid at its start; the rest is paid monthly."""
+    upfront_share: Annotated[Fraction, Field(gt=0, lt=1)] | None = None
+    """Fraction of the rent that `partial` pays at the start; default: 0.5."""
+    ramp: Ramp | None = None
+    """Committed GPUs and prices that change during the term. Default: equal months."""
+
+    @model_validator(mode="after")
+    def _whole_term(self) -> Self:
+        if self.upfront_share is not None and self.upfront != "partial":
+            raise ValueError(Message("upfront_share is for upfront: partial, not {upfront}", self.upfront))
+        steps = [*self.ramp.gpus, *self.ramp.price] if self.ramp is not None else []
+        if self.ramp is not None and not steps:
+            raise ValueError("ramp is empty: state gpus or price by month of the term")
+        if steps and not 1 < min(steps) <= max(steps) <= self.months:
+            raise ValueError(
+                Message("ramp has a month {month}: steps are within months 2 to {last:g}", max(steps), self.months)
+            )
+        if (steps or self.upfront != "none") and self.months != round(self.months):
+            raise ValueError(Message("months is {months:g}: upfront and ramp need whole months", self.months))
+        return self
+
+    @property
+    def prepaid(self) -> float:
+        """Fraction of the rent that is paid at the start of the term."""
+        return {"none": 0.0, "partial": self.upfront_share or 0.5, "all": 1.0}[self.upfront]
+
+    @property
+    def by_month(self) -> list[tuple[int, float]]:
+        """Committed GPUs and price relative to the discounted one, for each month of the term."""
+        ramp, found = self.ramp or Ramp(), list[tuple[int, float]]()
+        gpus, price = self.gpus, 1.0
+        for month in range(1, round(self.months) + 1):
+            gpus, price = ramp.gpus.get(month, gpus), ramp.price.get(month, price)
+            found.append((gpus, price))
+        return found
 
 
 class SpotRental(Spec):
@@ -249,6 +302,28 @@ class RoundedUpTimeBeyond(RoundedUpTime):
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class UnmetMinimum(RentedTime):
+    """Rent of the GPU-hours that a take-or-pay contract charges beyond those that run; booked as unused commitment."""
+
+    pools: tuple[str, ...] = field(kw_only=True)
+    """Names of the pools whose replicas count."""
+    least_gpu_h_per_h: float = field(kw_only=True)
+    """Minimum per copy of the fleet, in GPU-hours per hour."""
+
+    beyond_base: ClassVar[bool] = False
+
+    def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
+        """Return the GPU-seconds of *interval*, all in the phase of unused commitments."""
+        return ByPhase.only(self.unused.phase, interval.gpu_s)
+
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
+        """Return the billed units that do not run in *window*."""
+        runs = [one for pool in self.pools for one in window.intervals.get(pool, ()) if one.state not in NOT_RENTED]
+        used = fsum(one.gpu_s for one in runs) / SECONDS_PER_HOUR
+        return max(0.0, self.least_gpu_h_per_h * window.hours - used) * self.units_per_gpu_h
+
+
 _UNITS = {
     "gpu_hour": ("GPU-h", 1),
     "gpu_day": ("GPU-day", 24),
@@ -274,6 +349,7 @@ class Rent(Spec):
         rental_reserved     min(n, c) * price * (1 - commitment.discount)
         unused commitment   max(0, c - n) * price * (1 - commitment.discount)
         rental              max(0, n - c) * price, without spot
+        take_or_pay         max(0, minimum - n) * price
         rental_spot         max(0, n - c) * price * (1 - spot.discount)
         spot_interruptions  (1 / spot.availability - 1) * rental_spot
 
@@ -294,9 +370,20 @@ class Rent(Spec):
     """Terms of spot capacity for the GPUs beyond the commitment; default: on demand."""
     billing: Billing = Billing()
     """Rounding of rented time where a schedule starts and stops replicas; default: to the second."""
+    take_or_pay: TakeOrPay | None = None
+    """Minimum volume of a month at the hourly price. Default: only what is rented is paid."""
 
-    def charges(self, fleet: Sequence[FleetHardware], book: PriceBook) -> list[Charge]:
-        """Return the rent of *fleet*, a charge per pool. Raises CostError."""
+    @model_validator(mode="after")
+    def _one_minimum(self) -> Self:
+        others = [name for name in ("commitment", "spot") if getattr(self, name) is not None]
+        if self.take_or_pay is not None and others:
+            raise ValueError(
+                Message("take_or_pay is a minimum at the hourly price: remove {others}", " and ".join(others))
+            )
+        return self
+
+    def charges(self, fleet: Sequence[FleetHardware], book: PriceBook, rate_per_year: float = 0.0) -> list[Charge]:
+        """Return the rent of *fleet*, a charge per pool; payments are levelled at *rate_per_year*. Raises CostError."""
         kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
         if self.price is not None and len(kinds) > 1:
             text = Message(
@@ -308,9 +395,14 @@ class Rent(Spec):
         if self.commitment is not None and len(fleet) > 1:
             text = Message("a commitment is for one kind of GPU and server; this fleet has {count}", len(fleet))
             raise CostError(Problem("cost.commitment", text))
-        return [charge for hardware in fleet for charge in self._rent(hardware, book)]
+        if self.take_or_pay is not None and len(fleet) > 1:
+            text = Message(
+                "a take-or-pay minimum is for one kind of GPU and server; this fleet has {count}", len(fleet)
+            )
+            raise CostError(Problem("cost.take_or_pay", text))
+        return [charge for hardware in fleet for charge in self._rent(hardware, book, rate_per_year)]
 
-    def _rent(self, hardware: FleetHardware, book: PriceBook) -> list[Charge]:
+    def _rent(self, hardware: FleetHardware, book: PriceBook, rate_per_year: float) -> list[Charge]:
         priced = book.rental(hardware.gpu, self.price)
         unit = priced.price.unit
         if unit not in _UNITS:
@@ -324,21 +416,105 @@ class Rent(Spec):
         name, hours = _UNITS[unit]
         by_instance = unit.startswith("instance")
         rented = self._instances(hardware, priced) if by_instance else float(hardware.gpus)
-        committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
+        committed = self._committed(hardware, priced, self._committed_gpus) if by_instance else self._committed_gpus
         price = priced.price.per(name, priced.price.usd)
         term = self.commitment.months if self.commitment is not None else 0.0
         unused = IdleShare.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
         reserved = min(rented, committed) * (1 - unused.share)
         parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
         parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
+        per_gpu = 1 / (priced.gpus or hardware.slots) if by_instance else 1.0
+        least = list(self._unmet(hardware, rented / hours, per_gpu / hours, price))
         if self.commitment is not None and hardware.copies and any(pool.scheduled for pool in hardware.pools):
-            return list(self._switched(hardware, rented / hours, committed / hours, price, unused))
-        return [
+            if self.commitment.ramp is not None:
+                raise CostError(Problem("cost.commitment.ramp", "a ramp is for replicas that always run"))
+            found = list(self._switched(hardware, rented / hours, committed / hours, price, unused))
+            return [*found, *self._prepaid(hardware, [committed / hours] * round(term), price, rate_per_year)]
+        if self.commitment is not None and self.commitment.ramp is not None:
+
+            def units_of(gpus: int) -> float:
+                return self._committed(hardware, priced, float(gpus)) if by_instance else float(gpus)
+
+            steps = [(units_of(gpus), factor) for gpus, factor in self.commitment.by_month]
+            return self._ramped(hardware, rented, steps, price, unused, rate_per_year, hours)
+        if self.commitment is not None:
+            least += self._prepaid(hardware, [committed / hours] * round(term), price, rate_per_year)
+        return least + [
             charge
             for (component, units, part_price), agreed_months, idle in parts
             for pool, units_per_h in hardware.per_pool(units / hours)
             for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, agreed_months, idle)
         ]
+
+    def _unmet(
+        self, hardware: FleetHardware, rented_per_h: float, per_gpu_h: float, price: UnitPrice
+    ) -> Iterator[Charge]:
+        """Return the rent of a take-or-pay minimum that is not used."""
+        if self.take_or_pay is None or not hardware.copies:
+            return
+        least = self.take_or_pay.gpu_hours_per_month / HOURS_PER_MONTH
+        idle = IdleShare(1.0, UNUSED)
+        if any(pool.scheduled or pool.fails for pool in hardware.pools):
+            names, first = tuple(pool.name for pool in hardware.pools), hardware.pools[0]
+            facts = ("take_or_pay", first.name, first.server_id, per_gpu_h, price, self.billing, idle)
+            yield UnmetMinimum(*facts, pools=names, least_gpu_h_per_h=least / hardware.copies)
+            return
+        for pool, units_per_h in hardware.per_pool(max(0.0, least * per_gpu_h - rented_per_h)):
+            flat = FlatCharge("take_or_pay", pool.name, pool.server_id, units_per_h, price, unused=idle)
+            yield replace(flat, follows=MarketPrice.RENT)
+
+    def _prepaid(
+        self, hardware: FleetHardware, units_per_h: Sequence[float], price: UnitPrice, rate_per_year: float
+    ) -> Iterator[FlatCharge]:
+        """Return the interest of rent that is paid at the start of a term with *units_per_h* in each month."""
+        assert self.commitment is not None
+        if not self.commitment.prepaid:
+            return
+        usd = [HOURS_PER_MONTH * each * price.discounted(self._commitment_discount).usd for each in units_per_h]
+        share, paid = self.commitment.prepaid, PaymentTime.AT_DELIVERY
+        moved = [(0, share * fsum(usd)), *((month, -share * part) for month, part in enumerate(usd, 1))]
+        each_usd = present_value(rate_per_year, moved) / annuity_factor(rate_per_year, len(usd)) / HOURS_PER_MONTH
+        stated = StatedFigure("cost.commitment.upfront", share, "of the rent")
+        for pool, part in hardware.per_pool(1.0):
+            interest = price.derived(each_usd, "h", stated)
+            flat = FlatCharge("prepayment", pool.name, pool.server_id, part, interest, paid, follows=MarketPrice.RENT)
+            moved_usd = tuple((month, part * amount) for month, amount in moved)
+            yield replace(flat, agreed_months=self.commitment.months, moved_usd=moved_usd)
+
+    def _ramped(
+        self,
+        hardware: FleetHardware,
+        rented: float,
+        steps: Sequence[tuple[float, float]],
+        price: UnitPrice,
+        idle: IdleShare,
+        rate_per_year: float,
+        hours: float,
+    ) -> list[Charge]:
+        """Return the rent beside a commitment of *steps* (units, price factor) by month of its term."""
+        assert self.commitment is not None
+        if any(pool.fails for pool in hardware.pools):
+            raise CostError(Problem("cost.commitment.ramp", "a ramp is for replicas that always run"))
+        series: dict[str, list[float]] = {}
+        prices: dict[str, UnitPrice] = {}
+        for month, (committed, factor) in enumerate(steps):
+            reserved = min(rented, committed) * (1 - idle.share)
+            agreed = [(name, factor * units, each) for name, units, each in self._reserved(reserved, committed, price)]
+            for name, units, each in [*agreed, *self._beyond(rented - committed, price)]:
+                series.setdefault(name, [0.0] * len(steps))[month] = units
+                prices[name] = each
+        charges: list[Charge] = []
+        for name, units_by_month in series.items():
+            if equal := level(rate_per_year, units_by_month):
+                profile = tuple(units / equal for units in units_by_month)
+                is_agreed = name in ("rental_reserved", UNUSED)
+                unused = IdleShare(1.0, UNUSED) if name == UNUSED else ALL_USED if is_agreed else idle
+                for pool, units_per_h in hardware.per_pool(equal / hours):
+                    flat = FlatCharge(name, pool.name, pool.server_id, units_per_h, prices[name], unused=unused)
+                    term = self.commitment.months if is_agreed else 0.0
+                    charges.append(replace(flat, follows=MarketPrice.RENT, agreed_months=term, profile=profile))
+        committed_per_h = [units * factor / hours for units, factor in steps]
+        return [*charges, *self._prepaid(hardware, committed_per_h, price, rate_per_year)]
 
     def _charges(
         self,
@@ -411,9 +587,9 @@ class Rent(Spec):
     def _committed_gpus(self) -> float:
         return float(self.commitment.gpus) if self.commitment is not None else 0.0
 
-    def _committed(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
-        """Return the number of committed instances."""
-        return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
+    def _committed(self, hardware: FleetHardware, priced: OfferedPrice, gpus: float) -> float:
+        """Return the number of committed instances for *gpus*."""
+        return float(ceil(gpus / (priced.gpus or hardware.slots)))
 
     def _instances(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
         gpus = priced.gpus or hardware.slots

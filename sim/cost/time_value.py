@@ -6,7 +6,7 @@ a token over the years is levelised as that of energy is: present value of all c
 NREL/TP-462-5173). docs/money.md has the time of each payment.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -75,6 +75,22 @@ def annuity_factor(discount_rate: float, months: float, growth_per_year: float =
 
 
 _SAME = 1e-12  # growth as fast as the discount: the series is a sum of equal terms
+
+
+def level(discount_rate: float, amounts: Sequence[float]) -> float:
+    """Return the equal payment at the end of each month with the present value of *amounts*, at month ends.
+
+    Notes
+    -----
+    Sum of a_m d^m over the sum of d^m, with the discount factor d of a month.
+
+    Examples
+    --------
+    >>> round(level(0.0, [3.0, 2.0, 1.0]), 12)
+    2.0
+
+    """
+    return present_value(discount_rate, enumerate(amounts, 1)) / annuity_factor(discount_rate, len(amounts))
 
 
 def price_factor(decline_per_year: float, months: float) -> float:

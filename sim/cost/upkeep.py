@@ -10,6 +10,7 @@ from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure
 from sim.cost.component import OwnedFleet, OwnerComponent, UserComponent, for_each
 from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
+from sim.cost.time_value import level
 from sim.message import Message
 from sim.spec import Fraction, NonNegative, Positive
 from sim.units import HOURS_PER_YEAR
@@ -150,13 +151,16 @@ class _ShareOfValue(OwnerComponent):
         """Return the payment for everything that is owned, a charge per purchase."""
         path = f"operations.{self.component}.fraction_of_value_per_year"
         stated = StatedFigure(path, self.fraction_of_value_per_year, "of the book value per year")
-        share = self.fraction_of_value_per_year * owned.finance.level_book_fraction / HOURS_PER_YEAR
+        values = owned.finance.book_fractions
+        equal = level(owned.finance.spread_rate_per_year, values)
+        share = self.fraction_of_value_per_year * equal / HOURS_PER_YEAR
+        profile = tuple(value / equal for value in values) if equal else ()
         found = []
         for one in owned.purchases:
             each_usd = share * one.once_usd / one.units_per_h if one.units_per_h else 0.0
             price = one.price.derived(each_usd, one.price.unit, stated)
             flat = FlatCharge(self.component, one.pool, one.server, one.units_per_h, price, unused=one.unused)
-            found.append(replace(flat, follows=MarketPrice.MACHINES, declines=True))
+            found.append(replace(flat, follows=MarketPrice.MACHINES, profile=profile))
         return found
 
 

@@ -20,7 +20,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
 from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
-from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months, moved_month
+from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months, moved_usd
 from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
@@ -341,12 +341,14 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
             brings,
             hardware_usd,
             brings + removal_usd,
-            moved_usd=tuple((moved_month(month, start, end), usd) for month, usd in cost.flows.moved_usd.items()),
+            moved_usd=tuple(moved_usd(cost.flows, span, start, end, contracts=False)),
         )
         for start, end in pairwise([*bought, span])
         if cost.flows.capex_usd or removal_usd
         for brings in [path[end].brings_usd]
     ]
+    prepaid = tuple(moved_usd(cost.flows, span, 0, span)) if not holdings else ()
+    holdings += [Holding(0, span, 0.0, 0.0, moved_usd=prepaid)] if prepaid else []
     return Payments([at.operating_usd for at in path[1:]], holdings, horizon.discount_rate)
 
 

@@ -397,10 +397,8 @@ def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
         growth = finance.growth_of(name) if finance is not None else 0.0
-        if finance is not None and name in flows.declining:
-            of_life = (month - 1) % finance.whole_life_months + 1
-            usd_per_h *= finance.book_fraction(of_life) / finance.level_book_fraction
-        total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.agreed_months.get(name, 0.0))
+        of_month = flows.of_month(name, month)
+        total += of_month * usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.agreed_months.get(name, 0.0))
     return total
 
 
@@ -450,20 +448,25 @@ def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int)
 
 
 def moved_by_month(flows: CashFlows, life: int, count: int) -> list[float]:
-    """Return the payments of months 0 to *count* beside purchases, which are repeated every *life* months [USD].
-
-    Payments before the first delivery count at it; what is still open when hardware is sold is settled then.
-    """
+    """Return the payments of months 0 to *count* beside purchases and rent [USD]; hardware lives *life* months."""
     found = [0.0] * (count + 1)
-    for start in range(0, max(count, 1), life):
-        for month, usd in flows.moved_usd.items():
-            found[moved_month(month, start, min(start + life, count))] += usd
+    for month, usd in moved_usd(flows, life, 0, count):
+        found[month] += usd
     return found
 
 
-def moved_month(month: int, start: int, end: int) -> int:
-    """Return when a payment *month* months from the delivery at *start* is made, for hardware held until *end*."""
-    return min(max(0, start + month), end)
+def moved_usd(flows: CashFlows, life: int, first: int, last: int, contracts: bool = True) -> list[tuple[int, float]]:
+    """Return the payments (month, amount [USD]) beside the purchases and *contracts* from month *first* to *last*.
+
+    Payments before the first delivery count at it; what is still open when hardware is sold, or when a contract or the
+    comparison ends, is settled then.
+    """
+    found = []
+    for (term, month), usd in flows.moved_usd.items():
+        if contracts or not term:
+            starts = range(first, max(last, first + 1), term or life)
+            found += [(min(max(0, start + month), start + (term or life), last), usd) for start in starts]
+    return found
 
 
 def _brings(flows: CashFlows, finance: Finance, age_months: int) -> float:

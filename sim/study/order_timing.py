@@ -16,7 +16,7 @@ from sim.rng import Numbers, correlated, stream
 from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import PRICE_PATHS
-from sim.study.breakeven_costs import CandidateLedgers, Cost, moved_month
+from sim.study.breakeven_costs import CandidateLedgers, Cost, moved_usd
 from sim.study.monte_carlo import drawn_inputs, inputs_of
 from sim.study.plan_units import Declines, value_of
 from sim.units import HOURS_PER_MONTH
@@ -224,8 +224,8 @@ def _paid_usd(
         price = prices.factor("hardware", start)
         for name, paid_usd in bought.flows.delivery_usd.items():
             usd = usd + paid_usd * (1.0 if name in FIXED else price) * discount_factor(discount_rate, start)
-        for month, moved_usd in bought.flows.moved_usd.items():
-            usd = usd + moved_usd * price * discount_factor(discount_rate, moved_month(month, start, end))
+        for month, open_usd in moved_usd(bought.flows, max(1, end - start), start, end, contracts=False):
+            usd = usd + open_usd * price * discount_factor(discount_rate, month)
         for month in range(start, end):
             usd = usd + _month_usd(bought, month, start, prices) * discount_factor(discount_rate, month + 1)
         worth = value_of(bought.finance, Declines(0.0, 0.0, bought.finance, prices), start, start, end)
@@ -243,9 +243,7 @@ def _month_usd(cost: Cost, month: int, since: int, prices: PriceOutlook) -> Any:
     for name, usd in flows.monthly_usd_per_h.items():
         agreed = flows.agreed_months.get(name, 0.0)
         growth = cost.finance.growth_of(name) if cost.finance is not None else 0.0
-        book = 1.0
-        if cost.finance is not None and name in flows.declining:
-            book = cost.finance.book_fraction(month - since + 1) / cost.finance.level_book_fraction
+        book = flows.of_month(name, month - since + 1)
         if name in ELECTRICITY and prices.gives("electricity"):
             line: Any = usd * prices.factor("electricity", month)
         else:

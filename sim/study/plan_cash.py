@@ -19,6 +19,8 @@ from sim.cost.time_value import discount_factor
 from sim.study.financing import Payments
 from sim.study.plan_units import (
     ROUNDING,
+    BillLine,
+    Contract,
     Declines,
     HeldUnits,
     OrderedUnits,
@@ -36,6 +38,10 @@ from sim.study.plan_units import (
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
+
+
+PREPAID = BillLine("rental_reserved", MarketPrice.RENT, 1.0, by_peak=False, committed=True)
+"""Line whose price prepaid rent follows."""
 
 
 class PaidUnits(NamedTuple):
@@ -198,9 +204,7 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
     opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
-    working_usd = total(
-        usd for batch in stock.batches for at, usd in moved_usd(batch, stock.months, terms) if at == month
-    )
+    working_usd = total(usd for one in moved_usd(stock, terms).values() for at, usd in one if at == month)
     at_start_usd = resale_usd - removal_usd - total(capex_usd.values()) - working_usd
     return PlanMonth(
         month=month,
@@ -269,19 +273,33 @@ def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:
         price, brings, hardware, resale = (
             batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale)
         )
-        moved = moved_usd(batch, stock.months, terms)
+        moved = moved_usd(stock, terms).get(batch, ())
         found.append(Holding(batch.delivered, batch.retires, price, brings, hardware, resale, moved_usd=moved))
+    contracts = ((one, moved) for one, moved in moved_usd(stock, terms).items() if isinstance(one, Contract))
+    return found + [Holding(one.signed, moved[-1][0], 0.0, 0.0, moved_usd=moved) for one, moved in contracts]
+
+
+def moved_usd(stock: Supply, terms: PlanTerms) -> dict[UnitBatch | Contract, tuple[tuple[int, float], ...]]:
+    """Return purchase or commitment -> its payments (month, amount [USD]) beside the purchase and the rent.
+
+    What is still open when units leave, or at the end of the plan, is settled then.
+    """
+    declines, found = terms.kind.declines, dict[UnitBatch | Contract, tuple[tuple[int, float], ...]]()
+    if bought := terms.kind.costs.moved_usd:
+        for batch in stock.batches:
+            found[batch] = _settled(
+                bought, batch.units * declines.hardware(batch.ordered), batch.delivered, batch.retires
+            )
+    for one in stock.contracts:
+        if one.committed and (prepaid := terms.rented.prepaid_usd(one.units)):
+            price = declines.factor(PREPAID, one.signed, one.signed)
+            found[one] = _settled(prepaid, price, one.signed, min(one.ends, stock.months))
     return found
 
 
-def moved_usd(batch: UnitBatch, months: int, terms: PlanTerms) -> tuple[tuple[int, float], ...]:
-    """Return the payments (month, amount [USD]) of a *batch* beside its purchase, in a plan of *months*.
-
-    What is still open when the units leave is settled then.
-    """
-    price = batch.units * terms.kind.declines.hardware(batch.ordered)
-    last = min(months, batch.retires)
-    return tuple((min(max(0, batch.delivered + at), last), price * usd) for at, usd in terms.kind.costs.moved_usd)
+def _settled(moved: Sequence[tuple[int, float]], price: float, start: int, end: int) -> tuple[tuple[int, float], ...]:
+    """Return payments of *moved* (month from the start, amount) at *price*, from *start* to *end* at the latest."""
+    return tuple((min(max(0, start + at), end), price * usd) for at, usd in moved)
 
 
 def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:

@@ -209,8 +209,12 @@ class BillLine(NamedTuple):
     """True if the line is paid for the month's peak."""
     committed: bool
     """True if the price is agreed for the term of a commitment."""
-    declines: bool = False
-    """True if the line is a share of the units' declining book value."""
+    profile: tuple[float, ...] = ()
+    """Amount of each month of the units' life, or of the contract, over the level one; empty: equal months."""
+
+    def of_month(self, month: int) -> float:
+        """Return the amount of *month* of the life or contract, from 0, over the level one."""
+        return self.profile[min(max(0, month), len(self.profile) - 1)] if self.profile else 1.0
 
 
 class UnitLoads(NamedTuple):
@@ -229,7 +233,7 @@ class OrderedUnits(NamedTuple):
     agreed: int
     """Month in which their price was agreed: that of the order or the contract."""
     delivered: int = 0
-    """First month in service of purchased units."""
+    """First month in service of purchased units, or of a contract."""
 
 
 class ServingUnits(NamedTuple):
@@ -282,12 +286,6 @@ class Declines:
         index = self.hardware(month if line.follows is MarketPrice.HARDWARE else agreed)
         return (1 + line.follows_share * (index - 1)) * dearer
 
-    def value(self, line: BillLine, age_months: int) -> float:
-        """Return the book value at *age_months* over the level one, where *line* is a share of it; else 1."""
-        if self.finance is None or not line.declines:
-            return 1.0
-        return self.finance.book_fraction(age_months + 1) / self.finance.level_book_fraction
-
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
@@ -304,12 +302,26 @@ class UnitCosts:
     @property
     def delivery_usd(self) -> dict[BillLine, float]:
         """Cost of one unit at delivery by line [USD]."""
-        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is PaymentTime.AT_DELIVERY)
+        return _lines((one, one.once_usd) for one in self._bought)
+
+    @property
+    def _bought(self) -> list[Charge]:
+        """Charges that are paid at delivery."""
+        return [
+            one
+            for one in self.priced(1).charges
+            if one.paid is PaymentTime.AT_DELIVERY and (one.once_usd or not one.moved_usd)
+        ]
 
     @property
     def moved_usd(self) -> tuple[tuple[int, float], ...]:
         """Payments (month from delivery, amount [USD]) of one unit beside its purchase, at today's price."""
-        return tuple(one for charge in self.priced(1).charges for one in charge.moved_usd)
+        return tuple(one for charge in self.priced(1).charges if not charge.agreed_months for one in charge.moved_usd)
+
+    def prepaid_usd(self, units: int) -> tuple[tuple[int, float], ...]:
+        """Return the payments (month of the contract, amount [USD]) beside the rent of committed *units*, today."""
+        charges = self.priced(max(1, units)).charges
+        return tuple(one for charge in charges if charge.agreed_months for one in charge.moved_usd)
 
     @property
     def resold_usd(self) -> float:
@@ -370,7 +382,7 @@ class UnitCosts:
     def _factor(self, line: BillLine, serving: ServingUnits, month: int, declines: Declines) -> Any:
         """Return the price of *line* in *month* over today's, averaged over the units by their agreed prices."""
         groups = (
-            [OrderedUnits(1, serving.committed)]
+            [OrderedUnits(1, serving.committed, serving.committed)]
             if line.committed and serving.committed is not None
             else serving.by_price
         )
@@ -379,7 +391,7 @@ class UnitCosts:
             return declines.factor(line, month, month)
         return (
             sum(
-                group.units * declines.factor(line, month, group.agreed) * declines.value(line, month - group.delivered)
+                group.units * declines.factor(line, month, group.agreed) * line.of_month(month - group.delivered)
                 for group in groups
             )
             / count
@@ -463,7 +475,7 @@ def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
             charge.follows_share,
             charge.by_peak,
             charge.agreed_months > 0,
-            charge.declines,
+            tuple(charge.profile),
         )
         found[line] = found.get(line, 0.0) + usd
     return found

@@ -6,9 +6,10 @@ from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
 from sim.cost.charge import FlatCharge, UnitPrice
 from sim.cost.cost_plan import CostPlan
 from sim.cost.electricity import DemandCharge
-from sim.cost.finance import StraightLine
+from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import MeteredWindow
 from sim.cost.time_value import Horizon
+from sim.study.breakeven_costs import months
 
 YEAR = 8760
 
@@ -66,6 +67,31 @@ def test_rent_is_monthly_and_a_commitment_keeps_its_price(resolve, make_pool, ma
     assert found.rent_usd_per_h == 3
     assert found.rent_monthly_usd_per_h == {"rental_reserved": 1, "rental": 2}
     assert (found.capex_usd, found.hardware_usd_per_h) == (0, 0)
+
+
+COMMITTED = {"gpus": 8, "months": 12, "discount": 0.25}
+STEPS = {"gpus": {7: 16}, "price": {5: 0.8}}
+
+
+@pytest.mark.parametrize(
+    ("cost", "operations"),
+    [
+        ({"acquisition": "buy"}, {"insurance": {"fraction_of_value_per_year": 0.02}}),
+        ({"acquisition": "buy", "payment": {"net_days": 60}}, {"vat": {"rate": 0.13, "recoverable": 0.6}}),
+        *(
+            ({"acquisition": "rent", "quotes": {"card": 2.0}, "commitment": COMMITTED | more}, {})
+            for more in ({"upfront": "all"}, {"upfront": "partial"}, {"ramp": STEPS}, {"ramp": STEPS, "upfront": "all"})
+        ),
+    ],
+)
+def test_the_bill_per_hour_is_worth_its_cash(resolve, make_pool, cost, operations):
+    terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 2, "residual_fraction": 0.3}
+    finance = Annuity.model_validate(terms)
+    plan = resolve(cost, make_pool(gpus=4, replicas=3), finance=terms, operations=operations)
+    found = flows_of(plan, MeteredWindow(1.0))
+    path = months(found, finance, 0.1, 24)
+    assert path[24].net_present_usd == pytest.approx(Horizon(24, 0.1).net_present_usd(found.usd_per_h))
+    assert path[24].working_usd == pytest.approx(0, abs=1e-6)
 
 
 def test_a_levelised_bill_raises_the_lines_that_grow():

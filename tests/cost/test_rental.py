@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
+from sim.cost.cash_flow import flows_of
 from sim.cost.charge import amount_usd
 from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger, RequestUse, request_costs
 from sim.cost.metering import MeteredWindow, combined_window
 from sim.cost.prices import CostError
+from sim.cost.rental import Rent
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Scenario
+from sim.study.breakeven_costs import months, opex_usd
 
 SPOT = {"availability": 0.9, "discount": 0.575}
 
@@ -54,6 +58,72 @@ def test_a_commitment_never_costs_less_than_its_own_hours(resolve, make_pool, us
     terms = {"gpus": committed, "months": 1, "discount": discount}
     total = sum(usd_per_h(resolve(rent(1.0, commitment=terms), make_pool(gpus=1, replicas=used))).values())
     assert total == pytest.approx(committed * (1 - discount) + max(0, used - committed))
+
+
+@pytest.mark.parametrize(("upfront", "share"), [("none", 0.0), ("partial", 0.5), ("all", 1.0)])
+def test_the_three_options_of_a_commitment_pay_the_same_sum(resolve, make_pool, upfront, share):
+    # eight cards at 2 $/h less 25 % for a year: 12 * 730 h * 12 $/h
+    terms = {"gpus": 8, "months": 12, "discount": 0.25, "upfront": upfront}
+    plan = resolve(rent(2.0, commitment=terms), make_pool(gpus=8))
+    found = flows_of(plan, MeteredWindow(1.0))
+    path = months(found, plan.finance, 0.0, 24)
+    total = 12 * 730 * 12
+    assert path[0].cash_usd == pytest.approx(share * total)
+    paid = [path[month].cash_usd - path[month - 1].cash_usd for month in (1, 11, 12, 13)]
+    monthly = (1 - share) * total / 12
+    assert paid == pytest.approx([monthly, monthly, monthly + share * total, monthly])
+    assert path[24].cash_usd == pytest.approx(2 * total)
+    assert usd_per_h(plan).get("prepayment", 0.0) == pytest.approx(0, abs=1e-9)
+
+
+def test_a_ramp_commits_more_from_month_to_month(resolve, make_pool):
+    # twelve cards: eight are committed for half a year and sixteen then, at 80 % of the price from month 10
+    terms = {"gpus": 8, "months": 12, "discount": 0.25, "ramp": {"gpus": {7: 16}, "price": {10: 0.8}}}
+    plan = resolve(rent(2.0, commitment=terms), make_pool(gpus=4, replicas=3))
+    agreed, later = 1.5, 1.5 * 0.8
+    reserved = (6 * 8 + 3 * 12) * agreed + 3 * 12 * later
+    by_hand = {
+        "rental_reserved": reserved / 12,
+        "unused commitment": (3 * agreed + 3 * later) * 4 / 12,
+        "rental": 6 * 4 * 2.0 / 12,
+    }
+    assert usd_per_h(plan) == pytest.approx(by_hand)
+    found = flows_of(plan, MeteredWindow(1.0))
+    costs = [opex_usd(found, plan.finance, month) / 730 for month in (1, 6, 7, 10, 12, 13)]
+    assert costs == pytest.approx([12 + 8, 12 + 8, 24, 19.2, 19.2, 12 + 8])
+
+
+@given(st.integers(1, 16), st.floats(1, 20_000))
+def test_take_or_pay_is_the_minimum_or_the_use(resolve, make_pool, used, hours):
+    plan = resolve(rent(1.5, take_or_pay={"gpu_hours_per_month": hours}), make_pool(gpus=1, replicas=used))
+    assert 730 * sum(usd_per_h(plan).values()) == pytest.approx(1.5 * max(hours, 730 * used))
+
+
+@pytest.mark.parametrize("hours", [100.0, 800.0])
+def test_take_or_pay_counts_the_hours_that_run(resolve, make_pool, make_interval, hours):
+    pool = replace(make_pool(gpus=2, replicas=1), scheduled=True)
+    plan = resolve(rent(1.5, take_or_pay={"gpu_hours_per_month": hours}), pool)
+    # two cards run for a quarter of the window: 0.5 GPU-hours an hour
+    on, off = make_interval(0, 3600, gpus=2), make_interval(3600, 14400, gpus=2)
+    off.state = "off"
+    window = MeteredWindow.of([on, off], 0, 14400)
+    paid = sum(amount_usd(charge, window) for charge in plan.charges)
+    assert paid == pytest.approx(1.5 * max(2.0, 4 * hours / 730))
+
+
+@pytest.mark.parametrize(
+    ("terms", "what"),
+    [
+        ({"commitment": {"gpus": 1, "months": 12, "discount": 0, "upfront_share": 0.4}}, "upfront_share is for"),
+        ({"commitment": {"gpus": 1, "months": 1.5, "discount": 0, "upfront": "all"}}, "need whole months"),
+        ({"commitment": {"gpus": 1, "months": 12, "discount": 0, "ramp": {"gpus": {13: 2}}}}, "within months 2 to 12"),
+        ({"commitment": {"gpus": 1, "months": 12, "discount": 0, "ramp": {}}}, "ramp is empty"),
+        ({"take_or_pay": {"gpu_hours_per_month": 1}, "spot": SPOT}, "remove spot"),
+    ],
+)
+def test_contracts_that_cannot_be_are_refused(terms, what):
+    with pytest.raises(ValidationError, match=what):
+        Rent.model_validate(rent(**terms))
 
 
 def test_committed_instances_are_whole(resolve, make_pool):

@@ -99,9 +99,8 @@ def test_hardware_is_replaced_at_the_end_of_its_life() -> None:
 
 
 TERMS: dict[str, Any] = {
-    "vat": {"moved_usd": {0: 1300.0, 2: -1300.0}},
-    "net 60": {"moved_usd": {-3: 300.0, 0: -1000.0, 2: 700.0}},
-    "insurance": {"monthly_usd_per_h": {"insurance": 0.01}, "declining": {"insurance": 1.0}},
+    "vat": {"moved_usd": {(0, 0): 1300.0, (0, 2): -1300.0}},
+    "net 60": {"moved_usd": {(0, -3): 300.0, (0, 0): -1000.0, (0, 2): 700.0}},
 }
 
 
@@ -112,7 +111,7 @@ def test_the_ledger_is_worth_the_cash_of_two_lives(kind: str, rate: float, resid
     finance = Annuity(method="annuity", discount_rate=rate, life_years=life, residual_fraction=residual)
     found = CashFlows({}, **TERMS[kind])
     path = months(found, finance, rate, 24)
-    per_h = sum(found.monthly_usd_per_h.values()) + finance.moved_usd_per_h(found.moved_usd.items())
+    per_h = finance.moved_usd_per_h([(month, usd) for (_, month), usd in found.moved_usd.items()])
     if kind == "net 60" and life == 1:  # the second order has a deposit before its delivery
         per_h += finance.sunk_usd_per_h(300 * ((1 + rate) ** (3 / 12) - 1)) / (1 + (1 + rate) ** (12 / 12))
     assert path[24].net_present_usd == pytest.approx(Horizon(24, rate).net_present_usd(per_h), abs=1e-6)
@@ -122,7 +121,9 @@ def test_the_ledger_is_worth_the_cash_of_two_lives(kind: str, rate: float, resid
 def test_working_capital_by_hand() -> None:
     # 1,000 $ net 60 with a deposit of 300 three months before each delivery; hardware lives for six months
     finance = Annuity(method="annuity", discount_rate=0.0, life_years=0.5, residual_fraction=0.0)
-    found = CashFlows({}, {"gpu_capital": 1000.0}, moved_usd={-3: 300.0, 0: -1000.0, 2: 700.0}, resold_usd=1000.0)
+    found = CashFlows(
+        {}, {"gpu_capital": 1000.0}, moved_usd={(0, -3): 300.0, (0, 0): -1000.0, (0, 2): 700.0}, resold_usd=1000.0
+    )
     path = months(found, finance, 0.0, 9)
     assert [at.working_usd for at in path] == pytest.approx([-700, -700, 0, 300, 300, 300, -700, -700, 0, 0])
     assert [at.cash_usd for at in path] == pytest.approx([300, 300, 1000, 1300, 1300, 1300, 300, 1300, 2000, 2000])

@@ -158,7 +158,9 @@ TERMS = Annuity(method="annuity", discount_rate=0.1, life_years=2, residual_frac
 
 
 def test_candidates_at_flat_prices_cost_what_breakeven_computes() -> None:
-    own = cost(4800, "insurance", 30, TERMS, moved_usd={-1: 480, 2: -480}, declining={"insurance": 1.0})
+    falling = [1.5] * 12 + [0.5] * 12
+    moved = {(0, -1): 480, (0, 2): -480}
+    own = cost(4800, "insurance", 30, TERMS, moved_usd=moved, profiles={"insurance": falling})
     hired = cost(0, "rental", 250, TERMS)
     timing = timing_of_candidates(own, hired, 24, 0.1, PriceOutlook(PricePaths(), "2027-01"), None)
     for one, candidate in ((timing.times[0], own), (timing.times[-1], hired)):

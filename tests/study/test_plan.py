@@ -294,7 +294,30 @@ def test_deposits_terms_and_vat_move_cash_and_sum_to_nothing() -> None:
     assert paid == pytest.approx([0, 0, *(0.01 / 12 * value for value in values)])
 
 
-@pytest.mark.parametrize(("index", "more"), [(0, {}), (1, {}), (0, WORKING)])
+COMMITTED = {"gpus": 2, "months": 6, "discount": 0.25, "upfront": "all"}
+PREPAID = {
+    "fleets": [
+        BASIS["fleets"][0],
+        {"name": "rented", "pools": [POOL], "cost": BASIS["fleets"][1]["cost"] | {"commitment": COMMITTED}},
+    ]
+}
+
+
+def test_a_prepaid_commitment_is_paid_at_its_signing() -> None:
+    one = planned(scenario({"demand": {"now": LOAD}, "rental_decline_per_year": 0.2}, **PREPAID), 1)
+    plain = planned(scenario({"demand": {"now": LOAD}, "rental_decline_per_year": 0.2}), 1)
+    assert [row.rental_usd for row in one.rows] == [row.rental_usd for row in plain.rows]
+    paid = [row.working_usd + (row.rental_usd if row.month < 24 else 0) for row in one.rows]
+    # rent is due at month ends, which are the starts of the next months
+    moved = [row.working_usd for row in one.rows]
+    rents = [row.rental_usd for row in one.rows[:-1]]
+    assert moved[0] == pytest.approx(6 * rents[0])
+    assert moved[6] == pytest.approx(6 * rents[6] - rents[0])
+    assert moved[1:6] == pytest.approx([-usd for usd in rents[:5]])
+    assert fsum(paid) == pytest.approx(fsum(rents))
+
+
+@pytest.mark.parametrize(("index", "more"), [(0, {}), (1, {}), (0, WORKING), (1, PREPAID)])
 def test_cash_after_a_tax_of_nothing_is_that_of_the_plan(index: int, more: dict[str, Any]) -> None:
     finance = BASIS["finance"] | {"discount_rate": 0.08, "life_years": 1.5, "tax": {"rate": 0.0}}
     growing = {"demand": {"now": LOAD, "growth_per_year": 1.0}, "price_decline_per_year": 0.2, "lead_time_months": 1}

@@ -194,6 +194,7 @@ def number(value: Any) -> str:
 
 COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("rent"), N_("rental"), N_("commitment"), N_("unused commitment")),
+    *(N_("prepayment"), N_("take or pay"), N_("payment terms")),
     *(N_("energy"), N_("electricity"), N_("demand"), N_("hosting"), N_("carbon")),
 )
 """Components of the bill, except those of `operations`, whose names are the keys of that section."""

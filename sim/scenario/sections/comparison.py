@@ -6,7 +6,7 @@ terms that each comparison needs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -163,6 +163,13 @@ def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterato
         elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
             yield ValidationIssue(("plan", "discount_rate"), "is missing: no finance section gives one")
             break
+    rents: list[tuple[Place, Any]] = [(("fleets", i, "cost"), fleet.cost) for i, fleet in enumerate(scenario.fleets)]
+    rents += [(("plan", "bridge", name), cost) for name, cost in plan.bridge.items()]
+    for place, cost in rents:
+        ramp = cost.commitment.ramp if isinstance(cost, Rent) and cost.commitment is not None else None
+        if ramp is not None and ramp.gpus:
+            text = "a plan rents what it needs beyond one number of committed GPUs: remove gpus"
+            yield ValidationIssue((*place, "commitment", "ramp"), text)
     for name in plan.bridge:
         if name not in names:
             yield ValidationIssue(

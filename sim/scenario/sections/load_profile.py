@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
+from sim.cost.rental import Rent
 from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, dotted
@@ -69,6 +70,11 @@ def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterato
     if any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools):
         text = "weights steady loads, and a schedule follows the day: simulate whole days of arrivals"
         yield ValidationIssue(("load_profile",), Message("{text}: {{process: profile}}", text))
+    for index, fleet in enumerate(scenario.fleets):
+        switched = any(pool.autoscaling or pool.failures for pool in fleet.pools)
+        if switched and isinstance(fleet.cost, Rent) and fleet.cost.take_or_pay is not None:
+            text = "is a minimum of the month, and load_profile bills each load apart: remove one of them"
+            yield ValidationIssue(("fleets", index, "cost", "take_or_pay"), text)
 
 
 def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
