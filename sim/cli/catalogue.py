@@ -1,17 +1,13 @@
 """Commands about the catalogue: `list` and `show`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sim.cli.frame import BAD_INPUT, Catalogs, Format, Kind, app, catalog_for, fail, report_bad_input, show_all
 from sim.language import translate_message
 from sim.message import Message, joined
-
-if TYPE_CHECKING:
-    from sim.catalogue.data_folder import UnknownId
-    from sim.catalogue.model import Model
 
 HERE = Path("scenario.yaml")
 """Place of a scenario in the working directory, beside which gpufleet.d is looked for."""
@@ -55,7 +51,7 @@ def show(
             show_all(details(found))
 
 
-def _stored_model(kind: str, name: str, unknown: "UnknownId") -> "Model":
+def _stored_model(kind: str, name: str, unknown: Any) -> Any:
     """Return the model *name* of the local Hugging Face cache, and say so on stderr; end the command without one."""
     from sim.catalogue.hf_config.load import hub_copy, model_from_config
     from sim.report.catalogue import kind_of

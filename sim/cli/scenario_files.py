@@ -165,7 +165,7 @@ def check(
         from sim.infile import STAGE
         from sim.scenario.reading.load import load_for_size, sections
         from sim.scenario.resolving.case import resolve
-        from sim.scenario.resolving.describe import describe
+        from sim.scenario.resolving.describe import describe, kernels
         from sim.scenario.sweep import cases
 
         options = {"seed": seed, "replications": replications}
@@ -188,7 +188,8 @@ def check(
         plans = []
         for number, case in enumerate(first, 1):
             STAGE.set(Message("planning fleet and point {number:,} of {count:,}", number, len(first)))
-            plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
+            plan = resolve(loaded, case, catalog)
+            plans.append((case.axes, describe(plan, catalog) | {"kernels": kernels(plan, catalog)}))
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
         if format == "table" and plans and not details and loaded.size is None:
             _show_brief(loaded, catalog, plans, hint)

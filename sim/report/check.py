@@ -8,8 +8,9 @@ from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, ngettext, translate_rendered
+from sim.report.catalogue import origin
 from sim.report.sources import notes, values_and_sources
-from sim.report.terminal_table import FittedTable
+from sim.report.terminal_table import EntryList, FittedTable, ListEntry
 from sim.report.words.text import MESSAGES, number, percent, replicas_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
@@ -43,6 +44,7 @@ def overview(
     yield pools_table(plans)
     if any(pool["memory_gb_per_gpu"] for _axes, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
+    yield from kernel_lists(plans)
     yield from exchange_tables(plans)
     yield from host_memory_tables(plans)
     yield from start_tables(plans)
@@ -155,6 +157,48 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
     return FittedTable(
         [_("fleet"), _("pool"), *parts], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
     )
+
+
+PARTS = {"layers": N_("layers"), "experts": N_("experts"), "unquantised": N_("layers at {arithmetic}")}
+"""Names of the matrices that one kernel multiplies."""
+LARGE_BATCH = 8192
+"""Tokens of the measured products that stand beside the rate of prompts."""
+
+
+def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[EntryList]:
+    """Yield the kernels of each fleet at its first point: rates of prompts and of decoding, with sources."""
+    first = {plan["fleet"]: plan for _axes, plan in reversed(plans) if plan.get("kernels")}
+    for fleet, plan in reversed(first.items()):
+        several = len(plan["pools"]) > 1
+        entries = []
+        for one in plan["kernels"]:
+            part = _(PARTS[one["part"]], arithmetic=one["arithmetic"])
+            where = f"{one['pool']}, {part}" if several else part
+            basis = origin(one["basis"]["kind"], one["basis"]["source"])
+            kernel = f"{one['format']}: {one['kernel']}; {basis}" if one["kernel"] else basis
+            alone = next((rate for rate in one["measured"] if rate["tokens"] == LARGE_BATCH), None)
+            share = _of(one["prefill_flops"] / 1e12, one["peak_flops"] / 1e12, "TFLOPS")
+            entries.append(ListEntry(_("prefill, {part}", part=where), share, [kernel, *_alone(alone)]))
+            read = _of(one["decode_bytes_per_s"] / 1e9, one["memory_bytes_per_s"] / 1e9, "GB/s")
+            entries.append(ListEntry(_("decode, {part}", part=where), read))
+        yield EntryList(_("Kernels: {fleet}", fleet=fleet), entries)
+
+
+def _of(rate: float, peak: float, unit: str) -> str:
+    return _("{rate:,.0f} of {peak:,.0f} {unit} ({share:.0%})", rate=rate, peak=peak, unit=unit, share=rate / peak)
+
+
+def _alone(measured: dict[str, Any] | None) -> list[str]:
+    """Describe a kernel *measured* outside of a server; empty if none is."""
+    if measured is None:
+        return []
+    return [
+        _(
+            "measured alone: {rate:,.0f} TFLOPS at {tokens:,} tokens on {gpu}, {engine} {release} ({kernel}; aic)",
+            rate=measured["flops"] / 1e12,
+            **{name: measured[name] for name in ("tokens", "gpu", "engine", "release", "kernel")},
+        )
+    ]
 
 
 def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:

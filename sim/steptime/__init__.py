@@ -11,6 +11,7 @@ A step-time model returns a `Leap` (`first_s`, `growth_s`, `valid_steps`) for a 
     gemm, attention, links
                     matrix products, attention, and messages between GPUs in one step
     roofline        the step time of a model on a GPU, including the host's part
+    kernels         rates of the kernels, and of kernels measured alone
     drafting        passes of draft models, and LoRA adapters
     calibration     factors measured on a user's own server
 

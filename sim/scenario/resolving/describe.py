@@ -14,6 +14,7 @@ from sim.memory.fit import MemoryFit
 from sim.records import ONLY_SERVICE
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan
 from sim.steptime.drafting import ComputedStepTime
+from sim.steptime.kernels import kernel_rates, measured_kernels
 from sim.steptime.links import Exchange
 from sim.units import GB
 
@@ -157,6 +158,18 @@ def _exchanges(pool: PoolPlan) -> dict[str, Any]:
         for one in _alike(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
     ]
     return {"link": steptime.inputs.link.name, "exchanges": found} if found else {}
+
+
+def kernels(plan: CasePlan, catalog: Catalog) -> list[dict[str, Any]]:
+    """Return the rates of the matrix kernels of each pool with computed step times, for `gpufleet check`."""
+    measured = measured_kernels(catalog)
+    return [
+        {"pool": pool.name} | asdict(one) | {"basis": one.basis.model_dump(mode="json", exclude_none=True)}
+        for pool in plan.pools
+        for steptime in dict.fromkeys(part.steptime for part in pool.models or (pool,))
+        if isinstance(steptime, ComputedStepTime)
+        for one in kernel_rates(steptime.inputs, measured)
+    ]
 
 
 def _alike(exchanges: Iterable[Exchange]) -> list[Exchange]:

@@ -1,0 +1,140 @@
+"""Rates of the matrix kernels that a step time uses, and of kernels measured alone (data/kernels/measured.csv)."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.model import Matrix, matrices
+from sim.catalogue.quantization import ComputeType, arithmetic, covers
+from sim.catalogue.value import Value
+from sim.steptime.inputs import GpuRates, RooflineInputs
+
+Part = Literal["layers", "experts", "unquantised"]
+"""Matrices that one kernel multiplies: those of the layers, of the routed experts, or those left out of the format."""
+PARTS: tuple[Part, ...] = ("layers", "experts", "unquantised")
+MEASURED_FORMATS = {
+    "dense-16bit": "bf16", "fp8-w8a8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "marlin": "int4-wo",
+}  # fmt: skip
+"""Formats of data/kernels/measured.csv by kernel."""
+BLOCKS = "fp8-block"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredKernel:
+    """Median rate of a kernel over shapes, measured outside of a server."""
+
+    gpu: str
+    architecture: str
+    engine: str
+    release: str
+    format: str
+    experts: bool
+    tokens: int
+    kernel: str
+    flops: float
+    shapes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRate:
+    """Rates that a step time assumes for one kernel inside the server."""
+
+    part: Part
+    format: str
+    kernel: str
+    arithmetic: ComputeType
+    prefill_flops: float
+    """Rate of arithmetic in large batches [FLOP/s]."""
+    peak_flops: float
+    """Dense peak of the card in this arithmetic [FLOP/s]."""
+    decode_bytes_per_s: float
+    """Rate at which weights are read in small batches [B/s]."""
+    memory_bytes_per_s: float
+    basis: Value
+    """Factor of the kernel on the rate of 16-bit products, with its source."""
+    measured: tuple[MeasuredKernel, ...]
+    """The same kernel alone, by number of tokens; on a card of the same architecture if not on this one."""
+
+
+def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> Iterator[KernelRate]:
+    """Yield the rates of each kernel that multiplies weights of the layers, the quantised ones first."""
+    rates = GpuRates.of(inputs)
+    first: dict[Part, Matrix] = {}
+    for one in matrices(inputs.model):
+        if one.role not in ("embedding", "lm_head", "router", "vector"):
+            first.setdefault(_part(inputs, one), one)
+    for part, matrix in sorted(first.items(), key=lambda found: PARTS.index(found[0])):
+        compute, own = arithmetic(inputs.quantization, matrix), covers(inputs.quantization, matrix)
+        peak = rates.peak_flops(matrix)
+        yield KernelRate(
+            part,
+            inputs.quantization.name if own else compute,
+            inputs.kernel.name if own else "",
+            compute,
+            peak * rates.compute_efficiency / rates.compute_time_factor(matrix),
+            peak,
+            rates.bytes_per_s / rates.weight_time_factor(matrix),
+            inputs.gpu.memory_bytes_per_s.value,
+            _basis(inputs, matrix, own),
+            _alone(inputs, part, own, compute, measured),
+        )
+
+
+def _part(inputs: RooflineInputs, matrix: Matrix) -> Part:
+    if matrix.role == "expert":
+        return "experts"
+    return "layers" if covers(inputs.quantization, matrix) else "unquantised"
+
+
+def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool) -> Value:
+    if not own:
+        return inputs.coefficients.efficiency(inputs.gpu).compute
+    if matrix.role == "expert":
+        return inputs.fast_experts or inputs.experts_kernel or inputs.kernel.moe_compute_time_factor
+    return inputs.slow_products or inputs.kernel_compute
+
+
+def _alone(
+    inputs: RooflineInputs, part: Part, own: bool, compute: ComputeType, measured: Sequence[MeasuredKernel]
+) -> tuple[MeasuredKernel, ...]:
+    """Return the rows of this kernel, engine and card, or of the first card with its architecture."""
+    format = MEASURED_FORMATS.get(inputs.kernel.id) if own else {"fp16": "bf16", "fp8": "fp8"}.get(compute)
+    if own and format == "fp8" and inputs.quantization.group_size is not None:
+        format = BLOCKS
+    known = [
+        one
+        for one in measured
+        if one.format == format
+        and one.experts == (part == "experts")
+        and inputs.engine.id.rpartition("-")[0] == one.engine
+    ]
+    card = next((one.gpu for one in known if one.gpu == inputs.gpu.id), None)
+    card = card or next((one.gpu for one in known if one.architecture == inputs.gpu.architecture), None)
+    return tuple(one for one in known if one.gpu == card)
+
+
+@lru_cache(maxsize=4)
+def measured_kernels(catalog: Catalog) -> tuple[MeasuredKernel, ...]:
+    """Return the rows of kernels/measured.csv in the catalogue's folder; none if it has no such file."""
+    path = catalog.root / "kernels" / "measured.csv"
+    if not path.is_file():
+        return ()
+    with path.open(encoding="utf-8", newline="") as file:
+        return tuple(
+            MeasuredKernel(
+                row["gpu"],
+                catalog.gpu(row["gpu"]).architecture,
+                row["engine"],
+                row["release"],
+                row["format"],
+                row["experts"] == "True",
+                int(row["tokens"]),
+                row["kernel"],
+                float(row["flops"]),
+                int(row["shapes"]),
+            )
+            for row in csv.DictReader(file)
+        )
