@@ -177,7 +177,7 @@ def _packed(png: bytes) -> bytes:
         length = int.from_bytes(png[at : at + 4])
         chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
         at += 12 + length
-    data = zlib.compress(zlib.decompress(b"".join(part for kind, part in chunks if kind == b"IDAT")), 9)
+    data = zlib.compress(zlib.decompress(b"".join(part for kind, part in chunks if kind == b"IDAT")), 7)
     kept = [*((kind, part) for kind, part in chunks if kind not in (b"IDAT", b"IEND")), (b"IDAT", data), (b"IEND", b"")]
     parts = (len(part).to_bytes(4) + kind + part + zlib.crc32(kind + part).to_bytes(4) for kind, part in kept)
     return SIGNATURE + b"".join(parts)
