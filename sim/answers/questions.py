@@ -483,7 +483,7 @@ class _Plan(Question):
 
     name = "plan"
     main = "summary"
-    sheets = (("Months", "plan"), *FINANCING)
+    sheets = (("Months", "plan"), ("Variances", "variances"), *FINANCING)
     relative_option = yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from sim.cost.actuals import Actuals
 from sim.cost.rental import Rent
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
 from sim.message import Message
@@ -117,6 +118,8 @@ class MultiYear(Spec):
     """Fleet that buys -> terms for renting the same hardware until its first orders arrive."""
     existing: tuple[ExistingUnits, ...] = ()
     """Units in service at the start of the plan."""
+    actuals: Actuals | None = None
+    """Actual payments of months that have passed; variances.csv compares them with the plan."""
 
     @model_validator(mode="after")
     def _whole_months(self) -> Self:
@@ -146,6 +149,11 @@ class MultiYear(Spec):
         year, first = map(int, self.starts.split("-"))
         years, rest = divmod(first - 1 + month, MONTHS_PER_YEAR)
         return year + years, rest + 1
+
+    @property
+    def dates(self) -> list[str]:
+        """Months of the plan, for example 2027-01."""
+        return [f"{year}-{month:02}" for year, month in map(self.calendar, range(self.months))]
 
     def age_months(self, bought: str) -> int:
         """Return the months from *bought* to the start of the plan.

@@ -21,6 +21,7 @@ from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
 from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
 from sim.report.run.page_tables import swatches
+from sim.report.run.tables import write_rows
 from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import cash, heading_mark, in_code, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
@@ -48,6 +49,7 @@ from sim.study.monte_carlo import inputs_of
 from sim.study.plan import LINE, FleetPlanOutlook, demand_of, ranked
 from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import HeldUnits
+from sim.study.variances import Variance, variances
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def verdict(
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
     findings += [text for one in order if (text := cheapest_way(_financings(order), one.fleet))]
     findings += timing_sentences(_timings(order), plan.starts)
+    findings += [_spent(fleet, own) for fleet, own in _by_fleet(variances_of(found, plan)).items()]
     findings += [_sale(one, held, plan) for one in order for held in one.held]
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
     findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
@@ -103,6 +106,59 @@ def verdict(
 def _financings(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:
     """Return fleet -> way to finance -> cost; empty where no financing or tax is stated."""
     return {one.fleet: one.financings for one in found if one.financings}
+
+
+def variances_of(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> list[Variance]:
+    """Return the variances of the actual payments beside the plan; empty without any."""
+    if plan.actuals is None:
+        return []
+    return list(variances(found, plan.dates, plan.actuals.read(plan.dates, [one.fleet for one in found])))
+
+
+def _by_fleet(found: Sequence[Variance]) -> dict[str, list[Variance]]:
+    fleets = dict.fromkeys(one.actual.fleet for one in found)
+    return {fleet: [one for one in found if one.actual.fleet == fleet] for fleet in fleets}
+
+
+def _spent(fleet: str, own: Sequence[Variance]) -> str:
+    """Describe the actual payments of *fleet* beside the planned ones."""
+    paid, more = fsum(one.actual.amount_usd for one in own), fsum(one.variance_usd for one in own)
+    price, quantity = (fsum(getattr(one, f"{part}_usd") or 0.0 for one in own) for part in ("price", "quantity"))
+    parts = [_("price {cash}", cash=cash(price)), _("quantity {cash}", cash=cash(quantity))]
+    if abs(rest := more - price - quantity) > 0.005:
+        parts.append(_("not split {cash}", cash=cash(rest)))
+    dates = sorted(one.actual.date for one in own)
+    over = N_("{fleet}: {paid} were paid from {first} to {last}, {more} more than planned ({parts}).")
+    under = N_("{fleet}: {paid} were paid from {first} to {last}, {more} less than planned ({parts}).")
+    return _(
+        over if more >= 0 else under,
+        fleet=fleet,
+        paid=cash(paid),
+        first=dates[0],
+        last=dates[-1],
+        more=cash(abs(more)),
+        parts=_("; ").join(parts),
+    )
+
+
+def _variance_rows(found: Sequence[Variance]) -> list[dict[str, Any]]:
+    """Return the rows of variances.csv; amounts above the plan are positive."""
+    return [
+        {
+            "fleet": one.actual.fleet,
+            "date": one.actual.date,
+            "line": one.actual.line,
+            "unit": one.planned.unit,
+            "planned_quantity": one.planned.quantity,
+            "actual_quantity": one.actual.quantity,
+            "planned_usd": one.planned.usd,
+            "actual_usd": one.actual.amount_usd,
+            "variance_usd": one.variance_usd,
+            "price_variance_usd": one.price_usd,
+            "quantity_variance_usd": one.quantity_usd,
+        }
+        for one in found
+    ]
 
 
 def _timings(found: Sequence[FleetPlanOutlook]) -> Timings:
@@ -621,6 +677,8 @@ def write_plan(
     write_summary(folder / "summary.csv", found)
     write_financing(folder, _financings(found), "fleet")
     write_timing(folder, _timings(found), "fleet", plan.starts)
+    if rows := _variance_rows(variances_of(found, plan)):
+        write_rows(folder / "variances.csv", rows)
     if not with_pictures:
         return
     answer = verdict_of_plan(scenario, found)

@@ -50,7 +50,7 @@ def test_a_commitment_is_paid_whether_used_or_not(resolve, make_pool):
     assert usd_per_h(half) == {"rental_reserved": pytest.approx(6.0), "unused commitment": pytest.approx(6.0)}
     more = resolve(rent(2.0, commitment=terms), make_pool(gpus=4, replicas=3))
     assert usd_per_h(more) == {"rental_reserved": pytest.approx(12.0), "rental": pytest.approx(8.0)}
-    assert any("committed for 12 months" in note for note in more.notes)
+    assert any("months: 12" in note for note in more.notes)
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.floats(0, 1))

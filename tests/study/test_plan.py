@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sim.case.result import CaseResult
 from sim.case.run import run_case
 from sim.catalogue.catalog import load_catalog
+from sim.cost.actuals import Actual, Actuals
 from sim.cost.metering import MeteredWindow
 from sim.records import Interval
 from sim.report.plan import verdict
@@ -21,6 +22,7 @@ from sim.study.capacity import FleetCapacity
 from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.study.plan import FleetPlanOutlook, outlook
 from sim.study.plan_units import Quantities
+from sim.study.variances import variances
 
 LOAD, TOKENS = 2.0, (100.0, 100.0)
 FIXED = {"distribution": "fixed", "value": 100}
@@ -337,3 +339,28 @@ def test_a_plan_pays_its_lease_while_units_serve() -> None:
     assert fsum(at.lines_usd["purchase"] for at in one.financings["lease"].months) == pytest.approx(
         sum(fsum(row.capex_usd.values()) - hardware_usd for row in (one.rows[0], one.rows[12]))
     )
+
+
+def test_variances_are_split_by_price_and_quantity(tmp_path: Path) -> None:
+    # the first month serves 5.256 million output tokens and has one server of four cards in service
+    wanted = scenario({"demand": {"now": LOAD}})
+    one = planned(wanted, 0)
+    row, dates = one.rows[0], ["2027-11", "2027-12"]
+    million, energy = row.output_tokens / 1e6, row.opex_usd["energy"]
+    actuals = [
+        Actual("own", "2027-11", "energy", 1.2 * energy, 2 * million),
+        Actual("own", "2027-11", "gpu_capital", 9000.0, 1.0),
+        Actual("own", "2027-12", "staff", 10.0, None),
+    ]
+    metered, capital, staff = variances([one], dates, actuals)
+    # twice the tokens at 60 % of the price
+    assert (metered.planned.unit, metered.quantity_usd) == ("million output tokens", pytest.approx(energy))
+    assert metered.price_usd == pytest.approx(-0.8 * energy)
+    assert (capital.quantity_usd, capital.price_usd) == (0, pytest.approx(9000 - row.capex_usd["gpu_capital"]))
+    assert (staff.price_usd, staff.variance_usd) == (None, pytest.approx(10 - one.rows[1].opex_usd["staff"]))
+    for each in (metered, capital):
+        assert (each.price_usd or 0) + (each.quantity_usd or 0) == pytest.approx(each.variance_usd)
+    (tmp_path / "a.csv").write_text(f"date,line,amount_usd,quantity\n2027-11,energy,{1.2 * energy},{2 * million}\n")
+    plan = wanted.plan.model_copy(update={"actuals": Actuals(path=str(tmp_path / "a.csv"))})
+    told = " ".join(verdict([one], plan).findings)
+    assert "more than planned" in told

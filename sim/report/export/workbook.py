@@ -384,7 +384,7 @@ def _write_months(
 
 FURTHER_SHEETS = (
     *(N_("Search"), N_("Pareto"), N_("By utilisation"), N_("Months"), N_("Tipping points")),
-    *(N_("Financing"), N_("Cash after tax"), N_("Books")),
+    *(N_("Variances"), N_("Financing"), N_("Cash after tax"), N_("Books")),
 )
 """Names of the sheets that questions add (`sim/answers/questions.py`), for translation."""
 MOST_ROWS = 1_048_576

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.cost import token_api
+from sim.cost.actuals import ActualsError
 from sim.cost.clock import ClockError, SiteClock
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.metering import DEMAND_INTERVAL_S
@@ -197,6 +198,7 @@ def scenario_issues(scenario: Scenario) -> Found:
     found += level_issues(scenario)
     found += site_issues(scenario)
     found += warmup_issues(scenario)
+    found += _actuals_issues(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = Message(
             "must be below horizon_s ({horizon_s:g}), not {warmup_s:g}", scenario.horizon_s, scenario.warmup_s
@@ -206,7 +208,7 @@ def scenario_issues(scenario: Scenario) -> Found:
     try:
         scenario.workload.verify()
     except TraceError as error:
-        return found + [_in_the_trace(*one) for one in error.errors]
+        return found + [_in_the_file(("workload", "trace", "path"), *one) for one in error.errors]
     except UnknownId:
         return found  # id_issues names it
     found += load_issues(scenario)
@@ -248,12 +250,25 @@ def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
                 yield ValidationIssue(place, Message("the name {name!r} is given twice", name))
 
 
-def _in_the_trace(path: str, line: int, message: str) -> ValidationIssue | InputError:
+def _actuals_issues(scenario: Scenario) -> Iterator[ValidationIssue | InputError]:
+    """Yield issues of the file of actual payments beside a plan."""
+    if scenario.plan is None or (actuals := scenario.plan.actuals) is None:
+        return
+    names = [fleet.name for fleet in scenario.fleets]
+    names += [token_api.NAME] if scenario.api or any(fleet.api for fleet in scenario.fleets) else []
+    try:
+        actuals.read(scenario.plan.dates, names)
+    except ActualsError as error:
+        for line, text in error.errors:
+            yield _in_the_file(("plan", "actuals", "path"), actuals.path, line, text)
+
+
+def _in_the_file(place: Place, path: str, line: int, message: str) -> ValidationIssue | InputError:
     shown = Path(path)
     if shown.is_relative_to(Path.cwd()):
         shown = shown.relative_to(Path.cwd())
     if line == 0 and message.startswith("cannot be read"):
-        return ValidationIssue(("workload", "trace", "path"), Message("{shown} {message}", shown, message))
+        return ValidationIssue(place, Message("{shown} {message}", shown, message))
     return InputError(str(shown), line, "", message)
 
 

@@ -115,7 +115,7 @@ WORK_KEYS = frozenset({"job", "jobs"})
 """Keys that make a scenario a job or a queue of jobs, which sim/jobs reads."""
 UNNAMED = "scenario"
 """Name of a scenario from Python without a name."""
-FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
+FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"), ("plan", "actuals", "path"))
 """Places whose values are always paths of files."""
 FILE_CHOICES = ("model", "calibration")
 """Keys at top, in fleets and in pools whose value may be the path of a file."""
