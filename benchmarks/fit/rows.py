@@ -42,6 +42,12 @@ with a prefix cache, as each repeats the prompts of the previous one, and known 
 """
 PUBLIC = tuple(Path(__file__).with_name(f"{name}.csv") for name in ("unseen_by_rule", "unseen", "unseen_2026_11"))
 """Tables of rows from public sources, fitted and evaluated like all others."""
+RELEASED = "serving-blackwell-released.csv"
+"""Table beside MEASURED/serving.csv whose rows are judged and never fitted: SGLang and vLLM with DeepSeek V3,
+Qwen3.5-397B and Kimi K2.5 on B200 and B300."""
+RELEASED_PAIRS = frozenset({
+    "B200-SXM kimi-k2.5", "B200-SXM kimi-k2.5-nvfp4", "B200-SXM qwen3.5-397b-a17b", "B300-SXM deepseek-v3",
+})  # fmt: skip
 IN_MEASURED = frozenset({"H100-SXM llama3-8b", "A100-SXM-40GB llama3-8b"})
 """Pairs of PUBLIC that MEASURED has as well; all other pairs of PUBLIC are shown separately."""
 PUBLISHERS = {
@@ -57,9 +63,10 @@ The most likely reason is multi-token prediction that the row does not state.
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
-    """Return all rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of PUBLIC."""
+    """Return all rows of *measured*/serving.csv and RELEASED as they were run, of FOR_FIT_ALONE and of PUBLIC."""
     campaigns = campaigns_of(load_catalog())
-    found = [*read_benchmarks(measured / "serving.csv"), *_typed(*FOR_FIT_ALONE), *_typed(*PUBLIC)]
+    tables = [path for path in (measured / "serving.csv", measured / RELEASED) if path.exists()]
+    found = [*_typed(*tables), *_typed(*FOR_FIT_ALONE), *_typed(*PUBLIC)]
     return [campaigns.as_run(row) for row in found]
 
 
@@ -76,6 +83,11 @@ def _ids(*tables: Path) -> frozenset[str]:
 def stranger(row: BenchRow) -> bool:
     """Return whether *row* is of a pair that MEASURED lacks."""
     return row.id in _ids(*PUBLIC) and pair(row) not in IN_MEASURED
+
+
+def released(row: BenchRow) -> bool:
+    """Return whether *row* is of a pair of RELEASED: a model or card that MEASURED/serving.csv lacks."""
+    return pair(row) in RELEASED_PAIRS
 
 
 def in_project_table(row: BenchRow) -> bool:
@@ -117,6 +129,7 @@ def left_out(row: BenchRow) -> str:
     """Return the reason why *row* is not fitted; empty if it is."""
     tests = (
         (not simulated(row), "a replay, or not of the scored class"),
+        (released(row), "judged as a row outside the fit"),
         (row.source_key not in FITTED_SOURCES and not in_project_table(row), "source not used"),
         (row.engine in UNFITTED_ENGINES, "host times from elsewhere"),
         (row.precision == "" and not in_project_table(row), "precision not stated"),

@@ -102,12 +102,22 @@ class ReserveLimits(QueueLimits):
     batch_wait_max_tokens_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Fraction of `max_num_batched_tokens` at which the prompts and decodes of a step end the wait."""
 
+    attention_dp_timeout_iters: Annotated[int, Field(ge=0)] = 0
+    """Most steps for which prompts wait until every data-parallel rank has prompts to compute [steps]
+    (attention_dp_config with enable_balance, timeout_iters); 0: ranks compute prompts as they come."""
+    attention_dp_batching_wait_iters: Annotated[int, Field(ge=0)] = 0
+    """Steps for which prompts wait for others once every rank has some [steps] (attention_dp_config)."""
+
     @model_validator(mode="after")
     def _wait_has_both_ends(self) -> Self:
         if (self.batch_wait_timeout_iters > 0) != (self.batch_wait_max_tokens_ratio > 0):
             raise ValueError("batch_wait_timeout_iters and batch_wait_max_tokens_ratio work together: set both")
         if self.batch_wait_timeout_iters and self.capacity_scheduler_policy != "guaranteed_no_evict":
             raise ValueError("batch_wait_timeout_iters: needs capacity_scheduler_policy: guaranteed_no_evict")
+        if self.attention_dp_timeout_iters and self.capacity_scheduler_policy != "guaranteed_no_evict":
+            raise ValueError("attention_dp_timeout_iters: needs capacity_scheduler_policy: guaranteed_no_evict")
+        if self.attention_dp_batching_wait_iters and not self.attention_dp_timeout_iters:
+            raise ValueError("attention_dp_batching_wait_iters: needs attention_dp_timeout_iters")
         return self
 
 

@@ -120,6 +120,10 @@ class CampaignFact(Sourced):
     """True if scheduling overlapped execution, if this was not the version's default."""
     scheduler_recv_interval: Count | None = None
     """Configured number of decode steps between checks for new requests."""
+    chunked_prefill_size: Count | None = None
+    """Configured number of prompt tokens at which SGLang cuts prompts."""
+    mamba_ssm_dtype: str = ""
+    """Configured precision of recurrent states (SGLang)."""
     prompts_held_steps: Count | None = None
     """Largest number of steps for which the server delayed prompts to collect more; simulated only with the ratio."""
     prompts_held_ratio: Positive | None = None
@@ -211,6 +215,8 @@ class CampaignSetup:
     engine_version: str = ""
     async_scheduling: bool | None = None
     scheduler_recv_interval: int | None = None
+    chunked_prefill_size: int | None = None
+    mamba_ssm_dtype: str = ""
     prompts_held_steps: int | None = None
     prompts_held_ratio: float | None = None
     in_process: bool | None = None
@@ -291,6 +297,8 @@ class Campaigns(Spec):
             or "",
             async_scheduling=_last(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
+            chunked_prefill_size=_last(fact.chunked_prefill_size for fact in facts),
+            mamba_ssm_dtype=_last(fact.mamba_ssm_dtype or None for fact in facts) or "",
             prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
             prompts_held_ratio=_last(fact.prompts_held_ratio for fact in facts),
             in_process=_last(fact.in_process for fact in facts),

@@ -15,6 +15,7 @@ from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.metering import book, cut_steps, leap_s, steps_within
 from sim.engine.protocol import KvTransit, ReplicaEngine
+from sim.engine.schedulers.reserve import BalancedScheduler, PromptBalance
 from sim.engine.schedulers.scheduler import Scheduler, switch_shares
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import EntryQueue
@@ -372,8 +373,12 @@ class LockstepEngine(EventLeapingEngine):
     def _rank_for(self, request: Request) -> Scheduler:
         return least_loaded_rank(self._ranks, request)
 
+    def _possible(self, now: float) -> list[int]:
+        """Form the next step of each rank. Return the steps that may follow; 0 for ranks without work."""
+        return [rank.form(now) for rank in self._ranks]
+
     def _form(self, now: float) -> int:
-        possible = [rank.form(now) for rank in self._ranks]
+        possible = self._possible(now)
         self._stepping = [rank for rank, steps in zip(self._ranks, possible, strict=True) if steps]
         if not self._stepping:
             return 0
@@ -396,6 +401,34 @@ class LockstepEngine(EventLeapingEngine):
         for rank, leap in zip(self._stepping, self._leaps, strict=True):
             load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
             book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), whole_steps)
+
+
+class BalancedLockstepEngine(LockstepEngine):
+    """Engine of data-parallel ranks that compute prompts in the same steps (`PromptBalance`)."""
+
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: int) -> None:
+        super().__init__(steptime, limits, ranks, BalancedScheduler)
+        options = limits.options
+        self._balance = PromptBalance(options.attention_dp_timeout_iters, options.attention_dp_batching_wait_iters)
+
+    def _possible(self, now: float) -> list[int]:
+        ranks = [rank for rank in self._ranks if isinstance(rank, BalancedScheduler)]
+        for rank in ranks:
+            rank.choose(now)
+        work = [rank.work for rank in ranks]
+        prompts = any(prompts for prompts, _ in work)
+        if not prompts and not any(decodes for _, decodes in work):
+            return [0] * len(ranks)
+        holds = self._balance.holds(work, all(rank.has_free_place for rank in ranks))
+        steps = [rank.complete(holds) for rank in ranks]
+        if holds and prompts:
+            steps = [min(one, self._balance.standing_steps) for one in steps]
+        return steps
+
+    def _complete(self, end_s: float, whole_steps: int) -> list[Request]:
+        if self._steps > 1:
+            self._balance.pass_steps(self._steps - 1)
+        return super()._complete(end_s, whole_steps)
 
 
 def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:

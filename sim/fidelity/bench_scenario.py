@@ -140,7 +140,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     notes = _left_out(row, power, drafts)
     if (known.isl, known.osl) != (row.isl, row.osl):
         notes.append(Message("lengths assumed: {isl:g} in, {osl:g} out", setup.isl, setup.osl))
-    if setup.prompts_held_steps and setup.prompts_held_ratio is None:
+    if setup.prompts_held_steps and setup.prompts_held_ratio is None and not _ranks_wait(row, names, setup):
         notes.append(
             Message(
                 "prompts were held back for up to {prompts_held_steps} steps, which is not simulated",
@@ -250,13 +250,23 @@ def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, 
         "enable_prefix_caching": setup.prefix_caching,
         "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
         "scheduler_recv_interval": setup.scheduler_recv_interval,
+        "chunked_prefill_size": setup.chunked_prefill_size,
+        "mamba_ssm_dtype": setup.mamba_ssm_dtype or None,
         "late_output": setup.late_output or None,
         "batch_wait_timeout_iters": setup.prompts_held_steps if setup.prompts_held_ratio else None,
         "batch_wait_max_tokens_ratio": setup.prompts_held_ratio,
+        "attention_dp_timeout_iters": setup.prompts_held_steps if _ranks_wait(row, names, setup) else None,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
+
+
+def _ranks_wait(row: BenchRow, names: Names, setup: CampaignSetup) -> bool:
+    """Return whether prompts wait until all data-parallel ranks have some."""
+    _, _, dp, experts = layout(row, setup)
+    held = setup.prompts_held_steps is not None and setup.prompts_held_ratio is None
+    return held and dp > 1 and experts and names.model.moe is not None
 
 
 def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int]:

@@ -33,7 +33,7 @@ from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.speculative import AsyncDraftScheduler, DraftScheduler
 from sim.engine.schedulers.static import StaticScheduler
 from sim.engine.schedulers.vllm import VllmScheduler
-from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
+from sim.engine.synchronous import BalancedLockstepEngine, LateOutputEngine, LockstepEngine, VllmEngine
 from sim.fleet.intake import IntakeEngine, SequentialIntakeEngine
 from sim.memory.weights import KvTier
 from sim.message import Message
@@ -151,6 +151,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         return PipelineEngine(pool.steptime, limits, *lane_of, one_scheduler=isinstance(batching, Reserve))
     if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
         return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
+    if pool.lockstep and isinstance(batching, Reserve) and batching.attention_dp_timeout_iters:
+        return BalancedLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
     if isinstance(batching, VllmLimits) and batching.speculative is not None:

@@ -42,7 +42,7 @@ STANDS = {
     "kv": N_("paused: no KV blocks"),
     "budget": N_("paused: no token budget left"),
     "spaced": N_("paused until the next step with prompts (prefill_schedule_interval)"),
-    "held": N_("paused until more prompts arrive (batch_wait_timeout_iters)"),
+    "held": N_("paused until more prompts arrive (batch_wait_timeout_iters, attention_dp_timeout_iters)"),
 }
 ELSEWHERE = {
     "transfer": N_("its KV crosses the network"),

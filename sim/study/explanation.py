@@ -37,7 +37,8 @@ class RequestJournal:
     spaced: bool = False
     """True if prompts are computed only every few steps (`prefill_schedule_interval`)."""
     held: bool = False
-    """True if prompts are held back until more have come (`batch_wait_timeout_iters`)."""
+    """True if prompts are held back until more have come (`batch_wait_timeout_iters`), or until all ranks have some
+    (`attention_dp_timeout_iters`)."""
     in_batches: bool = False
     """True if a batch ends before the next one begins (`policy: static`)."""
     pool_of_replica: Sequence[int] = ()
@@ -200,7 +201,7 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
         seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
     limits = [rank_limits(pool) for pool in plan.pools]
     spaced = any(one.options.prefill_schedule_interval > 1 for one in limits)
-    held = any(one.options.batch_wait_timeout_iters > 0 for one in limits)
+    held = any(max(one.options.batch_wait_timeout_iters, one.options.attention_dp_timeout_iters) for one in limits)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
     return RequestJournal(
         plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica

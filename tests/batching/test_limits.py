@@ -87,6 +87,21 @@ def test_a_wait_for_prompts_has_both_ends(iters: int, ratio: float, capacity: st
 
 
 @pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"attention_dp_batching_wait_iters": 10}, "needs attention_dp_timeout_iters"),
+        (
+            {"attention_dp_timeout_iters": 50, "capacity_scheduler_policy": "max_utilization"},
+            "needs capacity_scheduler_policy",
+        ),
+    ],
+)
+def test_waits_for_other_ranks_have_a_timeout_and_no_eviction(given: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        BATCHING.validate_python({"policy": "reserve", **given})
+
+
+@pytest.mark.parametrize(
     ("chunked", "budget", "longest", "fits"),
     [
         (False, 99, 100, False),

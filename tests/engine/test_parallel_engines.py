@@ -2,6 +2,7 @@
 is exact."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from engine_workloads import rank_limits
@@ -17,7 +18,13 @@ from sim.engine.schedulers.reserve import ReserveScheduler
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.static import StaticScheduler
 from sim.engine.schedulers.vllm import VllmScheduler
-from sim.engine.synchronous import LockstepEngine, VllmEngine, gathered_tokens, slowest
+from sim.engine.synchronous import (
+    BalancedLockstepEngine,
+    LockstepEngine,
+    VllmEngine,
+    gathered_tokens,
+    slowest,
+)
 from sim.records import Batch, BusyTime, Leap, Request
 
 LIMITS = rank_limits(
@@ -104,6 +111,51 @@ def test_arrivals_wait_one_step_more_where_steps_are_formed_ahead() -> None:
     rows = [Request(0, 0.0, 8, 9), Request(1, 0.5, 8, 2)]
     assert dates(LockstepEngine(Constant(), LIMITS, 2), rows)[1][0] == 2.0
     assert dates(AsyncLockstepEngine(Constant(), LIMITS, 2), rows)[1][0] == 3.0
+
+
+def balanced(step, timeout: int, ranks: int = 2, wait: int = 0) -> BalancedLockstepEngine:
+    options = {"attention_dp_timeout_iters": timeout, "attention_dp_batching_wait_iters": wait}
+    options = LIMITS.options.model_copy(update=options)
+    return BalancedLockstepEngine(step, replace(LIMITS, options=options), ranks)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wait", "first"),
+    [
+        # the second request finds its rank without decodes; the third waits until the fourth step after that
+        ([(0.0, 9), (0.5, 9), (2.5, 2)], 0, [1, 2, 6]),
+        # a prompt on the other rank ends the wait of both
+        ([(0.0, 9), (0.5, 9), (2.5, 2), (3.5, 2)], 0, [1, 2, 5, 5]),
+        # both wait one step more for others
+        ([(0.0, 9), (0.5, 9), (2.5, 2), (3.5, 2)], 1, [1, 2, 6, 6]),
+        # without decodes on a rank nobody waits
+        ([(0.0, 9), (0.5, 1), (2.5, 2)], 0, [1, 2, 4]),
+    ],
+)
+def test_prompts_wait_until_all_ranks_have_some(rows: list[tuple[float, int]], wait: int, first: list[float]) -> None:
+    given = [Request(i, at_s, 8, output) for i, (at_s, output) in enumerate(rows)]
+    assert [one for one, _ in dates(balanced(Constant(), 4, wait=wait), given)] == first
+
+
+class OneByOne(Affine):
+    """No two steps are taken in one leap."""
+
+    def leap(self, batch: Batch) -> Leap:
+        whole = super().leap(batch)
+        return Leap(whole.first_s, whole.growth_s, 1, whole.load)
+
+
+@given(requests, st.integers(2, 4), st.integers(1, 9), st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_waits_for_other_ranks_are_counted_within_leaps(
+    rows: list[Request], ranks: int, timeout: int, wait: int
+) -> None:
+    together = balanced(Affine(), timeout, ranks, wait)
+    found = dates(together, rows)
+    assert found == dates(balanced(OneByOne(), timeout, ranks, wait), rows)
+    assert together.meters(inf).prompt_tokens == sum(r.prompt_tokens for r in rows)
+    if timeout == 1 and not wait:
+        assert found == dates(LockstepEngine(Affine(), LIMITS, ranks, ReserveScheduler), rows)
 
 
 def test_ranks_are_padded_to_the_fullest_where_steps_run_from_graphs() -> None:

@@ -63,11 +63,26 @@ class ReserveScheduler(Scheduler):
         return self._steps_until_finish() if self._decoding else 0
 
 
-class BatchWaitingScheduler(ReserveScheduler):
+class HoldingScheduler(ReserveScheduler):
+    """Scheduler that can leave out of a step the prompts that it has chosen for it.
+
+    They hold their batch places and blocks meanwhile.
+    """
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        self._chunks.append((sequence, chunk))
+
+    def _fill_chunks(self) -> None:
+        for sequence, chunk in self._chunks:
+            self.pool.name(sequence, sequence.computed + chunk)
+        super()._fill_chunks()
+
+
+class BatchWaitingScheduler(HoldingScheduler):
     """Scheduler whose prompts wait until they fill a step, or for a number of steps.
 
-    Prompts that could be computed hold their batch places and blocks meanwhile. Prompts do not wait where no request
-    decodes. The rules are those of TensorRT-LLM's `py_executor.py` (`_waiting_requests`).
+    Prompts do not wait where no request decodes. The rules are those of TensorRT-LLM's `py_executor.py`
+    (`_waiting_requests`).
     """
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -79,9 +94,6 @@ class BatchWaitingScheduler(ReserveScheduler):
         self._holds = False
         """True if the step formed last leaves out prompts that could be computed."""
 
-    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
-        self._chunks.append((sequence, chunk))
-
     def _fill_chunks(self) -> None:
         tokens = self._decoding + sum(chunk for _, chunk in self._chunks)
         self._holds = 0 < self._decoding < tokens < self._enough_tokens and self._waited < self._most_steps
@@ -90,12 +102,83 @@ class BatchWaitingScheduler(ReserveScheduler):
             self._chunks.clear()
         elif self._chunks and self._decoding:
             self._waited = 0
-        for sequence, chunk in self._chunks:
-            self.pool.name(sequence, sequence.computed + chunk)
         super()._fill_chunks()
 
     def _steps_until_finish(self) -> int:
         return 1 if self._holds else super()._steps_until_finish()
+
+
+class BalancedScheduler(HoldingScheduler):
+    """Scheduler of a rank whose prompts go into a step when `PromptBalance` of its replica allows it."""
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Number of prompts that could be computed in the step being formed, and of decoding requests."""
+        return len(self._chunks), self._decoding
+
+    @property
+    def has_free_place(self) -> bool:
+        """True if fewer requests decode than `max_num_seqs`."""
+        return self._decoding < self.max_num_seqs
+
+    def choose(self, now: float) -> None:
+        """Choose the prompts and decodes of the next step."""
+        self.blocked_by = ""
+        self.recomputed_in_step = self.cached_in_step = 0
+        self._admit(self._continue_prompt(self._max_num_batched_tokens - self._decoding), now)
+
+    def complete(self, hold: bool) -> int:
+        """Complete the step, without its prompts if these *hold*. Return the number of steps as `form` does."""
+        if hold:
+            self._chunks.clear()
+        self._fill_decodes()
+        self._fill_chunks()
+        if self._chunks:
+            return 1
+        return self._steps_until_finish() if self._decoding else 0
+
+
+class PromptBalance:
+    """Rule of TensorRT-LLM's attention data parallelism for when ranks compute prompts.
+
+    Prompts go into a step in which every rank has some, or, failing that, into every *timeout*-th step and into any
+    step in which a rank has no request that decodes. With *batching_wait* they wait that many steps more for others
+    once every rank has some (`_balance_adp_context_requests` in `_torch/pyexecutor/scheduler/scheduler.py`,
+    `attention_dp_config` with `enable_balance`).
+    """
+
+    def __init__(self, timeout: int, batching_wait: int) -> None:
+        self._timeout, self._batching_wait = timeout, batching_wait
+        self._waited = 0
+        """Steps since prompts last went into a step, or since the last timeout."""
+        self._batched = 0
+        """Steps for which prompts have waited since every rank has some."""
+        self.standing_steps = 1
+        """Steps for which the last decision to hold prompts stands, while no further prompt comes."""
+
+    def holds(self, work: list[tuple[int, int]], free_places: bool) -> bool:
+        """Return whether the prompts stay out of the step being formed.
+
+        *work* has the number of prompts and of decoding requests of each rank; *free_places* states whether fewer
+        requests decode on every rank than its `max_num_seqs`.
+        """
+        all_decode = all(decodes for _, decodes in work)
+        if free_places and all(prompts for prompts, _ in work):
+            self._waited, self.standing_steps = 0, 1
+            wait = all_decode and self._batched < self._batching_wait
+            if all_decode:
+                self._batched = self._batched + 1 if wait else 0
+            return wait
+        self._waited += 1
+        if self._waited >= self._timeout or not all_decode:
+            self._waited = 0
+            return False
+        self.standing_steps = self._timeout - self._waited
+        return True
+
+    def pass_steps(self, steps: int) -> None:
+        """Count *steps* more steps like the one formed last."""
+        self._waited = (self._waited + steps) % self._timeout
 
 
 class MaxUtilizationScheduler(VllmScheduler):

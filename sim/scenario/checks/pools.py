@@ -339,6 +339,10 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             )
     if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and lockstep:
         yield ValidationIssue((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
+    if isinstance(limits, Reserve) and limits.attention_dp_timeout_iters and not lockstep:
+        yield ValidationIssue(
+            (*place, "attention_dp_timeout_iters"), "needs data_parallel_size and enable_expert_parallel"
+        )
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":
