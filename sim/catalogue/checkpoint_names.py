@@ -12,8 +12,10 @@ from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import KvCacheDtype
 
-FORMATS = re.compile(r"(nv|mx)?fp(4|8|16)|bf16|int[48]|[48]bit|w\d+a16|w8a8|awq|gptq|gguf|dynamic|static|quantized")
-TUNINGS = re.compile(r"instruct|it|chat|hf|base|thinking|meta|coder|preview")
+FORMATS = re.compile(
+    r"(nv|mx)?fp(4|8|16)|bf16|int[48]|[48]bit|w\d+a16|w8a8|awq|gptq|gguf|dynamic|static|block|quantized"
+)
+TUNINGS = re.compile(r"instruct|it|chat|hf|base|thinking|meta|nvidia|coder|preview")
 DATES = re.compile(r"\d{4}")
 RELEASES = re.compile(r"v\d+\.\d+")
 """Parts of a name, one kind after the other, that do not concern the architecture."""

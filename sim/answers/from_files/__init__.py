@@ -6,6 +6,7 @@ traffic         request logs and /metrics pages
 server_options  options of vLLM and SGLang by name: the key of a scenario that each becomes, or why it becomes none
 server_command  a `vllm serve` or `python -m sglang.launch_server` command line
 kubernetes      manifests whose containers run such a command
+chart_values    values of charts, Ray Serve configs and docker compose files
 gpu_labels      GPUs by labels of nodes and by instance types
 draft           one scenario from several sources, with defaults for what they lack
 summary         sentences on what was read, assumed and left out

@@ -76,6 +76,10 @@ def read_hpa(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) 
             manifest.fault(where, Message("{named}: target must have averageValue, a number", named))
             continue
         keys |= {"metric": gauge[0], "target": value / gauge[1]}
+        if "averageValue" not in target and gauge[0].endswith("_per_replica"):
+            manifest.source.not_simulated.append(
+                Message("HorizontalPodAutoscaler {name}: a sum over replicas; the target is read as a mean", name)
+            )
     if at(spec, "targetCPUUtilizationPercentage") is not None:
         manifest.source.not_simulated.append(
             Message("HorizontalPodAutoscaler {name}: CPU (no gauge of an engine)", name)

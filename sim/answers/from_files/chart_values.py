@@ -1,4 +1,4 @@
-"""Servers of files of values and of services: llm-d's chart, Ray Serve's configs, docker compose."""
+"""Servers of files of values and of services: charts of llm-d and vLLM, Ray Serve's configs, docker compose."""
 
 import re
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import Any
 from sim.answers.from_files.kubernetes import begun, read_parallelism
 from sim.answers.from_files.manifest import Manifest, Place, at, hub_name
 from sim.answers.from_files.manifest_keys import COMPOSE_SERVICE, LLM_D_ROLE, LLM_D_VALUES
+from sim.answers.from_files.production_stack import read_stack_values
 from sim.answers.from_files.ray_serve import read_applications
-from sim.answers.from_files.server_command import STARTS
 from sim.answers.from_files.shell import commands_in, expanded
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
@@ -24,7 +24,9 @@ def reader_of(text: str) -> Callable[[Manifest], None] | None:
         return _read_values
     if "llm_configs" in top or ("applications" in top and "llm_configs" in text):
         return read_applications
-    if "services" in top and STARTS.search(re.sub(r"\\\r?\n", " ", text)):
+    if "servingEngineSpec" in top:
+        return read_stack_values
+    if "services" in top and re.search(r"\bvllm\b|sglang", text):
         return _read_compose
     return None
 

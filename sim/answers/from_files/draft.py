@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ ASSUMED_TRAFFIC = {
 }
 ASSUMED_LINK = "infiniband-ndr"
 """Network between prefill and decode servers where no file names it."""
+ASSUMED_SERVER, SLOTS = "server-8gpu", 8
+"""Server of a replica over several servers where no file names it, and its GPUs."""
 SHOWN = (
     *("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size", "max_model_len", "gpu_memory_utilization"),
     *("block_size", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "overlap_schedule"),
@@ -428,12 +431,28 @@ class _Drafting:
         pool |= server.keys
         batching = server.own.get("batching")
         pool = server.own | pool
+        if self._needs_network(pool):
+            chassis = (self.catalog.server(one) for one in self.catalog.ids("servers"))
+            fitting = [one for one in chassis if one.gpu == pool["gpu"] and int(one.gpu_slots.value) == SLOTS]
+            pool["server"] = min((one.id for one in fitting), default=ASSUMED_SERVER)
+            pool["network"] = {"link": ASSUMED_LINK}
+            self.result.assumed["server"] = "a replica is larger than one server, and no file names its servers"
+            self.result.assumed["network"] = "no file states the network between the servers of a replica"
         if server.batching or batching:
             pool["batching"] = (batching if isinstance(batching, dict) else {}) | server.batching
         if scaler is not None:
             kept = server.own.get("autoscaling")
             pool["autoscaling"] = (kept if isinstance(kept, dict) else {}) | scaler.keys
         return pool
+
+    def _needs_network(self, pool: dict[str, Any]) -> bool:
+        """Return whether the GPUs of a replica of *pool* communicate beyond one server, and no key says how."""
+        if not {"server", "network", "link"}.isdisjoint(pool):
+            return False
+        link = self.catalog.link(self.catalog.gpu(pool["gpu"]).link)
+        sizes = ("tensor_parallel_size", "pipeline_parallel_size")
+        gpus = _product(pool) if pool.get("enable_expert_parallel") else prod(int(pool.get(size, 1)) for size in sizes)
+        return gpus > max(link.allreduce_latency_s)
 
     def _cost(self, gpus: set[str]) -> dict[str, Any]:
         """Return a rental at the newest offer of the catalogue for a single kind of GPU; empty if it has none."""
@@ -544,10 +563,7 @@ def _defaults(pool: dict[str, Any], plan: PoolPlan) -> str:
 
 def _product(pool: dict[str, Any]) -> int:
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-    product = 1
-    for size in sizes:
-        product *= int(pool.get(size, 1))
-    return product
+    return prod(int(pool.get(size, 1)) for size in sizes)
 
 
 def _rates(rate: float) -> list[float]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from sim.answers.from_files.autoscalers import read_hpa, read_knative, read_scaled_object
 from sim.answers.from_files.manifest import GPUS, Manifest, Place, at, hub_name
-from sim.answers.from_files.manifest_keys import DEPLOYMENT, DYNAMO_SERVICE, LLM_INFERENCE_SERVICE
+from sim.answers.from_files.manifest_keys import DEPLOYMENT, DYNAMO_COMPONENT, DYNAMO_SERVICE, LLM_INFERENCE_SERVICE
+from sim.answers.from_files.production_stack import read_runtime
 from sim.answers.from_files.ray_serve import read_serve_config
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
@@ -52,6 +53,8 @@ def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
     if problems:
         return source
     kinds: list[str] = []
+    settings: dict[str, tuple[str, int]] = {}
+    documents = []
     for first_line, part in _documents(text):
         try:
             document = read_text("\n" * (first_line - 1) + part, str(path))
@@ -62,10 +65,16 @@ def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
         holders: list[tuple[Place, Any]] = (
             [(("items", i), one) for i, one in enumerate(items)] if isinstance(items, list) else [((), document.data)]
         )
-        for place, held in holders:
-            if isinstance(held, dict):
-                kinds.append(str(held.get("kind", "")))
-                _read_object(Manifest(document, source, problems, catalog), held, place)
+        documents += [(document, place, held) for place, held in holders if isinstance(held, dict)]
+    for document, place, held in documents:
+        files = held.get("data") if held.get("kind") == "ConfigMap" else None
+        for name, content in files.items() if isinstance(files, dict) else ():
+            settings[str(name)] = str(content), document.line((*place, "data", name))
+    for document, place, held in documents:
+        kinds.append(str(held.get("kind", "")))
+        manifest = Manifest(document, source, problems, catalog)
+        manifest.settings = settings
+        _read_object(manifest, held, place)
     if not source.servers and not source.scalers and not problems:
         named = ", ".join(dict.fromkeys(filter(None, kinds)))
         problems.append(
@@ -121,6 +130,45 @@ def _read_workload(manifest: Manifest, held: dict[Any, Any], place: Place, name:
             if server is not None and container is model:
                 server.model = server.model or hub_name(at(container, "storageUri"))
                 read_knative(manifest, pod, pod_place, name)
+
+
+def _read_groups(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
+    """Read a LeaderWorkerSet, or the roles of a DisaggregatedSet: a replica is a group of pods, one server."""
+    spec, place = held.get("spec"), (*place, "spec")
+    roles = at(spec, "roles")
+    groups: list[tuple[str, Any, Place]] = [("", spec, place)]
+    if isinstance(roles, list):
+        groups = [(str(at(one, "name")), at(one, "spec"), (*place, "roles", i, "spec")) for i, one in enumerate(roles)]
+    copies = manifest.count(spec, place, "slices") or 1
+    for role, own, where in groups:
+        size = manifest.count(own, where, "leaderWorkerTemplate", "size") or 1
+        replicas = manifest.count(own, where, "replicas")
+        for key in ("leaderTemplate", "workerTemplate"):
+            template, pod_place = at(own, "leaderWorkerTemplate", key), (*where, "leaderWorkerTemplate", key, "spec")
+            pod = at(template, "spec")
+            containers = at(pod, "containers")
+            found = []
+            for index, container in enumerate(containers if isinstance(containers, list) else ()):
+                if not isinstance(container, dict):
+                    continue
+                sized = {"name": "LWS_GROUP_SIZE", "value": size}  # as the controller sets it
+                whole = container | {"env": [*(container.get("env") or ()), sized]}
+                server = manifest.server(
+                    whole,
+                    (*pod_place, "containers", index),
+                    pod,
+                    pod_place,
+                    None if replicas is None else replicas * copies,
+                    f"{name}-{role}" if role else name,
+                    annotations=at(template, "metadata", "annotations"),
+                )
+                if server is not None:
+                    found.append(server)
+                    server.gpus = server.gpus and server.gpus * size
+                    stated = role or str(at(template, "metadata", "labels", "llm-d.ai/role") or "")
+                    server.role = server.role or (stated if stated in ("prefill", "decode") else "")
+            if found:
+                break  # the workers' pods belong to the leader's server
 
 
 def _counts(holder: Any, place: Place) -> Iterator[tuple[Place, str, Any]]:
@@ -197,6 +245,9 @@ def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: 
         split = isinstance(at(spec, "prefill"), dict)
         server.role = part or ("decode" if split else "")
         read_parallelism(manifest, own, where, server.keys)
+        local = manifest.count(at(own, "parallelism"), (*where, "parallelism"), "dataLocal")
+        if local and server.gpus:
+            server.gpus *= max(1, int(server.keys.get("data_parallel_size", 1)) // local)
         if "scaling" in own:
             manifest.source.not_simulated.append("LLMInferenceService: scaling (see autoscaling of a pool)")
 
@@ -221,36 +272,49 @@ def _read_graph(manifest: Manifest, held: dict[Any, Any], place: Place, name: st
     """Read the workers of Dynamo's graph; a component deployment is a graph of one."""
     manifest.source.kind = "Dynamo graph"
     spec = held.get("spec")
-    services = at(spec, "services")
-    if not isinstance(services, dict):
-        services = {name: spec}
-        places: dict[Any, Place] = {name: (*place, "spec")}
-    else:
-        places = {key: (*place, "spec", "services", key) for key in services}
-    for key, service in services.items():
+    services, components = at(spec, "services"), at(spec, "components")
+    parts: list[tuple[str, Any, Place]] = [(name, spec, (*place, "spec"))]
+    if isinstance(components, list):
+        parts = [(str(at(one, "name")), one, (*place, "spec", "components", i)) for i, one in enumerate(components)]
+    elif isinstance(services, dict):
+        parts = [(str(key), one, (*place, "spec", "services", key)) for key, one in services.items()]
+    for key, service, where in parts:
         if not isinstance(service, dict):
             continue
-        where = places[key]
-        manifest.check_keys(service, where, DYNAMO_SERVICE, "Dynamo")
         pod = at(service, "extraPodSpec") or {}
-        container = at(pod, "mainContainer")
+        container, pod_place = at(pod, "mainContainer"), (*where, "extraPodSpec")
+        container_place: Place = (*pod_place, "mainContainer")
+        if isinstance(components, list):  # v1beta1
+            manifest.check_keys(service, where, DYNAMO_COMPONENT, "Dynamo")
+            pod, pod_place = at(service, "podTemplate", "spec") or {}, (*where, "podTemplate", "spec")
+            containers = [(i, one) for i, one in enumerate(at(pod, "containers") or ()) if isinstance(one, dict)]
+            index, container = next((one for one in containers if one[1].get("name") == "main"), (0, {}))
+            container_place = (*pod_place, "containers", index)
+        else:
+            manifest.check_keys(service, where, DYNAMO_SERVICE, "Dynamo")
+        kind = str(service.get("componentType") or service.get("type") or "")
+        if kind == "planner":
+            manifest.source.not_simulated.append(Message("Dynamo: {key} (see autoscaling of a pool)", key))
         if not isinstance(container, dict):
             continue
         envs = [*(container.get("env") or ()), *(service.get("envs") or ())]
+        mode = next((at(one, "value") for one in envs if at(one, "name") == "DYN_ROUTER_MODE"), None)
+        if mode not in (None, "round-robin"):
+            manifest.source.not_simulated.append(Message("DYN_ROUTER_MODE {mode} (see routing of a fleet)", mode))
+        if kind in ("frontend", "planner", "epp"):
+            continue
         whole = container | {"env": envs, "resources": service.get("resources") or container.get("resources")}
         replicas = manifest.count(service, where, "replicas")
-        pod_place = (*where, "extraPodSpec")
         annotations = at(service, "annotations") or at(service, "extraPodMetadata", "annotations")
+        annotations = annotations or at(service, "podTemplate", "metadata", "annotations")
         pod = {k: v for k, v in pod.items() if k != "mainContainer"}
-        server = manifest.server(
-            whole, (*pod_place, "mainContainer"), pod, pod_place, replicas, str(key), annotations=annotations
-        )
+        server = manifest.server(whole, container_place, pod, pod_place, replicas, key, annotations=annotations)
         if server is None:
             continue
         if isinstance(service.get("envFromSecret"), str):
             manifest.source.secrets.append("envFromSecret")
-        server.names = (f"{name}-{str(key).lower()}",)
-        role = str(service.get("subComponentType") or "")
+        server.names = (f"{name}-{key.lower()}",)
+        role = str(service.get("subComponentType") or kind)
         server.role = server.role or (role if role in ("prefill", "decode") else "")
         if server.gpus is not None:
             server.gpus *= manifest.count(service, where, "multinode", "nodeCount") or 1
@@ -277,5 +341,8 @@ READERS: dict[str, Callable[[Manifest, dict[Any, Any], Place, str], None]] = {
     "DynamoGraphDeployment": _read_graph,
     "DynamoComponentDeployment": _read_graph,
     "RayService": _read_ray,
+    "LeaderWorkerSet": _read_groups,
+    "DisaggregatedSet": _read_groups,
+    "VLLMRuntime": read_runtime,
 }
 """Readers of objects by their kind; other kinds are searched for containers."""

@@ -15,7 +15,7 @@ from sim.answers.from_files.source import ServerDraft, SourceFile
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
-from sim.yamlio import Document
+from sim.yamlio import Document, YamlError, dump_line, read_text
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 """Resources that count GPUs; Dynamo calls them `gpu`."""
@@ -29,6 +29,8 @@ class Manifest:
 
     def __init__(self, document: Document, source: SourceFile, problems: list[Problem], catalog: Catalog) -> None:
         self.document, self.source, self.problems, self.catalog = document, source, problems, catalog
+        self.settings: Mapping[str, tuple[str, int]] = {}
+        """Files of ConfigMaps beside it: name -> text and the line before its first."""
 
     def fault(self, place: Place, text: str) -> None:
         """Add a mistake at *place*."""
@@ -117,13 +119,13 @@ class Manifest:
         server.name = name
         self._resources(container, server)
         server.gpu = self._gpu(pod, pod_place)
-        for name, keys in ((part, server.own), ("fleet", server.fleet)):
-            text = annotations.get(OWN + name) if isinstance(annotations, dict) else None
+        for kept, keys in ((part, server.own), ("fleet", server.fleet)):
+            text = annotations.get(OWN + kept) if isinstance(annotations, dict) else None
             if text is not None:
                 keys |= own_keys(
-                    str(text), OWN + name, self.document.path, self.document.line(pod_place), self.problems
+                    str(text), OWN + kept, self.document.path, self.document.line(pod_place), self.problems
                 )
-                self.source.read.append(f"{OWN}{name}: {', '.join(map(str, keys))}")
+                self.source.read.append(f"{OWN}{kept}: {', '.join(map(str, keys))}")
         self.source.servers.append(server)
         count = 1 if replicas is None else replicas
         self.source.read.append(
@@ -142,6 +144,25 @@ class Manifest:
         line = self.document.line((*place, "env"))
         for command in commands_in(variables.get(MORE_ARGUMENTS, ""), line):
             words += command.words
+        return self._with_settings(words)
+
+    def _with_settings(self, words: list[Word]) -> list[Word]:
+        """Return *words* with the settings of a ConfigMap in place of `--config`; later words win over them."""
+        for place, word in enumerate(words):
+            option, sign, path = word.text.partition("=")
+            path = path if sign else words[place + 1].text if place + 1 < len(words) else ""
+            found = self.settings.get(path.rpartition("/")[2]) if option == "--config" else None
+            if found is None:
+                continue
+            text, before = found
+            try:
+                document = read_text("\n" * before + text, self.document.path)
+            except YamlError as error:
+                self.problems.append((error.path, error.line, error.message))
+                return words
+            keys = document.data if isinstance(document.data, dict) else {}
+            own = [Word(one, document.line((key,))) for key in keys for one in arguments({key: keys[key]})]
+            return [*words[:place], *own, *words[place + (1 if sign else 2) :]]
         return words
 
     def _resources(self, container: Mapping[Any, Any], server: ServerDraft) -> None:
@@ -174,6 +195,22 @@ class Manifest:
             return ""
 
 
+def arguments(options: Mapping[Any, Any]) -> list[str]:
+    """Return *options* of a file of settings as words of a command line; null leaves an option out.
+
+    >>> arguments({"tp-size": 4, "enable_metrics": True, "seed": None, "enable-prefix-caching": False})
+    ['--tp-size', '4', '--enable-metrics', '--no-enable-prefix-caching']
+    """
+    words: list[str] = []
+    for key, value in options.items():
+        option = f"--{str(key).replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{option.removeprefix('--')}")
+        elif value is not None:
+            words += [option, dump_line(value) if isinstance(value, dict | list) else str(value)]
+    return words
+
+
 def at(holder: Any, *keys: str) -> Any:
     """Return the value below *holder* under *keys*; None if it is not there."""
     for key in keys:
@@ -198,7 +235,7 @@ def _variables(container: Mapping[Any, Any]) -> tuple[dict[str, str], list[str]]
         return {str(key): str(value) for key, value in listed.items() if value is not None}, []
     known = [one for one in listed if isinstance(one, dict) and "name" in one] if isinstance(listed, list) else []
     given = {str(one["name"]): str(one["value"]) for one in known if one.get("value") is not None}
-    return given, [str(one["name"]) for one in known if "valueFrom" in one]
+    return given, [str(one["name"]) for one in known if at(one, "valueFrom", "secretKeyRef") is not None]
 
 
 def _labels(pod: Mapping[Any, Any], place: Place) -> Iterator[tuple[str, list[tuple[Place, str]]]]:

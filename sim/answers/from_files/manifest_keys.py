@@ -59,6 +59,30 @@ RAY_MODEL = (
     "callback_config"
 )
 """Keys of an entry of `llm_configs`."""
+STACK_MODEL = (
+    "name enabled annotations podAnnotations labels podLabels serviceAccountName priorityClassName "
+    "runtimeClassName repository tag imagePullSecret imagePullPolicy modelURL modelRevision chatTemplate "
+    "chatTemplateConfigMap replicaCount resources requestCPU requestMemory requestGPU requestGPUType "
+    "requestGPUMem requestGPUMemPercentage requestGPUCores limitCPU limitMemory limitGPUMem limitGPUMemPercentage "
+    "limitGPUCores pvcStorage pvcAccessMode storageClass pvcMatchLabels pvcLabels pvcAnnotations "
+    "pvcExistingClaimName extraVolumes extraVolumeMounts initContainer vllmConfig lmcacheConfig env envFromSecret "
+    "nodeSelector nodeSelectorTerms nodeName affinity tolerations tolerationsPolicy shmSize enableLoRA keda "
+    "raySpec extraPorts enableTool toolCallParser maxModelLen maxNumSeqs dtype sidecarConfig strategy "
+    "podDisruptionBudget securityContext containerSecurityContext"
+)
+"""Keys of an entry of `modelSpec` in the values of vLLM's production stack."""
+STACK_ENGINE = (
+    "v0 v1 port env enablePrefixCaching enableChunkedPrefill maxModelLen dtype tensorParallelSize pipelineParallelSize "
+    "maxNumSeqs gpuMemoryUtilization maxLoras runner convert extraArgs prometheusMultiprocDir"
+)
+"""Keys of `vllmConfig` in vLLM's production stack."""
+STACK_RUNTIME = "model vllmConfig lmCacheConfig storageConfig deploymentConfig autoscalingConfig"
+"""Keys of the spec of a VLLMRuntime."""
+DYNAMO_COMPONENT = (
+    "name type replicas podTemplate multinode sharedMemorySize scalingAdapter modelRef componentName compilationCache "
+    "globalDynamoNamespace frontendSidecar experimental eppConfig"
+)
+"""Keys of a component in a Dynamo graph of v1beta1."""
 BEHAVIOR = "scaleUp scaleDown"
 """Keys of an HPA's behaviour."""
 SCALING_POLICY = "type value periodSeconds"

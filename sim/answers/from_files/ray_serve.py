@@ -3,7 +3,7 @@
 from typing import Any
 
 from sim.answers.from_files.autoscalers import ray_keys
-from sim.answers.from_files.manifest import Manifest, Place, at
+from sim.answers.from_files.manifest import Manifest, Place, arguments, at
 from sim.answers.from_files.manifest_keys import RAY_LOADING, RAY_MODEL
 from sim.answers.from_files.source import ScalerDraft
 from sim.message import Message
@@ -41,14 +41,8 @@ def _read_model(manifest: Manifest, config: dict[Any, Any], place: Place) -> Non
     manifest.check_keys(loading, (*place, "model_loading_config"), RAY_LOADING)
     name, source = str(at(loading, "model_id") or ""), at(loading, "model_source")
     model = str(source if isinstance(source, str) else name)
-    args = ["--model", model]
     given = at(config, "engine_kwargs")
-    for key, value in given.items() if isinstance(given, dict) else ():
-        option = f"--{str(key).replace('_', '-')}"
-        if isinstance(value, bool):
-            args.append(option if value else f"--no-{option.removeprefix('--')}")
-        elif value is not None:
-            args += [option, str(value)]
+    args = ["--model", model, *arguments(given if isinstance(given, dict) else {})]
     deployment, where = at(config, "deployment_config"), (*place, "deployment_config")
     replicas = at(deployment, "num_replicas")
     fixed = manifest.count(deployment, where, "num_replicas") if replicas != "auto" else None

@@ -35,7 +35,8 @@ STARTS = re.compile(
 OWN = "gpufleet.io/"
 """Prefix of annotations in which an exported deployment keeps keys of a scenario that its tool has no word for."""
 IMAGES = {"vllm": re.compile(r"vllm-openai|vllm/vllm|/vllm[:@]"), "sglang": re.compile(r"sglang")}
-RELEASE = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
+RELEASE = re.compile(r"(?:^|/)(?:vllm|sglang)(?:-(?!runtime)[\w-]+)?:v?(\d+\.\d+(?:\.\d+)?)")
+"""Release of an engine in the tag of its image; images of platforms have tags of their own."""
 ALMOST = 0.8
 """Similarity from which an unknown option counts as a misspelling."""
 MULTIPLES = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
@@ -186,6 +187,8 @@ def _read_variables(variables: Mapping[str, str], server: ServerDraft, source: S
             devices = [one for one in value.split(",") if one.strip()]
             if devices and value not in ("all", "none", "void"):
                 server.gpus = len(devices)
+        elif name.endswith(("_LOGGING_LEVEL", "_DEBUG", "_IFNAME", "_KEEP_ALIVE")):
+            source.harmless.append(name)
         elif name.startswith(("VLLM_", "SGLANG_", "SGL_", "NCCL_")):
             source.not_simulated.append(name)
 
@@ -230,6 +233,9 @@ class _Options:
             return "optimization-level", value if sign else plain[1:]
         shorter = VLLM_SHORT if self.server.engine == "vllm" else SGLANG_OTHER
         plain = shorter.get(plain, plain)
+        if plain not in self.table and name.startswith("--"):  # argparse takes the start of a name for the name
+            begun = [one for one in self.table if one.startswith(plain)]
+            plain = begun[0] if len(begun) == 1 else plain
         if plain not in self.table and "." in plain:
             plain = plain.partition(".")[0]  # one key of an option that holds an object
         return plain, value if sign else None
@@ -274,6 +280,10 @@ class _Options:
             transfers = {"producer": "prefill", "consumer": "decode"}
             role = transfers.get(producer[1] if producer else "", "none")
             self._role(name, role if name == "kv-transfer-config" else str(value), word.line)
+            if name == "kv-transfer-config" and role == "none":
+                self.source.not_simulated.append(
+                    Message("--{name} (connectors of caches; see role and kv_tiers of a pool)", name)
+                )
         elif option.key == "kv_cache_dtype":
             dtype = KV_DTYPES.get(str(value).lower())
             if dtype is None:

@@ -48,6 +48,7 @@ def _harmless(kind: OptionKind, *names: str) -> dict[str, Option]:
 SECRET = Option("text", secret=True)
 BATCHING = "batching."
 MODEL, PRECISION = "model", "quantization"
+SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
 """Key that stands for the role of a pool: prefill or decode."""
 
@@ -130,6 +131,12 @@ VLLM: dict[str, Option] = {
     "mm-processor-cache-gb": _left("number", "images and audio"),
     "stream-interval": _left("count", "tokens streamed in groups"),
     "num-scheduler-steps": _left("count", "several steps per scheduling (vLLM V0)"),
+    "disable-hybrid-kv-cache-manager": _left("flag", "KV blocks of one size for all layers"),
+    "no-disable-hybrid-kv-cache-manager": Option("flag"),
+    "dbo-decode-token-threshold": _left("count", "overlap of two half batches"),
+    "moe-backend": _left("text", "kernels of the experts"),
+    "kv-cache-memory-bytes": _left("text", "a KV cache of a stated size"),
+    "config": _left("text", SETTINGS),
     "task": Option("text"),
     "runner": Option("text"),
     **_harmless(
@@ -140,13 +147,19 @@ VLLM: dict[str, Option] = {
         *("tool-parser-plugin", "reasoning-parser", "guided-decoding-backend", "structured-outputs-config"),
         *("ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-cert-reqs", "root-path"),
         *("middleware", "uvicorn-log-level", "log-config-file", "allowed-origins", "allowed-methods"),
-        *("allowed-headers", "max-log-len", "max-logprobs", "logits-processors", "config"),
+        *("allowed-headers", "max-log-len", "max-logprobs", "logits-processors"),
         *("hf-config-path", "distributed-executor-backend", "worker-cls", "worker-extension-cls", "device"),
         *("otlp-traces-endpoint", "collect-detailed-traces", "generation-config"),
         *("override-generation-config", "default-chat-template-kwargs", "model-loader-extra-config"),
         *("ignore-patterns", "max-parallel-loading-workers", "allowed-local-media-path"),
         *("allowed-media-domains", "media-io-kwargs", "nnodes", "node-rank", "master-addr", "master-port"),
-        *("additional-config", "prefix-caching-hash-algo", "preemption-mode", "max-seq-len-to-capture"),
+        *(
+            "disable-access-log-for-endpoints",
+            "additional-config",
+            "prefix-caching-hash-algo",
+            "preemption-mode",
+            "max-seq-len-to-capture",
+        ),
         *("scheduler-cls", "safetensors-load-strategy", "h11-max-incomplete-event-size"),
         *("h11-max-header-count", "exclude-log-deltas", "model-name", "model-dir", "connector", "migration-limit"),
         *("dyn-tool-call-parser", "dyn-reasoning-parser", "endpoint", "custom-jinja-template", "request-plane"),
@@ -218,6 +231,7 @@ SGLANG: dict[str, Option] = {
     "enable-dp-lm-head": _left("flag", "attention split by requests among the GPUs of a replica"),
     "disable-cuda-graph": _left("flag", "steps without CUDA graphs take longer"),
     "cuda-graph-max-bs": _left("count", "CUDA graphs of a stated size"),
+    "cuda-graph-max-bs-decode": _left("count", "CUDA graphs of a stated size"),
     "cuda-graph-bs": _left("text", "CUDA graphs of a stated size"),
     "enable-torch-compile": _left("flag", "compilation"),
     "torch-compile-max-bs": _left("count", "compilation"),
@@ -248,6 +262,7 @@ SGLANG: dict[str, Option] = {
     "speculative-num-draft-tokens": _left("count", "speculative decoding"),
     "stream-interval": _left("count", "tokens streamed in groups"),
     "json-model-override-args": _left("text", "changes of the model's config"),
+    "config": _left("text", SETTINGS),
     "load-balance-method": Option("text"),
     "enable-priority-scheduling": _left("flag", "priorities (see scheduling of batching)"),
     **_harmless(
@@ -260,7 +275,7 @@ SGLANG: dict[str, Option] = {
         *("model-loader-extra-config", "decode-log-interval", "dist-backend", "ssl-keyfile"),
         *("ssl-certfile", "show-time-cost", "fp8-gemm-backend", "bucket-time-to-first-token", "warmups"),
         *("constrained-json-whitespace-pattern", "completion-template", "preferred-sampling-params"),
-        *("tokenizer-worker-num",),
+        *("tokenizer-worker-num", "kv-events-config", "dyn-tool-call-parser", "dyn-reasoning-parser"),
     ),
     **_harmless(
         "flag",
@@ -275,7 +290,7 @@ SGLANG: dict[str, Option] = {
         ),
         *("enable-deterministic-inference", "disable-cuda-graph-padding"),
         *("enable-symm-mem", "triton-attention-reduce-in-fp32", "use-ray", "enable-nan-detection"),
-        *("sleep-on-idle",),
+        *("sleep-on-idle", "dyn-enable-structural-tag"),
     ),
 }
 """Options of `python -m sglang.launch_server`."""

@@ -1,11 +1,16 @@
 """Words of shell commands with their lines: quotes, continuation lines, comments, variables."""
 
+import ast
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 OPERATORS = ";&|<>()"
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+ARITHMETIC = re.compile(r"\$\(\(([\w\s+*/%()${}:-]*)\)\)")
+"""Pattern of $((expression)) of whole numbers and variables."""
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\}|\((\w+)\))")
 """Pattern of $NAME, ${NAME}, ${NAME:-default} and, in manifests, $(NAME)."""
 
@@ -55,6 +60,8 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
 
     >>> expanded("${MODEL}-$SIZE ${TP:-4} $(MODEL)", {"MODEL": "llama"})
     'llama-$SIZE 4 llama'
+    >>> expanded("$((NODES * ${GPUS:-8}))", {"NODES": "2"})
+    '16'
     """
 
     def value(match: re.Match[str]) -> str:
@@ -63,7 +70,24 @@ def expanded(text: str, known: Mapping[str, str]) -> str:
             return known[name]
         return match[3] if match[3] is not None else match[0]
 
-    return VARIABLE.sub(value, text)
+    def computed(match: re.Match[str]) -> str:
+        names = re.compile(r"\$?\b([A-Za-z_]\w*)")
+        text = names.sub(lambda name: known.get(name[1], name[0]), VARIABLE.sub(value, match[1]))
+        try:
+            return str(_result(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
+        except (SyntaxError, ValueError, ZeroDivisionError):
+            return match[0]
+
+    return VARIABLE.sub(value, ARITHMETIC.sub(computed, text))
+
+
+def _result(node: ast.AST) -> int:
+    """Return the value of an expression of whole numbers. Raises ValueError for any other."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in SIGNS:
+        return int(SIGNS[type(node.op)](_result(node.left), _result(node.right)))
+    raise ValueError
 
 
 def _split(text: str, first_line: int) -> Iterator[list[tuple[Word, bool]]]:
@@ -110,8 +134,9 @@ def _split(text: str, first_line: int) -> Iterator[list[tuple[Word, bool]]]:
         elif sign == "$" and text[place + 1 : place + 2] in ("{", "("):
             if current is None:
                 current, started = [], line
-            closing = text.find("}" if text[place + 1] == "{" else ")", place)
-            closing = len(text) - 1 if closing < 0 else closing
+            end = "))" if text[place : place + 3] == "$((" else "}" if text[place + 1] == "{" else ")"
+            closing = text.find(end, place)
+            closing = len(text) - 1 if closing < 0 else closing + len(end) - 1
             current.append(text[place : closing + 1])
             place = closing
         elif sign in " \t\r":

@@ -25,7 +25,8 @@ def _shown(draft: Draft, key: str) -> str:
         return Message("{process}, {rate_rps} requests/s", arrivals["process"], arrivals["rate_rps"])
     if key == "cost":
         return str(fleet["cost"]["price"])
-    return dump_line(draft.data.get(key, fleet.get(key, fleet["pools"][0].get(key))))
+    pooled = next((pool[key] for pool in fleet["pools"] if key in pool), None)
+    return dump_line(draft.data.get(key, fleet.get(key, pooled)))
 
 
 def sections(draft: Draft) -> Iterator[tuple[str, list[str]]]:

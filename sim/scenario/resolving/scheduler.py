@@ -45,6 +45,9 @@ def with_defaults(
     longest = max_model_len or (model.max_context if model else None)
     if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
         filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
+    if isinstance(batching, Vllm) and not (batching.enable_chunked_prefill or batching.max_num_batched_tokens):
+        budget = filled.get("max_num_batched_tokens")
+        filled["max_num_batched_tokens"] = budget and max(budget, longest or 0)  # as vLLM's EngineArgs extend it
     if engine.memory is not None and gpu is not None:
         share = batching.gpu_memory_utilization
         filled["gpu_memory_utilization"] = default_share(engine, engine.memory, gpu) if share is None else share

@@ -147,6 +147,97 @@ services:
       replicas: 2
       resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}
 """
+STACK = """\
+servingEngineSpec:
+  modelSpec:
+    - name: qwen
+      repository: vllm/vllm-openai
+      tag: v0.11.0
+      modelURL: Qwen/Qwen3-32B
+      replicaCount: 2
+      requestGPU: 2
+      nodeSelectorTerms:
+        - matchExpressions: [{key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-H100-80GB-HBM3]}]
+      vllmConfig: {tensorParallelSize: 2, maxModelLen: 16384, enablePrefixCaching: false, extraArgs: [--max-num-seq=64]}
+      lmcacheConfig: {enabled: true, cpuOffloadingBufferSize: "20"}
+      keda: {enabled: true, minReplicaCount: 1, maxReplicaCount: 6}
+      hf_token: hunter2
+    - {name: off, enabled: false, modelURL: other/model}
+routerSpec: {routingLogic: session}
+"""
+RUNTIME = """\
+apiVersion: production-stack.vllm.ai/v1alpha1
+kind: VLLMRuntime
+metadata: {name: qwen}
+spec:
+  model: {modelURL: Qwen/Qwen3-32B, maxModelLen: 16384}
+  vllmConfig: {tensorParallelSize: 2, v1: true, port: 8000}
+  deploymentConfig: {replicas: 2, resources: {gpu: "2"}, image: {name: "lmcache/vllm-openai:2025-05-27-v1"}}
+  autoscalingConfig: {enabled: true, maxReplicas: 6, triggers: {requestsRunningThreshold: 7}}
+"""
+GRAPH = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data:
+  worker.yaml: |
+    model-path: Qwen/Qwen3-32B
+    tp-size: 2
+    max-running-requests: 64
+    enable-metrics: true
+---
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: graph}
+spec:
+  components:
+    - name: Frontend
+      type: frontend
+      podTemplate: {spec: {containers: [{name: main, env: [{name: DYN_ROUTER_MODE, value: kv}]}]}}
+    - {name: Planner, type: planner, podTemplate: {spec: {containers: [{name: main, args: [--backend=vllm]}]}}}
+    - name: Worker
+      type: decode
+      replicas: 3
+      podTemplate:
+        spec:
+          nodeSelector: {gpu: h200-141gb-sxm}
+          containers:
+            - name: main
+              image: nvcr.io/nvidia/ai-dynamo/sglang-runtime:1.6.0
+              command: [python3, -m, dynamo.sglang]
+              args: [--config, /etc/sglang/worker.yaml, --dyn-reasoning-parser, qwen3]
+              resources: {limits: {nvidia.com/gpu: "2"}}
+"""
+GROUPS = """\
+apiVersion: disaggregatedset.x-k8s.io/v1
+kind: DisaggregatedSet
+metadata: {name: wide}
+spec:
+  slices: 2
+  roles:
+    - name: prefill
+      spec: &role
+        replicas: 3
+        leaderWorkerTemplate:
+          size: 2
+          workerTemplate:
+            spec:
+              nodeSelector: {gpu: h200-141gb-sxm}
+              containers:
+                - name: vllm
+                  image: ghcr.io/llm-d/llm-d-cuda:v0.7.0
+                  command: [/bin/bash, -c]
+                  args:
+                    - |
+                      exec vllm serve deepseek-ai/DeepSeek-R1 --enable-expert-parallel \\
+                        --data-parallel-size $((LWS_GROUP_SIZE * LOCAL)) --max-num-seqs ${MAX:-256}
+                  env:
+                    - {name: LOCAL, value: "8"}
+                    - {name: VLLM_NIXL_SIDE_CHANNEL_HOST, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+                  resources: {limits: {nvidia.com/gpu: "8"}}
+    - name: decode
+      spec: *role
+"""
 
 
 def scenario_of(folder: Path, gpu: str | None = None, **texts: str) -> Scenario:
@@ -257,12 +348,81 @@ def test_ray_serve_scales_on_ongoing_requests(tmp_path: Path) -> None:
         }
 
 
-def test_docker_compose_states_replicas_and_gpus(tmp_path: Path) -> None:
-    draft, _, scenario = drafted(tmp_path, written(tmp_path, compose__yaml=COMPOSE), gpu="h100")
+@pytest.mark.parametrize(
+    "command",
+    ["command: --model Qwen", "entrypoint: [vllm]\n    command: [serve, --model, Qwen"],
+    ids=["image", "words"],
+)
+def test_docker_compose_states_replicas_and_gpus(tmp_path: Path, command: str) -> None:
+    text = COMPOSE
+    if "[" in command:
+        text = text.replace(
+            "command: --model Qwen/Qwen3-32B --tensor-parallel-size 2", command + '/Qwen3-32B, -tp, "2"]'
+        )
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, compose__yaml=text), gpu="h100")
     [pool] = scenario.fleets[0].pools
     assert (pool.name, pool.replicas, pool.tensor_parallel_size, scenario.engine) == ("llm", 2, 2, "vllm-0.11.0")
     assert draft.sources[0].secrets == ["HF_TOKEN"]
     assert draft.sources[0].servers[0].gpus == 2
+
+
+def test_values_of_the_production_stack_are_deployments_with_keda(tmp_path: Path) -> None:
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=STACK))
+    [pool] = scenario.fleets[0].pools
+    assert (pool.name, pool.gpu, pool.tensor_parallel_size, pool.replicas) == ("qwen", "h100-80gb-sxm", 2, 2)
+    assert (pool.max_model_len, pool.batching.max_num_seqs, scenario.engine) == (16384, 64, "vllm-0.11.0")
+    assert pool.autoscaling is not None
+    assert pool.autoscaling.model_dump(include={"policy", "metric", "target", "max_replicas"}) == {
+        "policy": "keda",
+        "metric": "waiting",
+        "target": 5,
+        "max_replicas": 6,
+    }
+    assert draft.sources[0].secrets == ["hf_token"]
+    assert "routingLogic session (see routing of a fleet)" in draft.sources[0].not_simulated
+    assert "qwen: KV in host memory, 20 GB (see kv_tiers of a pool)" in draft.sources[0].not_simulated
+    assert "qwen: replicas 2" in draft.sources[0].read
+
+
+def test_a_runtime_of_the_production_stack_scales_on_running_requests(tmp_path: Path) -> None:
+    [pool] = scenario_of(tmp_path, runtime__yaml=RUNTIME).fleets[0].pools
+    assert (pool.name, pool.tensor_parallel_size, pool.replicas, pool.max_model_len) == ("qwen", 2, 2, 16384)
+    assert pool.autoscaling is not None
+    assert pool.autoscaling.model_dump(include={"metric", "target", "min_replicas", "max_replicas"}) == {
+        "metric": "running_per_replica",
+        "target": 7,
+        "min_replicas": 1,
+        "max_replicas": 6,
+    }
+
+
+def test_components_of_a_dynamo_graph_read_their_config_map(tmp_path: Path) -> None:
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, graph__yaml=GRAPH))
+    [pool] = scenario.fleets[0].pools
+    assert (pool.name, pool.gpu, pool.tensor_parallel_size, pool.replicas) == ("Worker", "h200-141gb-sxm", 2, 3)
+    assert (pool.batching.max_num_seqs, scenario.engine) == (64, "sglang")
+    assert draft.sources[0].not_simulated == [
+        "DYN_ROUTER_MODE kv (see routing of a fleet)",
+        "Dynamo: Planner (see autoscaling of a pool)",
+    ]
+    assert "graph.yaml:7: --tp-size must be a whole number" in refused(
+        written(tmp_path, graph__yaml=GRAPH.replace("tp-size: 2", "tp-size: two")), tmp_path / "other.yaml"
+    )[0].replace("tensor-parallel-size", "tp-size")
+    alone = GRAPH[GRAPH.index("apiVersion: nvidia") :].replace("--config,", "--model-path, Qwen/Qwen3-32B, --config,")
+    draft, _, _ = drafted(tmp_path, written(tmp_path, graph__yaml=alone))
+    assert "--config (a file of options; name its options in the command)" in draft.sources[0].not_simulated
+
+
+def test_a_group_of_pods_is_one_server_over_several_hosts(tmp_path: Path) -> None:
+    draft, text, scenario = drafted(tmp_path, written(tmp_path, wide__yaml=GROUPS))
+    assert [(pool.name, pool.role, pool.replicas, pool.data_parallel_size) for pool in scenario.fleets[0].pools] == [
+        ("wide-prefill", "prefill", 6, 16),
+        ("wide-decode", "decode", 6, 16),
+    ]
+    assert (scenario.engine, scenario.fleets[0].pools[0].server) == ("vllm", "dgx-h200")
+    assert text.count("network: {link: infiniband-ndr}") == 2
+    assert draft.assumed["network"] == "no file states the network between the servers of a replica"
+    assert (draft.sources[0].secrets, draft.notes) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -282,6 +442,7 @@ def test_docker_compose_states_replicas_and_gpus(tmp_path: Path) -> None:
         (LLM_D.replace("create: false", "crate: false"), "unknown key crate; did you mean create?"),
         (LLM_D.replace("Qwen3-32B", "{{ .Values.model }}"), "server.yaml:1: is a template: render it first"),
         (RAY.replace("engine_kwargs", "engine_kwarg"), "did you mean engine_kwargs?"),
+        (STACK.replace("maxModelLen", "maxModelLength"), "unknown key maxModelLength; did you mean maxModelLen?"),
         (COMPOSE.replace("--tensor-parallel-size", "--tensor-paralel-size"), "did you mean --tensor-parallel-size?"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", "(objects: Service)"),
     ],

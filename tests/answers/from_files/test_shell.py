@@ -71,7 +71,7 @@ def test_values_are_read_as_the_engine_reads_them() -> None:
 
 
 def test_an_unknown_option_is_listed_and_a_misspelt_one_is_refused() -> None:
-    _, source, problems = server("vllm serve M --quantum-mode 3 --max-num-seq 3 --my-secret-key x")
+    _, source, problems = server("vllm serve M --quantum-mode 3 --max-num-sequ 3 --max-num-seq 4 --my-secret-key x")
     assert source.not_simulated == ["--quantum-mode (unknown)"]
     assert source.secrets == ["--my-secret-key"]
-    assert problems == [("a", 1, "unknown option --max-num-seq; did you mean --max-num-seqs?")]
+    assert problems == [("a", 1, "unknown option --max-num-sequ; did you mean --max-num-seqs?")]
