@@ -139,11 +139,14 @@ def test_options_of_vllm_reach_the_scheduler_and_only_that_of_vllm(tmp_path: Pat
 
 def test_whole_prompts_need_a_budget_that_holds_them(tmp_path: Path, catalog: Catalog) -> None:
     whole = {"enable_chunked_prefill": False, "max_model_len": 4096}
-    for budget in ({}, {"max_num_batched_tokens": 2048}):
-        with pytest.raises(ScenarioErrors, match=r"max_num_batched_tokens.*4096"):
-            plan_of(tmp_path, catalog, batching={**whole, **budget})
-    limits = rank_limits(plan_of(tmp_path, catalog, batching={**whole, "max_num_batched_tokens": 4096}).pools[0])
-    assert not limits.chunked_prefill
+    with pytest.raises(ScenarioErrors, match=r"max_num_batched_tokens.*4096"):
+        plan_of(tmp_path, catalog, batching={**whole, "max_num_batched_tokens": 2048})
+    limits = [
+        rank_limits(plan_of(tmp_path, catalog, batching={**whole, **budget}).pools[0])
+        for budget in ({"max_num_batched_tokens": 4096}, {})  # the default is extended
+    ]
+    assert limits[0] == limits[1]
+    assert not limits[0].chunked_prefill
 
 
 def test_prefix_caching_is_on_where_the_engine_has_it_on(tmp_path: Path, catalog: Catalog) -> None:
