@@ -196,14 +196,14 @@ class _Capacity(Question):
         return capacity_rows(answer.found, answer.axis, answer.scenario.slo)
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
-        from sim.report.capacity import findings
-        from sim.report.words.precision import unsteady_capacity_notes
+        from sim.report.capacity import findings, headline
 
-        lines = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
         return [
-            *unsteady_capacity_notes(answer.found),
+            headline(answer.found, self._rows(answer), answer.axis),
+            "",
             *self.tables(answer),
-            *lines,
+            "",
+            *findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative),
             *notes,
             Message("results in {folder}", folder),
         ]

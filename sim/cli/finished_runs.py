@@ -21,10 +21,11 @@ from sim.cli.frame import (
     show_all,
     show_money_of,
     shown_to_people,
+    tell,
     usable,
 )
 from sim.cli.questions import repriced_folder
-from sim.language import ENGLISH, _, speaking, translate_message
+from sim.language import ENGLISH, _, speaking
 from sim.message import Message, joined
 
 
@@ -275,6 +276,6 @@ def export(
         except NoDeployment as error:
             fail(str(error))
     for line in notes:
-        typer.echo(translate_message(line), err=True)
+        tell(line)
     if not quiet:
         typer.echo(_("written: {file}", file=file))

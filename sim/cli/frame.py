@@ -5,6 +5,7 @@ Below an answer, a terminal shows the next useful command; programs that read th
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -214,8 +215,20 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """End the command with *message* on stderr."""
-    typer.echo(translate_message(message), err=True)
+    tell(message)
     raise typer.Exit(code)
+
+
+def tell(message: str) -> None:
+    """Print *message* on stderr, folded to the width of a terminal."""
+    from sim.report.words.text import spaced
+
+    text = spaced(translate_message(message))
+    if sys.stderr.isatty():
+        from sim.report.terminal_table import folded
+
+        text = "\n".join(folded(text, shutil.get_terminal_size().columns))
+    typer.echo(text, err=True)
 
 
 def usable(folder: Path) -> Path:
@@ -246,7 +259,7 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
 
     catalog = load_catalog(own=own_folders(scenario, stated or ()))
     for note in catalog.replaced():
-        typer.echo(translate_message(Message("Note: {note}", note)), err=True)
+        tell(Message("Note: {note}", note))
     return catalog
 
 
@@ -278,11 +291,12 @@ def show_all(*parts: Any) -> None:
     from rich.console import Console
 
     from sim.report.terminal_table import folded
+    from sim.report.words.text import spaced
     from sim.report.words.units import counted
 
     console = Console(highlight=False, markup=False, emoji=False)
     for part in parts:
-        text = counted(translate_message(part)) if isinstance(part, str) else part
+        text = spaced(counted(translate_message(part))) if isinstance(part, str) else part
         if isinstance(text, str) and (shown_to_people() or "COLUMNS" in os.environ):
             text = "\n".join(folded(text, console.width))
         console.print(text, soft_wrap=isinstance(part, str), crop=False)

@@ -43,6 +43,7 @@ from sim.cli.frame import (
     show_all,
     show_money_of,
     shown_to_people,
+    tell,
     usable,
     watched,
 )
@@ -250,7 +251,7 @@ def answered(question: Question, context: CommandContext) -> None:
     scenario, relative = context.scenario, context.given.get("relative", RELATIVE)
     context.refuse(*question.why_not(scenario))
     if not context.given["quiet"] and (note := question.ignored(scenario, relative)):
-        typer.echo(translate_message(note), err=True)
+        tell(note)
     answer = context.delivered(partial(deliver, question, relative=relative))
     context.show(
         lambda out: question.document(answer, out),
@@ -296,7 +297,7 @@ def run(context: CommandContext) -> None:
     alone = not given["quiet"] and given["cluster"] is None
     workers = given["workers"] or os.cpu_count() or 1
     if alone and (note := long_run_note(scenario, workers)):
-        typer.echo(note, err=True)
+        tell(note)
     cases = context.delivered(run_scenario)
     shown = (cases, axes(scenario), limits(scenario))
 

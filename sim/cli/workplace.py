@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail
-from sim.language import translate_message
+from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail, tell
 from sim.message import Message, joined
 
 Address = Annotated[
@@ -150,12 +149,12 @@ def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     except ModuleNotFoundError:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
-        typer.echo(translate_message(PLAIN.format(address=address)), err=True)
+        tell(PLAIN.format(address=address))
     try:
         with Cluster(
             address,
             wait_s,
-            lambda sentence: typer.echo(translate_message(Message("--cluster: {sentence}", sentence)), err=True),
+            lambda sentence: tell(Message("--cluster: {sentence}", sentence)),
         ) as machines:
             yield machines
     except ClusterError as error:

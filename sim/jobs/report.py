@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
-from rich.text import Text
 
 from sim.jobs.outcome import QueueRow, job_cells, status_of, waited_s
 from sim.language import N_, _, ngettext, translate_rendered
@@ -22,7 +21,7 @@ from sim.report.charts.picture import KeyEntry
 from sim.report.page.page import PageTable
 from sim.report.run.tables import write_rows
 from sim.report.sources import notes, values_and_sources
-from sim.report.terminal_table import FittedTable
+from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.money import cash
 from sim.report.words.text import axis_label, joined, listing, percent, places, plain, short
 from sim.training.report import JobVerdict, component_rows, duration
@@ -331,7 +330,7 @@ WORDED = frozenset({0, 1, 3, 4})
 def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
     """Yield what `gpufleet check` prints for *rows*, which *plans* describe."""
     for note in notes(plans):
-        yield Text(_("Note: {note}", note=note))
+        yield Sentence(_("Note: {note}", note=note))
     heads = [
         _("fleet"),
         _("pool"),
@@ -360,7 +359,7 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
     yield FittedTable(heads, body, WORDED)
     for row in rows:
         if not row.ok:
-            yield Text(
+            yield Sentence(
                 _("{fleet} cannot run: {reason}", fleet=row.fleet, reason=translate_rendered(row.cells["reason"]))
             )
     yield from values_and_sources(plans)

@@ -549,7 +549,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
             cash(row["first_month_running_usd_per_h"] * HOURS_PER_MONTH),
             cash(row["usd_per_million_output_tokens"]),
             cash(row["net_present_cost_usd"]),
-            *_after_tax_cells(row),
+            *(worded(answer, cell) for cell in _after_tax_cells(row)),
         ]
         for row in ranking_rows(answer)
     ]

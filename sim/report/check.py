@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.catalogue import origin
 from sim.report.sources import notes, values_and_sources
-from sim.report.terminal_table import EntryList, FittedTable, ListEntry
+from sim.report.terminal_table import EntryList, FittedTable, ListEntry, Sentence
 from sim.report.words.text import MESSAGES, number, percent, replicas_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
@@ -31,7 +30,7 @@ def overview(
     """Yield texts and tables on *plans*: (axes, description) of every fleet at every sweep point, by fleet."""
     axes, first = plans[0]
     several = len({plan["workload"] for _axes, plan in plans}) > 1
-    yield Text(
+    yield Sentence(
         _(
             "Workload{point}: {workload}",
             point=_(" at {point}", point=_point(axes)) if several else "",
@@ -39,8 +38,8 @@ def overview(
         )
     )
     for note in notes([plan for _axes, plan in plans]):
-        yield Text(_("Note: {note}", note=note))
-    yield Text(_("Cases to run: {cases}{how_many}", cases=cases, how_many=_how_many(plans, precision)))
+        yield Sentence(_("Note: {note}", note=note))
+    yield Sentence(_("Cases to run: {cases}{how_many}", cases=cases, how_many=_how_many(plans, precision)))
     yield pools_table(plans)
     if any(pool["memory_gb_per_gpu"] for _axes, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
@@ -50,7 +49,7 @@ def overview(
     yield from start_tables(plans)
     for _axes, plan in _distinct(plans, "infeasible"):
         if plan["infeasible"]:
-            yield Text(
+            yield Sentence(
                 _(
                     "{fleet} cannot run: {infeasible}",
                     fleet=plan["fleet"],
@@ -248,10 +247,10 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     ]
     for fleet, pool, scaler in _scalers(plans):
         text = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
-        yield Text(f"\n{text}")
+        yield Sentence(f"\n{text}")
     for fleet, pool, works in _failing(plans):
         text = _("{fleet}, {pool}: each replica is up {share} of the time.", fleet=fleet, pool=pool, share=works)
-        yield Text(f"\n{text}")
+        yield Sentence(f"\n{text}")
     rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep may have equal start times
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
@@ -285,12 +284,12 @@ FEW = 8
 """Largest number of candidates, and of reasons for refusal, that are named."""
 
 
-def workload_text(scenario: Scenario) -> Text:
+def workload_text(scenario: Scenario) -> Sentence:
     """Describe the load of a scenario without fleets."""
-    return Text(_("Workload: {describe}", describe=translate_rendered(scenario.workload.describe())))
+    return Sentence(_("Workload: {describe}", describe=translate_rendered(scenario.workload.describe())))
 
 
-def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
+def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Sentence]:
     """Yield the number of candidates, the first that may serve, and the reasons of refusals, most frequent first."""
     assert scenario.size is not None
     every = units(scenario, scenario.size, catalog)
@@ -310,17 +309,17 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
         most=scenario.size.max_replicas,
         able=len(able),
     )
-    yield Text(f"\n{text}")
+    yield Sentence(f"\n{text}")
     for unit in able[:FEW]:
-        yield Text(f"  {unit.name}")
+        yield Sentence(f"  {unit.name}")
     if len(able) > FEW:
-        yield Text("  " + _("and {more} more, which size.csv of gpufleet size has", more=len(able) - FEW))
+        yield Sentence("  " + _("and {more} more, which size.csv of gpufleet size has", more=len(able) - FEW))
     if refused:
-        yield Text(_("{count} cannot:", count=len(kinds) - len(able)))
+        yield Sentence(_("{count} cannot:", count=len(kinds) - len(able)))
     reasons = sorted(refused, key=lambda reason: -len(refused[reason]))
     for reason in reasons[:FEW]:
         first, *others = refused[reason]
         who = _("{name} and {more} more", name=first.name, more=len(others)) if others else first.name
-        yield Text(f"  {who}: {translate_rendered(reason)}")
+        yield Sentence(f"  {who}: {translate_rendered(reason)}")
     if len(reasons) > FEW:
-        yield Text("  " + _("and {more} more reasons", more=len(reasons) - FEW))
+        yield Sentence("  " + _("and {more} more reasons", more=len(reasons) - FEW))

@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.sources import weak_values
-from sim.report.terminal_table import FittedTable
+from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.text import commas
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Pool, Scenario
@@ -31,17 +30,17 @@ def check_summary(scenario: Scenario, catalog: Catalog, plans: Plans, workers: i
     found = [plan for _axes, plan in plans]
     for plan in {plan["fleet"]: plan for plan in found if plan["infeasible"]}.values():
         reason = translate_rendered(plan["infeasible"])
-        yield Text(_("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=reason))
+        yield Sentence(_("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=reason))
         for pool, fitting in what_fits(scenario, catalog, plan["fleet"]).items():
             text = _("it fits with {changes}", changes=_(", or ").join(fitting))
             own = text if fitting else _("no single change of layout, weights, context or GPU fits")
-            yield Text(f"  {_('{pool}: ', pool=pool) if pool else ''}{own}")
+            yield Sentence(f"  {_('{pool}: ', pool=pool) if pool else ''}{own}")
     yield fit_table(found)
-    yield Text(run_estimate(scenario, workers))
+    yield Sentence(run_estimate(scenario, workers))
     weak = list(dict.fromkeys(one["path"] for one in weak_values(found)))
     if weak:
         named = commas(weak[:MOST_NAMED]) + (" ..." if len(weak) > MOST_NAMED else "")
-        yield Text(_("Assumed or recalled, not measured: {count} values ({names})", count=len(weak), names=named))
+        yield Sentence(_("Assumed or recalled, not measured: {count} values ({names})", count=len(weak), names=named))
 
 
 def fit_table(plans: Sequence[dict[str, Any]]) -> FittedTable:

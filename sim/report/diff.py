@@ -6,11 +6,10 @@ from math import isfinite
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from sim.language import N_, _
 from sim.report.run.verdict import verdict_of
-from sim.report.terminal_table import FittedTable
+from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, listing, number, place, plain, short
 from sim.study.comparison import Difference
@@ -84,7 +83,7 @@ def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> l
     else:
         lines.append(_("The two runs have the same inputs."))
     lines += [_table(fleet, found.differences) for fleet in dict.fromkeys(one.first.fleet for one in found.differences)]
-    lines += [Text(_(NOTE))] if found.differences else []
+    lines += [Sentence(_(NOTE))] if found.differences else []
     for name, alone in zip(
         (N_("Only the first run has {points}."), N_("Only the second run has {points}.")), found.alone, strict=True
     ):

@@ -25,6 +25,7 @@ from sim.report.size_candidates import (
     least_serving,
     losers,
     money,
+    named,
     nearest_sentences,
     spares_cells,
     spares_table,
@@ -237,6 +238,10 @@ def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> No
 
 def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     """Return the verdict, then the conditions under which it was found."""
+    return [named(line) for line in _sentences(found, scenario)]
+
+
+def _sentences(found: Sizing, scenario: Scenario) -> list[str]:
     at = _load(scenario)
     counts = {status: sum(one.status == status for one in found.candidates) for status in ("meets", "misses")}
     left = sum(one.status == "not simulated" for one in found.candidates)
@@ -292,7 +297,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     sure = list(_how_sure(best, scenario))
     return [
         *fastest,
-        f"{first}.",
+        first + _("."),
         *taken,
         *_owned(found, best, scenario),
         *_elastic(found, best),

@@ -4,11 +4,12 @@ Capital and operating cost are shown where the budget limits them. Spares are co
 (powered on), cold (switched off).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any
 
-from sim.language import N_, _, translate_rendered
+from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.page.page import PageTable
 from sim.report.words.money import cash, in_code
 from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
@@ -20,6 +21,16 @@ from sim.scenario.sweep import is_deterministic
 from sim.study.size.candidates import CandidateFleet, Sizing, front
 from sim.study.size.trials import OVER_FAILURES
 from sim.units import HOURS_PER_MONTH
+
+IN_NAMES = re.compile(r", (bought|rented)\b|(?<=[\w.-]) in (?=[a-z0-9]+-)")
+"""Words in the names of candidates: the usual ways to pay, and the server."""
+
+
+def named(text: str) -> str:
+    """Return *text* with the names of candidates in the shown language; files for programs have them as they are."""
+    if current() == ENGLISH:
+        return text
+    return IN_NAMES.sub(lambda word: f", {_(word[1])}" if word[1] else ", ", text)
 
 
 def budget_text(budget: Budget) -> str:
@@ -151,7 +162,11 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
 def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
     """Compare the cost of a candidate, or its lower bound, with the lowest cost."""
     ratio = least(one) / best_usd_per_h
-    text = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    text = (
+        _("{difference} more", difference=difference(ratio - 1))
+        if 1 < ratio < 1.1
+        else _("{ratio}x", ratio=plain(ratio))
+    )
     text = _("as much") if abs(ratio - 1) < ROUNDING else text
     return _("costs {told}", told=text) if one.usd_per_h is not None else _("costs at least {told}", told=text)
 
@@ -265,7 +280,7 @@ def _row(kind: str, alike: list[CandidateFleet], least: int, scenario: Scenario)
     beside = share_beside(share, scenario.slo.availability or 0.0)
     return [
         _(KINDS[kind]),
-        one.name,
+        named(one.name),
         str(one.total - least),
         cash((one.usd_per_h or 0.0) * HOURS_PER_MONTH),
         beside,
@@ -323,7 +338,7 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     reasons: dict[str, list[str]] = {}
     for one in found.candidates:
         if one.status == "impossible":
-            reasons.setdefault(translate_rendered(one.reason), []).append(one.name)
+            reasons.setdefault(translate_rendered(one.reason), []).append(named(one.name))
     rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
     yield PageTable(
         _("Ruled out without a simulation"), "", [_("why"), _("fleets"), _("names")], rows, worded=(0, 2), folded=True
@@ -336,7 +351,7 @@ def _table(
     names = latency_columns(scenario.slo)
     rows = [
         [
-            one.name,
+            named(one.name),
             str(one.gpus),
             f"{'' if one.usd_per_h is not None else '≥ '}{cash(least(one) * HOURS_PER_MONTH)}",
             *cells(one, scenario),
@@ -380,7 +395,7 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
     members = front(found, list(names))
     rows = [
         [
-            one.name,
+            named(one.name),
             f"{cash(least(one) * HOURS_PER_MONTH)}",
             *(shown(one, name) for name in names),
             compared(one, best) if best and one is not found.winner else _("the cheapest"),
@@ -402,5 +417,5 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
 
 def impossible(found: Sizing) -> PageTable:
     """Build the table of candidates that cannot serve or have no price, with the reason."""
-    rows = [[one.name, translate_rendered(one.reason)] for one in found.candidates if one.status == "impossible"]
+    rows = [[named(one.name), translate_rendered(one.reason)] for one in found.candidates if one.status == "impossible"]
     return PageTable(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

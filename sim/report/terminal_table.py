@@ -56,6 +56,17 @@ def folded(text: str, width: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Sentence:
+    """Text beside tables, folded to the width of the terminal."""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the text."""
+        yield Text("\n".join(folded(self.text, options.max_width)))
+
+
+@dataclass(frozen=True, slots=True)
 class FittedTable:
     """Table of text under headings, divided into several tables where it is wider than the terminal.
 
@@ -116,7 +127,7 @@ class FittedTable:
     def _table(self, columns: Sequence[int], width: int) -> Table:
         widths = {column: self._least(column) for column in columns}
         spare = width - sum(widths.values()) - GAP * (len(columns) - 1)
-        for column in sorted(columns, key=lambda one: (one not in self.worded, one)):
+        for column in sorted(columns, key=lambda one: (one not in self.worded, self._widest(one) - widths[one])):
             more = min(max(spare, 0), self._widest(column) - widths[column])
             widths[column] += more
             spare -= more

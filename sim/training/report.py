@@ -17,6 +17,7 @@ from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.picture import KeyEntry
 from sim.report.page.page import PageTable, text_table
 from sim.report.sources import notes, values_and_sources
+from sim.report.terminal_table import Sentence
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import axis_label, listing, percent, places, plain, ranged, readable_name, short
 from sim.training.outcome import JobRow, parts
@@ -364,13 +365,13 @@ def _panel(
 def job_overview(rows: Sequence[JobRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
     """Yield what `gpufleet check` prints for *rows*, which *plans* describe."""
     for note in notes(plans):
-        yield Text(_("Note: {note}", note=note))
+        yield Sentence(_("Note: {note}", note=note))
     for table in (layout_table(rows), memory_table(rows)):
         yield Text(f"\n{table.title}", style="bold")
         yield text_table(table)
     for row in rows:
         if not row.ok:
-            yield Text(
+            yield Sentence(
                 _(
                     "{fleet} cannot run: {infeasible}",
                     fleet=row.fleet,

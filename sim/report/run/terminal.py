@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from sim.language import N_, _, translate_rendered
 from sim.report.run.key_figures import (
@@ -23,7 +22,7 @@ from sim.report.run.key_figures import (
     standing,
 )
 from sim.report.run.verdict import Verdict, significance
-from sim.report.terminal_table import FittedTable
+from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.money import in_code, without_symbol
 from sim.report.words.service_level import ranked_apart, storm_notes
 from sim.report.words.text import axis_label
@@ -79,7 +78,7 @@ def decision(
     contests = [contest for part in parts for contest in part.contests if contest.certain is not None]
     return [
         decision_table(points, axes, slo),
-        *(Text(note) for note in [*notes, *(certain if len(certain) == 1 else ())]),
+        *(Sentence(note) for note in [*notes, *(certain if len(certain) == 1 else ())]),
         *_deciding_differences(points, axes, slo, contests),
     ]
 
@@ -143,7 +142,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
     return Group(
         brief_table(points, axes, slo),
         *of_services,
-        *(Text(note) for note in (*notes_for(points), *storm_notes(points), *_infeasible(points))),
+        *(Sentence(note) for note in (*notes_for(points), *storm_notes(points), *_infeasible(points))),
     )
 
 
@@ -203,7 +202,7 @@ def _difference_tables(
         )
         rows = block.rows[:MOST_IN_TERMINAL]
         table = FittedTable(block.heads, rows, frozenset(), len(axes), title=block.title)
-        tables.append(Group("", table, Text(notes)))
+        tables.append(Group("", table, Sentence(notes)))
     return tables
 
 

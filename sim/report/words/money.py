@@ -140,6 +140,7 @@ def amount(value: float, unit: str) -> str:
 RATES = {
     " per kW and month": N_("{cash} per kW and month"),
     " per month": N_("{cash} per month"),
+    "/h": N_("{cash} per h"),
 }
 """Units of prices that a language words in its own order."""
 
