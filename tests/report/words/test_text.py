@@ -18,6 +18,8 @@ def answer(**usd_per_h: float) -> Any:
         "capacities": [],
         "uncertain": False,
         "after_tax": {},
+        "timings": {},
+        "starts": None,
     }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
 
