@@ -1,4 +1,4 @@
-"""A spreadsheet's calculation, as far as our workbooks use one: arithmetic, names, SUM, SUMPRODUCT and EXACT."""
+"""A spreadsheet's calculation, as far as our workbooks use one: arithmetic, names, SUM, SUMPRODUCT, EXACT and IRR."""
 
 import re
 from functools import cache
@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 from openpyxl.worksheet.worksheet import Worksheet
+from scipy.optimize import brentq
 
-_WORD = re.compile(r"(\$?[A-Z]+\$?\d+:\$?[A-Z]+\$?\d+)|(\$?[A-Z]+\$?\d+)|([a-z_]+)|(?<![<>])(=)|(\^)")
+_WORD = re.compile(
+    r"(?:'([^']+)'!)?(?:(\$?[A-Z]+\$?\d+:\$?[A-Z]+\$?\d+)|(\$?[A-Z]+\$?\d+))|([a-z_]+)|(?<![<>])(=)|(\^)"
+)
 
 
 class _Text(str):
@@ -23,11 +26,16 @@ def _exact(span: Any, one: str) -> Any:
     return np.array([str(each) == str(one) for each in span])
 
 
+def _irr(flows: Any, _guess: float) -> float:
+    return float(brentq(lambda rate: sum(usd / (1 + rate) ** month for month, usd in enumerate(flows)), -0.9, 10))
+
+
 class Sheet:
     """The values of a sheet's cells; formulas are calculated, whatever value was stored with them."""
 
     def __init__(self, sheet: Worksheet, names: dict[str, Any]) -> None:
         self.sheet, self.names = sheet, names
+        self.others: dict[str, Sheet] = {}
         self.value = cache(self._value)
 
     def _value(self, cell: str) -> Any:
@@ -38,15 +46,22 @@ class Sheet:
 
     def evaluate(self, formula: str) -> Any:
         def python(found: re.Match[str]) -> str:
-            span, cell, name, equals, _ = found.groups()
+            sheet, span, cell, name, equals, _ = found.groups()
+            of = "" if sheet is None else f"sheet({sheet!r})."
             if span:
-                return f"span({span.replace('$', '')!r})"
+                return f"{of}{'_' if of else ''}span({span.replace('$', '')!r})"
             if cell:
-                return f"value({cell.replace('$', '')!r})"
+                return f"{of}value({cell.replace('$', '')!r})"
             return f"names[{name!r}]" if name else "==" if equals else "**"
 
-        functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "EXACT": _exact, "span": self._span}
+        functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "EXACT": _exact, "IRR": _irr, "span": self._span}
+        functions["sheet"] = self._other
         return eval(_WORD.sub(python, formula), functions | {"value": self.value, "names": self.names})
+
+    def _other(self, name: str) -> "Sheet":
+        if name not in self.others:
+            self.others[name] = Sheet(self.sheet.parent[name], self.names)
+        return self.others[name]
 
     def _span(self, cells: str) -> Any:
         held = [self.value(cell.coordinate) for row in self.sheet[cells] for cell in row]

@@ -1,6 +1,6 @@
 """Tables of financing: cost and return of each way to finance a candidate, and its cash by month and by fiscal year."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,15 @@ def write_financing(folder: Path, found: Financings, key: str) -> None:
     if found:
         write_rows(folder / "financing.csv", financing_rows(found, key))
         for name, rows in (("months", month_rows(found, key)), ("years", year_rows(found, key))):
-            write_rows(folder / f"financed_{name}.csv", rows, [*max(rows, key=len)])
+            _write(folder / f"financed_{name}.csv", rows)
     if rows := book_rows(found, key):
-        write_rows(folder / "books.csv", rows, [*max(rows, key=len)])
+        _write(folder / "books.csv", rows)
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write *rows* under all of their columns; a line that a candidate does not have is 0."""
+    columns = [*max(rows, key=len)]
+    write_rows(path, [{**dict.fromkeys(columns, 0.0), **row} for row in rows], columns)
 
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:

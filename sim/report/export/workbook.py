@@ -13,6 +13,7 @@ import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
 from sim.language import N_, _, translate_rendered
+from sim.report.export.finance_sheets import BOOKS_SHEET, YEARS_SHEET, FinanceSheets
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
@@ -403,7 +404,11 @@ def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
     if answer.command in ("run", "price", "plan", "breakeven"):
         write_bill(book, answer)
         write_cash_flow(book, answer)
+    if live := (answer.folder / "financed_months.csv").exists():
+        FinanceSheets(book, answer).write()
     for name, file in answer.sheets:
+        if live and name in (YEARS_SHEET, BOOKS_SHEET):
+            continue
         if (answer.folder / f"{file}.csv").exists():
             sheet, top = book.sheet(name, f"{file}.csv")
             book.table(sheet, top, answer.table(file))

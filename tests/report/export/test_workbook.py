@@ -48,7 +48,8 @@ fleets:
     cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
 finance: {method: annuity, discount_rate: 0.08, life_years: 1, residual_fraction: 0.3, fx: {EUR: 1.08}, currency: EUR,
-          inflation: {energy: 0.05}}
+          inflation: {energy: 0.05}, loan: {share: 0.5, rate: 0.07, term_months: 10, grace_months: 2},
+          tax: {rate: 0.25}, books: ifrs_16}
 plan: {years: 1.5, starts: 2027-01, demand: {growth_per_year: 1.0}, lead_time_months: 2}
 breakeven: {months: 6}
 """
@@ -159,6 +160,47 @@ def test_net_present_cost_of_candidates_follows_rate_and_months(answers: Path) -
     assert found == pytest.approx(early, abs=0.005)
     dear = under(sheet(answers, "breakeven", "Cash flow", discount_rate=0.5), head)
     assert all(dear[name] != pytest.approx(ours[name], abs=1) for name in ours)
+
+
+@pytest.mark.parametrize("name", ["plan", "breakeven"])
+def test_debt_tax_and_books_are_calculated_as_stored(answers: Path, name: str) -> None:
+    stored = openpyxl.load_workbook(answers / f"{name}.xlsx", data_only=True)
+    rates = {"discount_rate": 0.08}
+    for title in ("Debt and tax", "Cash after tax", "Books"):
+        on = sheet(answers, name, title, **rates)
+        cells = [one.coordinate for row in on.sheet.iter_rows() for one in row if one.data_type == "f"]
+        assert [on.value(one) for one in cells] == pytest.approx([stored[title][one].value for one in cells], abs=1e-6)
+        assert len(cells) > 20
+    heads = {one.value: one.column_letter for row in on.sheet.iter_rows() for one in row if one.data_type == "s"}
+    for row in range(5, on.sheet.max_row + 1):
+        assets, liabilities, equity = (on.value(f"{heads[f'{part}_EUR']}{row}") for part in PARTS)
+        assert assets == pytest.approx(liabilities + equity, abs=1e-6)
+
+
+PARTS = ("assets", "liabilities", "equity")
+
+
+def test_debt_follows_another_rate(answers: Path) -> None:
+    on = sheet(answers, "breakeven", "Debt and tax", discount_rate=0.08)
+    row = next(at for at in range(6, 12) if on.sheet[f"B{at}"].value == "loan")
+    before = on.value(f"E{row}")
+    drawn = -next(float(one["loan_drawn_EUR"]) for one in rows(answers / "breakeven/financed_months.csv")
+                  if one["financing"] == "loan" and float(one["loan_drawn_EUR"]))  # fmt: skip
+    # after two months of interest alone, eight equal installments; interest is deducted at the end of the year
+
+    def worth(rate: float) -> float:
+        equal = drawn * rate / 12 / (1 - (1 + rate / 12) ** -8)
+        left, present, interest = drawn, 0.0, 0.0
+        for month in range(1, 11):
+            part = left * rate / 12
+            repaid = equal - part if month > 2 else 0.0
+            left, interest = left - repaid, interest + part
+            present += (part + repaid) / 1.08 ** (month / 12)
+        return present - 0.25 * interest / 1.08
+
+    changed = sheet(answers, "breakeven", "Debt and tax", discount_rate=0.08)
+    changed.sheet[f"C{row}"].value = 0.2
+    assert changed.value(f"E{row}") - before == pytest.approx(worth(0.2) - worth(0.07), abs=1e-6)
 
 
 def test_the_monthly_bill_sums_to_the_summary(answers: Path) -> None:
