@@ -25,7 +25,7 @@ COMPILED = (
     "sim/engine/kv/*.py",
     "sim/engine/schedulers/*.py",
     *(f"sim/fleet/{name}.py" for name in ("admission", "arrivals", "clock", "fleet", "intake", "kv_transfer")),
-    *(f"sim/fleet/{name}.py" for name in ("metering", "replica", "routing")),
+    *(f"sim/fleet/{name}.py" for name in ("metering", "replica", "routing", "run")),
     "sim/routing/buckets.py",
     *(f"sim/steptime/{name}.py" for name in ("affine_step_time", "attention", "gemm", "roofline")),
 )

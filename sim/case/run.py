@@ -5,7 +5,8 @@ from dataclasses import replace
 from sim.case.result import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
 from sim.cost.metering import MeteredWindow
-from sim.fleet.fleet import RunningFleet, run_fleet
+from sim.fleet.fleet import RunningFleet
+from sim.fleet.run import run_fleet
 from sim.fleet.warmup import warmup_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan

@@ -2,7 +2,8 @@
 
 Modules in reading order:
 
-    fleet           `run_fleet`: requests, router, replicas and meters of one plan
+    run             `run_fleet`: the parts of a plan that are simulated apart, and their merged logs
+    fleet           requests, router, replicas and meters of one cluster
     arrivals        the clock, and the sources that send requests
     replica         states of a replica and what each means; requests stranded on a failed one
     pool            the engines of a pool, by batching policy and parallelism

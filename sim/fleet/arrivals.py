@@ -55,20 +55,20 @@ def collector_paused() -> Iterator[None]:
 
 
 class OpenSource:
-    """Source of the requests of a table of arrivals; requests with equal times arrive together.
+    """Source of requests that arrive at given times; requests with equal times arrive together.
 
     An arrival before the next event of the fleet is sent at once; other arrivals are events.
     """
 
-    def __init__(self, env: FleetClock, table: RequestTable, send: Send) -> None:
+    def __init__(self, env: FleetClock, offered: Iterator[Request], send: Send) -> None:
         self.requests: list[Request] = []
         """Requests that have arrived."""
         self._env = env
         self._send = send
-        self._offered = _requests(table)
+        self._offered = offered
         self._following = next(self._offered, None)
         self._due = -1
-        self._arm(self._delay_s())
+        self._arm()
 
     @property
     def exhausted(self) -> bool:
@@ -81,33 +81,32 @@ class OpenSource:
             return
         while self._following is not None and self._following.arrived_s <= until_s:
             self._arrive(self._following)
-        self._arm(self._delay_s())
+        self._arm()
 
     def answered(self, request: Request, now: float) -> None:
         """Ignore the answer: an open loop does not wait for answers."""
 
-    def _delay_s(self) -> float:
-        return inf if self._following is None else max(0.0, self._following.arrived_s - self._env.now)
-
-    def _arm(self, delay_s: float) -> None:
+    def _arm(self) -> None:
         if self._following is not None:
-            self._due = self._env.call(self, delay_s)
+            self._due = self._env.call(self, self._following.arrived_s)
 
     def wake(self, number: int) -> None:
         """Send the next arrivals if *number* is that of the current wake-up call; a release may have replaced it."""
         if number != self._due:
             return
-        env = self._env
-        while self._following is not None:
-            self._arrive(self._following)
-            delay_s = self._delay_s()
-            at_s = env.now + delay_s
+        env, following = self._env, self._following
+        while following is not None:
+            following = self._arrive(following)
+            if following is None:
+                return
+            at_s = max(env.now, following.arrived_s)
             if at_s >= env.next_s():
-                self._arm(delay_s)
+                self._arm()
                 return
             env.skip_to(at_s)
 
-    def _arrive(self, first: Request) -> None:
+    def _arrive(self, first: Request) -> Request | None:
+        """Send *first* and the requests that arrive with it. Return the next one."""
         now = first.arrived_s
         together = [first]
         following = next(self._offered, None)
@@ -117,6 +116,7 @@ class OpenSource:
         self._following = following
         self.requests.extend(together)
         self._send(together, now)
+        return self._following
 
 
 class ClientSource:
@@ -199,7 +199,7 @@ class ClientSource:
         return request
 
 
-def _requests(table: RequestTable) -> Iterator[Request]:
+def requests_of(table: RequestTable) -> Iterator[Request]:
     """Yield the rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
@@ -242,7 +242,7 @@ def source_of(
         return SessionSource(env, offered, horizon_s, send)
     if workload.closed_loop() is not None:
         return ClientSource(env, workload, streams, horizon_s, send)
-    return OpenSource(env, workload.open_table(streams, horizon_s), send)
+    return OpenSource(env, requests_of(workload.open_table(streams, horizon_s)), send)
 
 
 class _ActiveSession:
@@ -377,7 +377,7 @@ class SessionSource:
         at_s = self._next_s()
         if at_s != self._call_s:
             self._call_s = at_s
-            self._call = -1 if at_s == inf else self._env.call(self, max(0.0, at_s - self._env.now))
+            self._call = -1 if at_s == inf else self._env.call(self, at_s)
 
     def wake(self, number: int) -> None:
         """Send what is due if *number* is that of the current wake-up call."""

@@ -39,10 +39,11 @@ class FleetClock:
         self._events._now = self.now
         return self._events.timeout(delay_s)
 
-    def call(self, sleeper: TimedWakeup, delay_s: float) -> int:
-        """Schedule a wake-up call of *sleeper* after *delay_s*. Return the number of the call."""
+    def call(self, sleeper: TimedWakeup, at_s: float) -> int:
+        """Schedule a wake-up call of *sleeper* at *at_s*, or now if that is over. Return the number of the call."""
         number = next(self._numbers)
-        heappush(self.pending, (self.now + delay_s, NORMAL, number, sleeper))
+        now = self.now
+        heappush(self.pending, (at_s if at_s > now else now, NORMAL, number, sleeper))
         return number
 
     def step(self) -> None:

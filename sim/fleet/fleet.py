@@ -1,22 +1,21 @@
 """The simulated cluster: a request source, a router, replicas, and meters that are read at fixed times.
 
-`RunningFleet` simulates one cluster once. `run_fleet` simulates a whole plan: services that share pools run in one
-cluster, every other service runs by itself, and the logs are merged in order of arrival.
+`RunningFleet` simulates one cluster once; `run_fleet` (sim/fleet/run.py) simulates a whole plan.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from heapq import merge
 from math import inf, isnan
 from sys import float_info
+from typing import Protocol
 
 import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.admission import admission_control, with_request_gates
-from sim.fleet.arrivals import RequestSource, Send, collector_paused, source_of
+from sim.fleet.arrivals import OpenSource, RequestSource, Send, collector_paused, source_of
 from sim.fleet.autoscaling import AutoscalerLoops
 from sim.fleet.caches import clear_caches, connect_caches, fill_caches
 from sim.fleet.clock import FleetClock
@@ -26,12 +25,12 @@ from sim.fleet.metering import MeterLog, with_busy_times
 from sim.fleet.pool import replica_engines
 from sim.fleet.replica import WITHOUT_MEMORY, Replica, ReplicaLifecycle, State, StrandedRequests
 from sim.fleet.retries import Attempts, ClientCallbacks
-from sim.fleet.routing import RoleRouter, ServiceRouter, ServingReplicas
+from sim.fleet.routing import AssignedReplicas, RoleRouter, ServiceRouter, ServingReplicas
 from sim.fleet.scaling import RESTING, PoolScaling, ScheduledScaling, states_at_start
 from sim.fleet.services import ServicesSource
-from sim.records import ONLY_SERVICE, FleetLog, Meters, Request
+from sim.records import ONLY_SERVICE, FleetLog, Request
 from sim.routing import Router
-from sim.scenario.resolving.resolved import CasePlan, ServicePlan
+from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
 LATEST_S = float_info.max
@@ -40,18 +39,46 @@ Watch = Callable[[ReplicaEngine, int], ReplicaEngine]
 """Function from an engine and the number of its replica to the engine that the replica calls."""
 
 
-RUNNING: "list[RunningFleet]" = []
-"""Fleets that this process simulates now; other threads read their progress."""
+class Simulation(Protocol):
+    """Simulation under way."""
+
+    @property
+    def progress(self) -> tuple[float, float | None, int, int]:
+        """Simulated time until now [s], horizon [s], and numbers of requests that are done and that are not."""
+        ...
+
+
+RUNNING: list[Simulation] = []
+"""Simulations under way in this process; other threads read their progress."""
+
+
+@contextmanager
+def under_way(simulation: Simulation) -> Iterator[None]:
+    """Show the progress of *simulation* to other threads, and disable garbage collection, until the context ends."""
+    RUNNING.append(simulation)
+    try:
+        with collector_paused():
+            yield
+    finally:
+        RUNNING.remove(simulation)
 
 
 class RunningFleet:
     """Simulation of one fleet at one sweep point, in one replication. `run` simulates it once."""
 
-    def __init__(self, plan: CasePlan, watch: Watch = lambda engine, replica: engine) -> None:
-        """Build the fleet of *plan*; *watch* may wrap each engine."""
+    def __init__(
+        self,
+        plan: CasePlan,
+        watch: Watch = lambda engine, replica: engine,
+        assigned: Sequence[Request] | None = None,
+    ) -> None:
+        """Build the fleet of *plan*; *watch* may wrap each engine.
+
+        The fleet serves the requests of the plan's workload, or those that are *assigned* to its replicas already.
+        """
         self._plan = plan
         self._env = FleetClock()
-        streams = _streams(plan)
+        streams = fleet_streams(plan)
         self._replicas = [
             Replica(self._env, watch(engine, index), index, position, self._release, self._on_finished)
             for index, (position, engine) in enumerate(
@@ -67,19 +94,28 @@ class RunningFleet:
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
+        self._end_s = inf
+        """End of the run [s]; inf until it is known."""
+        self._independent = plan.has_independent_replicas
         self._stranded: StrandedRequests | None = None
         """Requests stranded on failed replicas; None where replicas do not fail."""
-        arrive = self._send
+        arrive: Send = self._send
         if plan.may_retry:
             callbacks = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
             attempts = Attempts(self._env, plan.client, streams, callbacks)
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
                 self._stranded = StrandedRequests(self._replicas, self._discount, attempts.lose, attempts.move)
-        self._source = self._arrivals(with_busy_times(arrive) if plan.cost_per_request else arrive, streams)
+        if plan.cost_per_request:
+            arrive = with_busy_times(arrive)
+        self._source: RequestSource
+        if assigned is None:
+            self._source = self._arrivals(arrive, streams)
+        else:
+            self._source = OpenSource(self._env, iter(assigned), arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
-        policy, self._kv_transfers = self._routed(streams)
+        policy, self._kv_transfers = self._routed(streams) if assigned is None else (AssignedReplicas(), None)
         connect_caches(policy, self._replicas, self._env)
         fill_caches(self._replicas, plan.workload, streams)
         self._router: Router | ServingReplicas = policy
@@ -91,7 +127,7 @@ class RunningFleet:
         """Return the source of requests, whose admission limits come before *arrive*."""
         plan = self._plan
         if plan.services:
-            return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._refuse_arrivals)
+            return ServicesSource(plan, partial(fleet_streams, plan), self._env, arrive, self._refuse_arrivals)
         arrive = with_request_gates(plan.workload, streams, arrive, self._refuse_arrivals)
         return source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
 
@@ -100,7 +136,7 @@ class RunningFleet:
         plan, pools = self._plan, [replica.pool for replica in self._replicas]
         roles: ServiceRouter | RoleRouter
         if plan.services:
-            roles = ServiceRouter(plan, self._replicas, partial(_streams, plan), lambda: self._env.now)
+            roles = ServiceRouter(plan, self._replicas, partial(fleet_streams, plan), lambda: self._env.now)
         elif plan.kv_transfer is not None:
             roles = RoleRouter(plan, pools, streams)
         else:
@@ -120,23 +156,38 @@ class RunningFleet:
 
     def run(self) -> FleetLog:
         """Simulate arrivals up to the horizon, then the drain until all are served or its limit is reached."""
+        with under_way(self):
+            self.serve()
+            last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
+            return end_together(self._plan, [self], last_arrival_s)[0]
+
+    def serve(self) -> None:
+        """Simulate until the drain is over; what the replicas do after their last requests may be left to `close`."""
         plan, env = self._plan, self._env
         for reading_s in self._log.fixed_readings():
             env.timeout(reading_s).callbacks.append(self._read)
         if plan.horizon_s is None:
             self._arm_reading(plan.next_reading_s(0.0))
-        stop_s = inf if plan.horizon_s is None or plan.drain_limit_s is None else plan.horizon_s + plan.drain_limit_s
-        pending, step, last_s = env.pending, env.step, min(stop_s, LATEST_S)
-        RUNNING.append(self)
-        try:
-            with collector_paused():
-                while pending and not self._over and pending[0][0] <= last_s:
-                    step()
-        finally:
-            RUNNING.remove(self)
-        last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
-        end_s = stop_s if self._outstanding else max(self._finished_s, last_arrival_s)
-        end_s = max(end_s, plan.horizon_s or 0.0)
+        pending, step, last_s = env.pending, env.step, min(plan.stop_s, LATEST_S)
+        if self._independent:
+            while pending and pending[0][0] <= last_s and not self._is_done(env.now):
+                step()
+        else:
+            while pending and not self._over and pending[0][0] <= last_s:
+                step()
+
+    @property
+    def state(self) -> tuple[int, float]:
+        """Number of requests that are not done, and time at which the last one was [s]."""
+        return self._outstanding, self._finished_s
+
+    def close(self, end_s: float, until_s: float) -> FleetLog:
+        """Return the log of the run, which ends at *end_s*; independent replicas go on with their steps *until_s*."""
+        self._end_s = end_s
+        if self._independent:
+            pending, step, last_s = self._env.pending, self._env.step, min(until_s, LATEST_S)
+            while pending and pending[0][0] <= last_s:
+                step()
         self._add_overheads()
         log = self._log.close(end_s, self._source.requests)
         if self._kv_transfers is not None:
@@ -353,7 +404,8 @@ class RunningFleet:
         due.callbacks.append(lambda _: self._read_on(at_s))
 
     def _read_on(self, at_s: float) -> None:
-        if self._outstanding or not self._source.exhausted:
+        works = at_s <= self._end_s if self._independent else self._outstanding or not self._source.exhausted
+        if works:
             self._log.read(at_s)
             self._arm_reading(self._plan.next_reading_s(at_s))
 
@@ -370,59 +422,24 @@ class RunningFleet:
                 request.finished_s += before_s
 
 
-def _streams(plan: CasePlan, service: str = "") -> Streams:
+def fleet_streams(plan: CasePlan, service: str = "") -> Streams:
     """Return a function from a name to a random stream; each of several services has its own streams."""
     prefix = f"{service or plan.service}: " if plan.service else ""
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
 
 
-def run_fleet(plan: CasePlan) -> FleetLog:
-    """Simulate *plan* with all of its services, and merge their logs in order of arrival.
+def end_together(plan: CasePlan, fleets: Sequence[RunningFleet], last_arrival_s: float) -> list[FleetLog]:
+    """End the runs of *fleets*, which have served their requests, at one time. Return their logs.
 
-    Returns
-    -------
-    FleetLog
-        Requests, intervals and meters of all replicas, numbered as in the plan.
-
+    They are the fleet of *plan*, or its parts where replicas are independent; its last request arrives at
+    *last_arrival_s*.
     """
-    if not plan.services:
-        return RunningFleet(plan).run()
-    counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]
-    first = [sum(counts[:position]) for position in range(len(counts))]
-    together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
-    meters: dict[int, Meters] = {}
-    requests: list[list[Request]] = []
-    for group in plan.groups():
-        log = RunningFleet(plan.for_group(group) if _needs_one_source(group) else plan.for_service(group[0])).run()
-        names = {service.name for service in group}
-        own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
-        places = [first[position] + i for position in own for i in range(counts[position])]
-        for request in log.requests:
-            request.service = request.service if _needs_one_source(group) else group[0].name
-            _renumber(request, places)
-        for interval in log.intervals:
-            interval.replica = places[interval.replica]
-        meters |= dict(zip(places, log.meters, strict=True))
-        requests.append(log.requests)
-        together.intervals += log.intervals
-        together.kv_sent_bytes |= {own[position]: sent for position, sent in log.kv_sent_bytes.items()}
-        together.end_s = max(together.end_s, log.end_s)
-    together.meters = [meters[place] for place in sorted(meters)]
-    together.requests = list(merge(*requests, key=lambda request: request.arrived_s))
-    for index, request in enumerate(together.requests):
-        request.index = index
-    return together
-
-
-def _needs_one_source(group: tuple[ServicePlan, ...]) -> bool:
-    """Return whether the requests of *group* share pools, or are changed or refused before they reach the fleet."""
-    return len(group) > 1 or group[0].priority is not None or group[0].rate_limit is not None
-
-
-def _renumber(request: Request, places: list[int]) -> None:
-    """Renumber the replicas that *request* has visited to those of the whole fleet."""
-    request.replica = places[request.replica] if request.replica >= 0 else -1
-    if request.prefill_replica >= 0:
-        request.prefill_replica = places[request.prefill_replica]
-    if request.left:
-        request.left = tuple(replace(hop, replica=places[hop.replica]) for hop in request.left)
+    states = [fleet.state for fleet in fleets]
+    finished_s = max(finished_s for _, finished_s in states)
+    if any(outstanding for outstanding, _ in states):
+        end_s = until_s = max(plan.stop_s, plan.horizon_s or 0.0)
+    else:
+        until_s = end_s = max(finished_s, last_arrival_s, plan.horizon_s or 0.0)
+        if plan.horizon_s is None and last_arrival_s > finished_s:  # the last request is refused: nothing ends the run
+            until_s = inf
+    return [fleet.close(end_s, until_s) for fleet in fleets]

@@ -206,7 +206,7 @@ class PortNetwork:
             heappop(due)
         if due and due[0][0] != self._call_s:
             self._call_s = due[0][0]
-            self._call = self._clock.call(self, max(0.0, self._call_s - self._clock.now))
+            self._call = self._clock.call(self, self._call_s)
 
     def wake(self, number: int) -> None:
         """Complete what is due if *number* is that of the current wake-up call."""

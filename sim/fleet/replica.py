@@ -134,8 +134,7 @@ class Replica:
     """Replica of a pool on the fleet's clock; it wakes only when its engine changes something that others can see.
 
     A replica is no SimPy process: it requests a wake-up call at the engine's planned end and keeps its number as due. A
-    later plan requests another call, and the earlier one does nothing when it comes. The engine's clock decides,
-    because adding a delay to `env.now` rounds.
+    later plan requests another call, and the earlier one does nothing when it comes.
     """
 
     __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
@@ -254,9 +253,7 @@ class Replica:
         if end_s == inf:
             self._due = -1
             return
-        env = self._env
-        delay = end_s - env.now
-        self._due = env.call(self, delay if delay > 0 else 0.0)
+        self._due = self._env.call(self, end_s)
         if self.formed is not None:
             self.formed(self)
 

@@ -92,6 +92,27 @@ class ServingReplicas:
             self._policy.closed(replica)
 
 
+class AssignedReplicas:
+    """Router of requests whose replicas have been chosen before."""
+
+    def choose(self, request: Request) -> int:
+        """Return the index of the replica chosen for *request*."""
+        return request.replica
+
+    def joined(self, replica: int, request: Request) -> None:
+        """Ignore *request*: the choices are made."""
+
+    def left(self, replica: int, request: Request) -> None:
+        """Ignore *request*: the choices are made."""
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """Ignore *replica*: all are open."""
+
+    def closed(self, replica: int) -> None:
+        """Raise AssertionError: the replicas of assigned requests stay open."""
+        raise AssertionError("a replica closes after requests were assigned to it")
+
+
 class SubsetRouter:
     """Routing policy over some replicas of a fleet, which the policy numbers 0 .. n-1."""
 

@@ -6,7 +6,7 @@ closed replica, `OpenReplicaDraws` draws again among the open ones.
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,6 +19,8 @@ class RoundRobin(Spec):
     """Round robin: each replica in turn, whatever its load."""
 
     policy: Literal["round_robin"]
+    ignores_load: ClassVar = True
+    """Choices do not depend on what the replicas do."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
         """Return the running router over replicas of these *pools*, one name per replica."""
@@ -118,6 +120,8 @@ class Random(Spec):
     """Random: every replica with the same probability."""
 
     policy: Literal["random"]
+    ignores_load: ClassVar = True
+    """Choices do not depend on what the replicas do."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UniformDraws":
         """Return the running router over replicas of these *pools*, one name per replica."""

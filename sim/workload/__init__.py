@@ -194,6 +194,12 @@ class Workload(Spec):
         begins_s = begins.arrivals_s(streams, horizon_s).tolist()
         return OpenSessions(draws, begins_s, self.tenant_names(streams, 0, len(begins_s)))
 
+    @property
+    def is_open(self) -> bool:
+        """True if no request waits for the answer to another one. Raises TraceError."""
+        recorded = self.trace is not None and self.trace.requests(None).session is not None
+        return not recorded and self.sessions is None and self.closed_loop() is None
+
     def closed_loop(self) -> ClosedLoop | None:
         """Return the clients with their think time if the workload is a closed loop, else None."""
         return self.arrivals if isinstance(self.arrivals, ClosedLoop) else None

@@ -7,7 +7,7 @@ use, and the idle part of these, are in its plan.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import floor, prod
+from math import floor, inf, prod
 from typing import Any
 
 from sim.autoscaling import Autoscaling
@@ -402,6 +402,21 @@ class CasePlan:
     def fails(self) -> bool:
         """True if replicas fail or are reclaimed."""
         return any(pool.failures is not None or pool.spot is not None for pool in self.pools)
+
+    @property
+    def has_independent_replicas(self) -> bool:
+        """True if no replica affects another: requests arrive at given times, and routing ignores the replicas' load.
+
+        Parts of such a fleet can be simulated apart.
+        """
+        shares_cache = any(tier.shared for pool in self.pools for tier in pool.kv_tiers)
+        meets = self.services or self.kv_transfer or self.switched or self.may_retry or shares_cache
+        return not meets and getattr(self.routing, "ignores_load", False) and self.workload.is_open
+
+    @property
+    def stop_s(self) -> float:
+        """End of the drain at the latest [s]; inf without a horizon or a limit."""
+        return inf if self.horizon_s is None or self.drain_limit_s is None else self.horizon_s + self.drain_limit_s
 
     def next_reading_s(self, after_s: float) -> float:
         """Return the next time [s] after *after_s* to read meters: a multiple of the interval, or a full hour."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.fleet.fleet import run_fleet
+from sim.fleet.run import run_fleet
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.capacity import capacities
