@@ -23,7 +23,7 @@ from leave_out import LeaveOut
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import HOSTS, Priors, load_priors
 from posterior import Observation, errors, fit
-from rows import judged, pair, publisher_of, read_rows, stranger, thinned
+from rows import judged, pair, publisher_of, read_rows, released, stranger, thinned
 from rows import simulated as wanted
 from stored import stored
 from write import write_data
@@ -185,8 +185,9 @@ def compared_rows(scheme: str, one: Simulated) -> list[dict[str, object]]:
 def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, object]:
     row = one.row
     measured = row.measured[dict(compared(row, one.saturated))[kind]]
+    table = "released" if released(row) else "public" if stranger(row) else "measured"
     return dict(zip(COLUMNS, (
-        scheme, "public" if stranger(row) else "measured", row.id, row.source_key, row.gpu, row.model_family,
+        scheme, table, row.id, row.source_key, row.gpu, row.model_family,
         row.engine, row.engine_version, row.load, row.n_gpus, row.interconnect, row.tp, kind,
         measured, measured * ratio,
     ), strict=True))  # fmt: skip
