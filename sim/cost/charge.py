@@ -155,6 +155,10 @@ class Charge(Protocol):
     def by_peak(self) -> bool:
         """True if the charge depends on when energy is used within an hour; its readings must not be summed."""
 
+    @property
+    def shared(self) -> bool:
+        """True if equal fleets share a metered quantity, so that its cost per fleet depends on their number."""
+
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the metered quantity of one interval of *window*; None where the charge does not apply to it."""
 
@@ -216,6 +220,7 @@ class FlatCharge:
     profile: tuple[float, ...] = ()
 
     by_peak: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the GPU-seconds of *interval* by phase, the unused share apart."""
@@ -255,6 +260,7 @@ class Metered:
     agreed_months: float = 0.0
     unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return 0: the meter readings of an idle fleet are not known in general [USD/h]."""

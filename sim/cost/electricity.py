@@ -15,10 +15,11 @@ from pydantic import Field, model_validator
 from sim.cost.charge import Metered, UnitPrice
 from sim.cost.clock import SiteClock
 from sim.cost.metering import ByPhase, MeteredWindow, wall_j_by_phase
+from sim.cost.power_contract import ContractBook
 from sim.cost.prices import HourlyPrices, StatedPrice
 from sim.message import Message
 from sim.records import Interval
-from sim.spec import Count, Positive, Spec
+from sim.spec import Count, Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH
 
 HOURS = range(24)
@@ -192,6 +193,20 @@ class Band:
         return fsum(part for (_, usd), part in parts.items() if usd == self.usd_per_kwh) / fsum(parts.values())
 
 
+class DemandRatchet(Spec):
+    """Least billed demand, as a fraction of the highest peak of earlier months."""
+
+    fraction: Annotated[Fraction, Field(gt=0)]
+    """Fraction of that peak, often 0.5 to 1."""
+    peak_kw: Positive
+    """Highest peak of the months that the ratchet looks back on, at the site's meter [kW]."""
+
+    @property
+    def least_kw(self) -> float:
+        """Power that is billed at least [kW]."""
+        return self.fraction * self.peak_kw
+
+
 class Cooling(Spec):
     """Cooling plant billed separately, for a PUE that covers power distribution only."""
 
@@ -227,6 +242,13 @@ class EnergyCharge(Metered):
     band: Band | None = None
     """Hours in which the price applies; None: always."""
     component: str = "energy"
+    contracts: ContractBook | None = None
+    """Contracts that price a part of the energy; None: the tariff prices all of it."""
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        """True if equal fleets share contracts."""
+        return self.contracts is not None
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the energy at the site's meter in *interval* [kWh]; None while another price applies."""
@@ -235,12 +257,13 @@ class EnergyCharge(Metered):
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
     def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return the metered energy [kWh]."""
-        return followed
+        """Return the energy at the tariff [kWh]."""
+        return followed if self.contracts is None else followed * self.contracts.beyond(window)
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """Return the cost of the minimum power; 0 for a price that applies to some hours only [USD/h]."""
-        return 0.0 if self.band is not None else self.pue * least_kw * self.price.usd
+        """Return the cost of the minimum power; 0 for a price of some hours, or beside contracts [USD/h]."""
+        varies = self.band is not None or self.contracts is not None
+        return 0.0 if varies else self.pue * least_kw * self.price.usd
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
         """Return the charge for all energy at this price's share of the mean price.
@@ -278,9 +301,16 @@ class DemandCharge(Metered):
     facility_factor: float
     """Power at the site's meter divided by power at the servers' plugs."""
     price: UnitPrice
+    least_billed_kw: float = 0.0
+    """Power at the site's meter that is billed at least: the ratchet's part of an earlier peak [kW]."""
     component: str = "demand"
 
     by_peak: ClassVar[bool] = True
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        """True if equal fleets share a ratchet."""
+        return self.least_billed_kw > 0
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the energy at the site's meter in *interval* [kWh]."""
@@ -289,8 +319,13 @@ class DemandCharge(Metered):
     def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Return the pool's power at the site's peak, times the months in the window [kW-months]."""
         parts = window.parts or (window,)
-        kw_h = sum(part.peak_kw(self.pools)[self.pool] * part.hours for part in parts)
+        kw_h = sum(self._billed_kw(part.peak_kw(self.pools)) * part.hours for part in parts)
         return self.facility_factor * kw_h / HOURS_PER_MONTH
+
+    def _billed_kw(self, peak_kw: Mapping[str, float]) -> float:
+        """Return the pool's part of the billed power at the servers' plugs, from all pools' power at the peak [kW]."""
+        site_kw = self.facility_factor * sum(peak_kw.values())
+        return peak_kw[self.pool] * (max(1.0, self.least_billed_kw / site_kw) if site_kw else 1.0)
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return the demand charge of the minimum power [USD/h]."""

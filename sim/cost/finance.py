@@ -69,6 +69,8 @@ OperatingCostLine = Literal[
     "energy",
     "cooling",
     "demand",
+    "power_contract",
+    "carbon_price",
     "hosting",
     "staff",
     "software",

@@ -153,6 +153,7 @@ class MeteredWindow:
     parts: "tuple[MeteredWindow, ...]" = ()
     """Windows that this one combines; empty for a single window."""
     _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _energies: dict[tuple[str, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _coverages: "dict[tuple[tuple[str, ...], float], CommitmentUse]" = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -172,6 +173,13 @@ class MeteredWindow:
                 inside.setdefault(interval.pool, []).append(interval)
         due = {pool: [stop for stop in stops(found) if start_s <= stop.at_s < end_s] for pool, found in every.items()}
         return cls((end_s - start_s) / SECONDS_PER_HOUR, inside, due)
+
+    def energy_j(self, pools: tuple[str, ...]) -> float:
+        """Return the energy of *pools* at the servers' plugs [J]."""
+        if pools not in self._energies:
+            inside = (one.server_energy_j for pool in pools for one in self.intervals.get(pool, ()))
+            self._energies[pools] = fsum(inside)
+        return self._energies[pools]
 
     def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
         """Return the power of each of *pools* at the servers' plugs in the demand interval with the highest total [kW].

@@ -1,15 +1,16 @@
 """Site section of a scenario: electricity, cooling and space."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
 from sim.cost.clock import SiteClock, TimeZone
-from sim.cost.electricity import Band, Cooling, DemandCharge, EnergyCharge, Tariff
+from sim.cost.electricity import Band, Cooling, DemandCharge, DemandRatchet, EnergyCharge, Tariff
 from sim.cost.hardware import FleetHardware
 from sim.cost.hosting import PerKwMonth, PerRack
+from sim.cost.power_contract import ContractBook, PowerContract, contract_charges
 from sim.cost.prices import CostError, Price, Problem
 from sim.message import Message
 from sim.spec import Positive, Spec
@@ -36,6 +37,10 @@ class Site(Spec):
     """
     demand_usd_per_kw_month: Price | None = None
     """Demand charge: price per kW and month of the site's highest draw, the mean over 15 minutes."""
+    demand_ratchet: DemandRatchet | None = None
+    """Ratchet of the demand charge: earlier peaks are billed in part."""
+    power_contracts: tuple[PowerContract, ...] = ()
+    """Power purchase contracts, in the order in which they cover the energy drawn; the tariff prices the rest."""
     pue: Annotated[Positive, Field(ge=1)]
     """Power usage effectiveness: the site's energy divided by the servers' energy; 1 excludes cooling and losses."""
     cooling: Cooling | None = None
@@ -50,6 +55,14 @@ class Site(Spec):
     def _one_tariff(self) -> Self:
         if self.electricity is not None and self.electricity_usd_per_kwh is not None:
             raise ValueError("electricity and electricity_usd_per_kwh are two tariffs: remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _beside_a_tariff(self) -> Self:
+        if self.demand_ratchet is not None and self.demand_usd_per_kw_month is None:
+            raise ValueError("demand_ratchet needs demand_usd_per_kw_month: the price of the demand that it raises")
+        if self.power_contracts and not self.metered:
+            raise ValueError("power_contracts and hosting.electricity: included both pay for electricity: remove one")
         return self
 
     def charges(
@@ -70,14 +83,33 @@ class Site(Spec):
         hosting = self.hosting.charges(fleet, others) if self.hosting is not None else []
         if not self.metered:
             return [*hosting]
-        return [*hosting, *self._energy_charges(fleet, clock), *self._demand_charges(fleet, others)]
+        book = self.contract_book(
+            [pool.name for hardware in (*fleet, *others) for pool in hardware.pools], _copies(fleet)
+        )
+        charges: list[Charge] = [*hosting, *self._energy_charges(fleet, clock, book), *self._demand_charges(fleet, others)]
+        if book is None:
+            return charges
+        pools = [(pool.name, pool.server_id) for hardware in fleet for pool in hardware.pools]
+        prices = [
+            one.usd_per_kwh.unit_price("kWh", f"site.power_contracts.{index}.usd_per_kwh")
+            for index, one in enumerate(self.power_contracts)
+        ]
+        return [*charges, *contract_charges(book, pools, prices)]
+
+    def contract_book(self, pools: Iterable[str], copies: int = 1) -> ContractBook | None:
+        """Return the contracts for the machines of *pools*; None without contracts."""
+        if not self.power_contracts:
+            return None
+        return ContractBook(self.power_contracts, tuple(sorted(pools)), self.facility_factor, copies)
 
     @property
     def metered(self) -> bool:
         """True if electricity is metered and paid in addition to hosting."""
         return self.hosting is None or self.hosting.electricity == "metered"
 
-    def _energy_charges(self, fleet: Sequence[FleetHardware], clock: SiteClock | None) -> list[EnergyCharge]:
+    def _energy_charges(
+        self, fleet: Sequence[FleetHardware], clock: SiteClock | None, book: ContractBook | None
+    ) -> list[EnergyCharge]:
         prices = list(self._energy_prices(clock))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
@@ -87,7 +119,7 @@ class Site(Spec):
         if self.cooling is not None:
             shares["cooling"] = self.cooling.per_server_energy
         return [
-            EnergyCharge(pool.name, pool.server_id, share, price, band, component)
+            EnergyCharge(pool.name, pool.server_id, share, price, band, component, book)
             for component, share in shares.items()
             for hardware in fleet
             for pool in hardware.pools
@@ -99,8 +131,9 @@ class Site(Spec):
             return []
         price = self.demand_usd_per_kw_month.unit_price("kW-month", "site.demand_usd_per_kw_month")
         behind = tuple(sorted(pool.name for hardware in (*fleet, *others) for pool in hardware.pools))
+        least_kw = self.demand_ratchet.least_kw / _copies(fleet) if self.demand_ratchet is not None else 0.0
         return [
-            DemandCharge(pool.name, pool.server_id, behind, self.facility_factor, price)
+            DemandCharge(pool.name, pool.server_id, behind, self.facility_factor, price, least_kw)
             for hardware in fleet
             for pool in hardware.pools
         ]
@@ -136,3 +169,8 @@ class Site(Spec):
         else:
             text = "metered electricity needs a price, or electricity: {hourly_usd_per_kwh: [24 prices]}"
             raise CostError(Problem("site.electricity_usd_per_kwh", text))
+
+
+def _copies(fleet: Sequence[FleetHardware]) -> int:
+    """Return the number of equal fleets at the site."""
+    return fleet[0].copies if fleet else 1

@@ -377,7 +377,8 @@ def _kg(one: QueueOutcome) -> float | None:
     carbon = one.plan.pool.carbon
     if carbon is None or one.plan.pool.power is None:
         return None
-    return carbon.operational_kg(one.intervals) + carbon.embodied_kg_per_h * one.schedule.end_s / SECONDS_PER_HOUR
+    hours = one.schedule.end_s / SECONDS_PER_HOUR
+    return carbon.operational_kg(one.intervals) + carbon.embodied_kg(one.intervals, hours)
 
 
 COLUMNS: tuple[QueueColumn, ...] = (

@@ -81,6 +81,7 @@ site:                         # of what is bought
   #   [{{months: [6, 7, 8], hourly_usd_per_kwh: [24 prices]}}]}}; with starts_at: 2026-07-01T08:00:00 above
   #   weekends: saturday_usd_per_kwh, sunday_usd_per_kwh; timezone: Europe/Berlin for local time with summer time
   # demand_usd_per_kw_month: 15    on the highest mean power over 15 minutes
+  # power_contracts: [{{kw: 5, usd_per_kwh: 0.07, take_or_pay: 0.9}}]
   # cooling: {{cop: 4}}         if the PUE leaves cooling out
 finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}}   # or straight_line
   # in place of residual_fraction: resale: {{loss_per_year: 0.3}}
@@ -96,6 +97,7 @@ api: {{input: 0.18, output: 0.18}}   # dollars per million tokens elsewhere, or 
 carbon:                       # kg CO2e of the electricity, and of making the machines
   grid: usa                   # gpufleet list grids; or grid_g_per_kwh: 400, or 24 values from midnight on
   # embodied: {{gpu_kg: 164, server_kg: 5700, life_years: 4}}   # EcoLogits has these figures for H100
+  # market: {{certified: 0.5}}    scopes 2 and 3; usd_per_t: 100 prices emissions as a line of the bill
 
 sweep:                        # every combination is a point, every axis a column; or a list of explicit points
   workload.arrivals.rate_rps: [1, 2, 4, 8]

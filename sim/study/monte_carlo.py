@@ -207,7 +207,8 @@ class MeterReading:
         if carbon is None or not self.kwh_by_hour:
             return None
         grams = fsum(kwh * grid for kwh, grid in zip(self.kwh_by_hour, carbon.grid_g_per_kwh, strict=True))
-        return carbon.pue * grams / GRAMS_PER_KG + carbon.embodied_kg_per_h * self.window_h
+        rows = [row for inside in self.window.intervals.values() for row in inside]
+        return carbon.pue * grams / GRAMS_PER_KG + carbon.embodied_kg(rows, self.window_h)
 
 
 def _of_pool(row: Interval) -> Interval:

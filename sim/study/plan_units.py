@@ -412,10 +412,10 @@ class UnitCosts:
     def _alike(self, units: int) -> int:
         """Return a number of units with the same metered prices as *units*, as small as possible.
 
-        A metered charge depends on the number of units where switched replicas share one commitment.
+        A metered charge depends on the number of units where they share one commitment, or contracts of their site.
         """
         metered = (one for one in self.priced(1).charges if not one.paid.by_the_clock)
-        return units if units and any(one.agreed_months for one in metered) else 1
+        return units if units and any(one.agreed_months or one.shared for one in metered) else 1
 
     def _metered_usd_per_h(self, loads: UnitLoads, calendar_month: int, units: int) -> dict[BillLine, float]:
         """Return the metered cost of one of *units* units [USD/h].

@@ -207,7 +207,7 @@ def _kg(one: JobOutcome) -> float | None:
     if carbon is None or one.plan.pool.power is None:
         return None
     hours = one.plan.run.makespan.total_s / SECONDS_PER_HOUR
-    return carbon.operational_kg(one.intervals) + carbon.embodied_kg_per_h * hours
+    return carbon.operational_kg(one.intervals) + carbon.embodied_kg(one.intervals, hours)
 
 
 def _ranks(field: str) -> Callable[[JobOutcome], int]:

@@ -8,8 +8,13 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import load_catalog
 from sim.cost.carbon import Carbon
 from sim.cost.clock import MIDNIGHT, SiteClock
+from sim.cost.ledger import Ledger
+from sim.cost.metering import MeteredWindow
+from sim.cost.power_contract import ContractBook, PowerContract
 from sim.cost.prices import CostError
 from sim.records import Interval
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.schema import Scenario
 
 
 def carbon(grid=400, **embodied):
@@ -83,3 +88,134 @@ def test_a_grid_of_the_catalogue_is_its_figure():
 def test_one_grid(fields):
     with pytest.raises(ValidationError, match="either grid"):
         Carbon.model_validate(fields)
+
+
+def scoped(rented=(), contracts=None, **keys):
+    terms = Carbon.model_validate({"grid_g_per_kwh": 400, "market": {}} | keys)
+    return terms.plan({"card": 4}, 1, 1.5, MIDNIGHT, rented=rented, contracts=contracts)
+
+
+EMBODIED = {"gpu_kg": 100, "server_kg": 600, "life_years": 2}
+
+
+def test_scopes_of_owned_and_rented_machines(make_interval):
+    """3 kWh each at the meter; the owned pool is scope 2, the rented one and the making of machines scope 3."""
+    hour = [make_interval(0, 3600, pool=pool, wall_w=2000.0) for pool in ("own", "hired")]
+    window = MeteredWindow.of(hour, 0.0, 3600.0)
+    plan = scoped(["hired"], embodied=EMBODIED)
+    assert plan.scope_2_kg(window, by_market=False) == pytest.approx(3 * 0.4)
+    assert plan.scope_2_kg(window, by_market=True) == pytest.approx(3 * 0.4)
+    made_kg = 1000 / (2 * 8760)
+    assert plan.scope_3_kg(window) == pytest.approx(3 * 0.4 + made_kg)
+    assert plan.operational_kg(hour) + plan.embodied_kg(hour, 1.0) == pytest.approx(2 * 3 * 0.4 + made_kg)
+
+
+@pytest.mark.parametrize(
+    ("market", "contract", "kg"),
+    [
+        ({}, None, 3 * 0.4),
+        ({"residual_g_per_kwh": 600}, None, 3 * 0.6),
+        ({"residual_g_per_kwh": 600, "certified": 0.25}, None, 3 * 0.75 * 0.6),
+        ({"residual_g_per_kwh": 600, "certified": 0.5}, {"kw": 2, "g_per_kwh": 30}, 2 * 0.03 + 0.5 * 0.6),
+        ({}, {"kw": 5}, 0.0),
+    ],
+)
+def test_the_market_account_follows_contracts_and_certificates(make_interval, market, contract, kg):
+    window = MeteredWindow.of([make_interval(0, 3600, wall_w=2000.0)], 0.0, 3600.0)
+    contracts = contract and (PowerContract.model_validate({"usd_per_kwh": 0.1} | contract),)
+    plan = scoped(contracts=contracts and ContractBook(contracts, ("p",), 1.5), market=market)
+    assert plan.scope_2_kg(window, by_market=True) == pytest.approx(kg)
+    assert plan.scope_2_kg(window, by_market=False) == pytest.approx(3 * 0.4)
+
+
+def test_embodied_emissions_by_use_count_busy_time(make_interval):
+    plan = scoped(embodied=EMBODIED | {"busy_fraction": 0.5})
+    by_time_kg = 1000 / (2 * 8760)
+    for busy in (0.0, 0.25, 0.5, 1.0):
+        hour = [make_interval(0, 3600, busy=busy, prefill=0.5)]
+        assert plan.embodied_kg(hour, 1.0) == pytest.approx(by_time_kg * busy / 0.5)
+
+
+PRICED = {
+    "name": "priced",
+    "model": "llama3.1-8b",
+    "workload": {
+        "arrivals": {"process": "constant", "rate_rps": 1},
+        "lengths": {side: {"distribution": "fixed", "value": 60} for side in ("prompt", "output")},
+    },
+    "horizon_s": 60,
+    "fleets": [
+        {
+            "name": "own",
+            "pools": [{"gpu": "rtx-4090", "server": "workstation-4x4090", "replicas": 2}],
+            "cost": {"acquisition": "buy"},
+        }
+    ],
+    "site": {"electricity_usd_per_kwh": 0.1, "pue": 1.5},
+    "finance": {"method": "straight_line", "life_years": 3, "fx": {"EUR": 1.25}},
+}
+
+
+@pytest.mark.parametrize("busy", [None, 0.4])
+@pytest.mark.parametrize("priced", ["location", "market"])
+def test_the_carbon_price_is_that_of_the_reported_emissions(make_interval, busy, priced):
+    market = {"residual_g_per_kwh": 600, "certified": 0.1}
+    embodied = EMBODIED | ({} if busy is None else {"busy_fraction": busy})
+    keys = {"grid_g_per_kwh": 400, "embodied": embodied, "market": market, "priced": priced}
+    keys["usd_per_t"] = {"price": 80, "currency": "EUR"}
+    scenario = Scenario.model_validate(PRICED | {"carbon": keys})
+    built = resolve_fleet(scenario, scenario.fleets[0], load_catalog())
+    hours = [
+        make_interval(0, 1800, pool="rtx-4090", gpus=2, busy=0.3),
+        make_interval(1800, 3600, pool="rtx-4090", gpus=2, busy=0.9),
+    ]
+    window = MeteredWindow.of(hours, 0.0, 3600.0)
+    plan, ledger = built.carbon, Ledger.of(hours, built.costs, 0.0, 3600.0)
+    kg = plan.scope_2_kg(window, by_market=priced == "market") + plan.scope_3_kg(window)
+    assert ledger.by_component()["carbon_price"] / 1e9 == pytest.approx(kg / 1000 * 80 * 1.25)
+    assert {row.unit for row in ledger.rows if row.component == "carbon_price"} == {"kg CO2e"}
+    plain = Scenario.model_validate(PRICED | {"carbon": {"grid_g_per_kwh": 400}})
+    assert "carbon_price" not in {
+        one.component for one in resolve_fleet(plain, plain.fleets[0], load_catalog()).costs.charges
+    }
+
+
+def test_the_price_by_the_hour_is_a_mean_in_averages(make_interval):
+    keys = {"grid_g_per_kwh": [100] * 12 + [700] * 12, "usd_per_t": 100}
+    scenario = Scenario.model_validate(PRICED | {"carbon": keys, "starts_at": "2026-07-01T12:00:00"})
+    costs = resolve_fleet(scenario, scenario.fleets[0], load_catalog()).costs
+    hour = [make_interval(0, 3600, pool="rtx-4090", wall_w=1000.0)]
+    for plan, grams in (
+        (costs, 700),
+        (costs.averaged(), 400),
+        (costs.averaged(by_hour=[1.0] * 12 + [0.0] * 12), 100),
+    ):
+        found = Ledger.of(hour, plan, 0.0, 3600.0).by_component()
+        assert found["carbon_price"] / 1e9 == pytest.approx(1.5 * grams / 1e6 * 100)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"usd_per_t": 50, "priced": "market"}, "needs market"),
+        ({"usd_per_t": -1}, "must be 0 or more"),
+        ({"market": {"certified": 1.2}}, "less than or equal to 1"),
+        ({"embodied": EMBODIED | {"busy_fraction": 0}}, "greater than 0"),
+    ],
+)
+def test_terms_of_scopes_that_cannot_be_are_refused(keys, text):
+    with pytest.raises(ValidationError, match=text):
+        Carbon.model_validate({"grid_g_per_kwh": 400} | keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"grid_g_per_kwh": [100] * 24, "usd_per_t": 50}, "needs starts_at"),
+        ({"grid_g_per_kwh": 400, "usd_per_t": {"price": 50, "currency": "GBP"}}, "GBP"),
+    ],
+)
+def test_a_price_without_hours_or_a_rate_is_a_problem_of_the_fleet(keys, text):
+    scenario = Scenario.model_validate(PRICED | {"carbon": keys})
+    with pytest.raises(CostError, match=text):
+        resolve_fleet(scenario, scenario.fleets[0], load_catalog())

@@ -80,7 +80,7 @@ def unit_of(unit: str) -> str:
     what, dash, span = unit.rpartition("-")
     if dash and span in TIME_UNITS:
         return f"{_capital(what)}-{TIME_UNITS[span]}"
-    return unit if unit[:1].isupper() or unit == "kWh" else f"{_capital(unit)}s"
+    return unit if unit[:1].isupper() or unit in ("kWh", "kg CO2e") else f"{_capital(unit)}s"
 
 
 def _capital(word: str) -> str:

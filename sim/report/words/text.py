@@ -195,7 +195,8 @@ def number(value: Any) -> str:
 COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("rent"), N_("rental"), N_("commitment"), N_("unused commitment")),
     *(N_("prepayment"), N_("take or pay"), N_("payment terms")),
-    *(N_("energy"), N_("electricity"), N_("demand"), N_("hosting"), N_("carbon")),
+    *(N_("energy"), N_("electricity"), N_("demand"), N_("power contract"), N_("hosting"), N_("carbon")),
+    N_("carbon price"),
 )
 """Components of the bill, except those of `operations`, whose names are the keys of that section."""
 PHASES = (N_("booting"), N_("prefill"), N_("decode"), N_("recompute"), N_("idle"), N_("serving"))

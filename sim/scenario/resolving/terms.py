@@ -9,15 +9,18 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.market import USD
 from sim.cost.buying import Buy
-from sim.cost.carbon import Carbon, CarbonPlan
+from sim.cost.carbon import Carbon, CarbonPlan, EmbodiedCharge, EmissionCharge
+from sim.cost.charge import Charge, FlatCharge
 from sim.cost.clock import MIDNIGHT, SiteClock
 from sim.cost.cost_plan import Cost, CostPlan, costs_by_pool, resolve_costs
 from sim.cost.finance import Finance
 from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.hosting import PerRack
 from sim.cost.operations import Operations
-from sim.cost.prices import CostError, Problem
+from sim.cost.prices import CostError, Problem, missing_rate_text, with_rates
+from sim.cost.rental import Rent
 from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api
@@ -27,6 +30,7 @@ from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put
 
 SECTIONS = ("cost", *TERMS)
+KG, KG_PER_T = "kg CO2e", 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +113,43 @@ class FleetTerms:
             return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *context)
 
         if all(own is None for own in self.own_costs):
-            return self._sold(priced(self.cost, machines.pools))
-        return self._sold(costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies))
-
-    def _sold(self, costs: CostPlan) -> CostPlan:
+            costs = priced(self.cost, machines.pools)
+        else:
+            costs = costs_by_pool([own or self.cost for own in self.own_costs], machines.pools, priced, copies)
+        if self.carbon is not None and self.carbon.usd_per_t is not None:
+            costs = replace(costs, charges=(*costs.charges, *self._emission_charges(machines, catalog, copies)))
         return costs if self.revenue is None else replace(costs, revenue=self.revenue)
 
-    def carbon_plan(self, machines: Machines, catalog: Catalog) -> CarbonPlan | None:
-        """Return the greenhouse gases of *machines*; None without `carbon`.
+    def _emission_charges(self, machines: Machines, catalog: Catalog, copies: int) -> Iterator[Charge]:
+        """Yield the charges of an internal carbon price; raises CostError where emissions or the rate are not known."""
+        plan, carbon = self.carbon_plan(machines, catalog, copies), self.carbon
+        assert plan is not None
+        assert carbon is not None
+        assert carbon.usd_per_t is not None
+        fx = self.finance.rates if self.finance else {}
+        if carbon.usd_per_t.currency not in (USD, *fx):
+            text = missing_rate_text(carbon.usd_per_t.currency, fx)
+            raise CostError(Problem("carbon.usd_per_t", text))
+        unknown = [pool.gpu for pool in machines.pools if pool.gpu_tdp_w is None]
+        if unknown:
+            text = Message("the power of {id} is not known, so its emissions have no price", unknown[0])
+            raise CostError(Problem("carbon.usd_per_t", text))
+        if len(plan.grid_g_per_kwh) > 1 and self.starts_at is None:
+            text = "a price of emissions by the hour needs starts_at: the date and time of day at simulated time 0"
+            raise CostError(Problem("carbon.grid_g_per_kwh", text))
+        stated = with_rates(carbon.usd_per_t, fx).unit_price("t CO2e", "carbon.usd_per_t")
+        price, gpus = stated.per(KG, stated.usd / KG_PER_T), float(sum(pool.gpus for pool in machines.pools))
+        for pool in machines.pools:
+            place = (pool.name, pool.server_id)
+            yield EmissionCharge(*place, plan, carbon.priced == "market", price)
+            kg_per_h = plan.embodied_kg_per_h * float(pool.gpus) / gpus if gpus else 0.0
+            if kg_per_h and plan.busy_fraction is None:
+                yield FlatCharge("carbon_price", *place, copies * kg_per_h, price)
+            elif kg_per_h and plan.busy_fraction is not None:
+                yield EmbodiedCharge(*place, kg_per_h / float(pool.gpus) / plan.busy_fraction, price)
+
+    def carbon_plan(self, machines: Machines, catalog: Catalog, copies: int = 1) -> CarbonPlan | None:
+        """Return the greenhouse gases of *machines*, one of *copies* equal fleets; None without `carbon`.
 
         Raises CostError where a GPU has no figure.
         """
@@ -126,7 +159,12 @@ class FleetTerms:
         for pool in machines.pools:
             gpus[pool.gpu] = gpus.get(pool.gpu, 0) + float(pool.gpus)
         grid = catalog.grid(self.carbon.grid) if self.carbon.grid is not None else None
-        return self.carbon.plan(gpus, machines.servers, self.facility_factor, self.clock or MIDNIGHT, grid)
+        ways = zip(machines.pools, self.own_costs or [None] * len(machines.pools), strict=True)
+        rented = {pool.name for pool, own in ways if isinstance(own or self.cost, Rent)}
+        owned = [pool.name for pool in machines.pools if pool.name not in rented]
+        book = self.site.contract_book(owned, copies) if self.site is not None else None
+        place = (self.facility_factor, self.clock or MIDNIGHT, grid)
+        return self.carbon.plan(gpus, machines.servers, *place, rented, book)
 
     def data(self) -> dict[str, Any]:
         """Return every section as plain data, as in a scenario file."""

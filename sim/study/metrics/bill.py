@@ -258,7 +258,32 @@ def _operational_kg(run: MeasuredRun) -> float | None:
 )
 def _embodied_kg(run: MeasuredRun) -> float:
     assert run.plan.carbon is not None
-    return run.plan.carbon.embodied_kg_per_h * (run.end_s - run.start_s) / SECONDS_PER_HOUR
+    return run.plan.carbon.embodied_kg(run.inside, (run.end_s - run.start_s) / SECONDS_PER_HOUR)
+
+
+def _scope(name: str, run: MeasuredRun) -> float | None:
+    """Return the emissions of a scope of the GHG Protocol in the window [kg CO2e]; None where scopes are not stated."""
+    carbon = run.plan.carbon
+    if carbon is None or carbon.market is None or not run.powered or run.plan.service:
+        return None
+    window = MeteredWindow.of(run.log.intervals, run.start_s, run.end_s)
+    return carbon.scope_3_kg(window) if name == "3" else carbon.scope_2_kg(window, by_market=name == "market")
+
+
+for _name, _text in (
+    ("scope_2_location", "scope 2 by location: electricity of owned machines at the grid's intensity"),
+    ("scope_2_market", "scope 2 by market: the same electricity at the intensity of contracts and certificates"),
+    ("scope_3", "scope 3: making of the machines, and electricity of rented ones"),
+):
+    metric(
+        f"{_name}_kg_co2e",
+        "kg",
+        f"greenhouse gas emissions of {_text}",
+        "scopes",
+        "carbon",
+        sheet=f"{_name.replace('_', ' ')} [kg CO2e]",
+        optional=True,
+    )(partial(_scope, _name.rpartition("_")[2]))
 
 
 carbon(

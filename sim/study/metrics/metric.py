@@ -29,7 +29,7 @@ GROUPS = {
     **dict.fromkeys(("state", "traffic", "goodput", "service level", "bottleneck", "latency", "queue", "use"), True),
     **dict.fromkeys(("memory", "preemption", "size", "scaling", "power", "site power", "cost"), True),
     **dict.fromkeys(("warm-up", "endings", "availability", "waste", "request cost", "prefixes", "transfers"), False),
-    **dict.fromkeys(("unit", "cost per unit", "currency", "revenue", "api", "carbon", "marks"), False),
+    **dict.fromkeys(("unit", "cost per unit", "currency", "revenue", "api", "carbon", "scopes", "marks"), False),
 }
 """Groups of columns in the order of summary.csv; True: in every table, False: only where a column has a value."""
 SHOWN_GROUPS = (
