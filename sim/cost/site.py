@@ -86,7 +86,11 @@ class Site(Spec):
         book = self.contract_book(
             [pool.name for hardware in (*fleet, *others) for pool in hardware.pools], _copies(fleet)
         )
-        charges: list[Charge] = [*hosting, *self._energy_charges(fleet, clock, book), *self._demand_charges(fleet, others)]
+        charges: list[Charge] = [
+            *hosting,
+            *self._energy_charges(fleet, clock, book),
+            *self._demand_charges(fleet, others),
+        ]
         if book is None:
             return charges
         pools = [(pool.name, pool.server_id) for hardware in fleet for pool in hardware.pools]

@@ -161,7 +161,7 @@ def test_candidates_at_flat_prices_cost_what_breakeven_computes() -> None:
     falling = [1.5] * 12 + [0.5] * 12
     moved = {(0, -1): 480, (0, 2): -480}
     own = cost(4800, "insurance", 30, TERMS, moved_usd=moved, profiles={"insurance": falling})
-    hired = cost(0, "rental", 250, TERMS)
+    hired = cost(0, "rental", 250, TERMS, moved_usd={(6, 0): 1500, (6, 3): -1500})
     timing = timing_of_candidates(own, hired, 24, 0.1, PriceOutlook(PricePaths(), "2027-01"), None)
     for one, candidate in ((timing.times[0], own), (timing.times[-1], hired)):
         assert one.expected_usd == pytest.approx(months(candidate.flows, TERMS, 0.1, 24)[-1].net_present_usd)
