@@ -1,7 +1,10 @@
 """Every command that simulates, on two worker processes: the same points and the same tables as on this machine."""
 
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -96,6 +99,30 @@ def there_and_here(command: Sequence[str], folder: Path, machines: Machines) -> 
     for table in tables:
         assert (folder / "there" / table).read_bytes() == (folder / "here" / table).read_bytes()
     return tables
+
+
+RECIPES = {"SLURMCluster": "dask_jobqueue", "KubeCluster": "dask_kubernetes.operator"}
+
+
+def test_recipes_print_a_command_that_runs(
+    root: Path, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, int]] = []
+    made = SimpleNamespace(scheduler_address=machines.address)
+    made.scale = made.adapt = lambda **given: asked.append(given)
+    text = (root / "docs/cluster.md").read_text()
+    for recipe in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        [(kind, package)] = [one for one in RECIPES.items() if one[0] in recipe]
+        for name in (package, package.partition(".")[0]):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        setattr(sys.modules[package], kind, lambda **_: made)
+        exec(compile(recipe, kind, "exec"), {"input": lambda _: ""})
+    assert asked == [{"jobs": 8}, {"minimum": 0, "maximum": 200}]
+    program, command, _, *options = capsys.readouterr().out.splitlines()[0].split()
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    short = ["--set", "horizon_s=1", "--replications", "1", "--no-report", "--quiet", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [command, str(tmp_path / "s.yaml"), *options, *short])
+    assert (program, done.exit_code) == ("gpufleet", 0), done.stderr
 
 
 class Losing(Cluster):
