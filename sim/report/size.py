@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.cost.buying import Buy
 from sim.cost.rental import Rent
-from sim.language import N_, _, ngettext
+from sim.language import ENGLISH, N_, _, ngettext, speaking
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import SOFT, KeyEntry, panel_picture
@@ -542,7 +542,12 @@ def _load(scenario: Scenario) -> str:
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
-    """Return the rows of size.csv: every candidate, and why it lost."""
+    """Return the rows of size.csv: every candidate, and why it lost, in English."""
+    with speaking(ENGLISH):
+        return _size_rows(found, scenario)
+
+
+def _size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
     over = [OVER_FAILURES, f"{OVER_FAILURES}_ci95"] if scenario.slo.availability is not None else []
     columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles), *over])
     return [

@@ -8,7 +8,7 @@ from sim.language import _, translate_rendered
 from sim.report.catalogue import origin
 from sim.report.terminal_table import EntryList, ListEntry
 from sim.report.words.money import cash
-from sim.report.words.text import commas, plain
+from sim.report.words.text import commas, number
 
 
 def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[EntryList]:
@@ -24,8 +24,9 @@ def _values(plan: dict[str, Any]) -> EntryList:
     bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
     entries = []
     for value in plan["values"]:
-        span = _(" ({low:g} to {high:g})", low=value["range"][0], high=value["range"][1]) if value["range"] else ""
-        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
+        low, high = map(number, value["range"] or (0.0, 0.0))
+        span = _(" ({low} to {high})", low=low, high=high) if value["range"] else ""
+        shown = " ".join(filter(None, [number(value["value"]), value["unit"]])) + span
         kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
         below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
         entries.append(ListEntry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))

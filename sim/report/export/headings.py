@@ -18,6 +18,10 @@ HEADINGS = {
     "month": N_("month"),
     "date": N_("date"),
     "usd_per_h": N_("levelised cost [USD/h]"),
+    "usd_per_month": N_("cost [USD/month]"),
+    "at_least_usd_per_h": N_("lower bound of the cost [USD/h]"),
+    "operating_usd_per_month": N_("operating cost [USD/month]"),
+    "irr_against": N_("returns against"),
     "levelised_running_usd_per_h": N_("levelised operating cost [USD/h]"),
     "first_month_running_usd_per_h": N_("operating cost, first month [USD/h]"),
     "net_present_cost_usd": N_("net present cost [USD]"),
@@ -149,6 +153,10 @@ LATENCIES = {
 }
 """Column of a latency, without its statistic -> its name."""
 STATISTIC = re.compile(r"(.+_s)_(mean|p[\d.]+)")
+WORDED = frozenset({"why", "reason", "status", "slo_verdict", "input", "financing", "spare_kind"})
+"""Columns whose cells are shown in the language of the command."""
+STATUSES = (N_("meets"), N_("misses"), N_("not simulated"), N_("over budget"), N_("impossible"))
+"""Values of `status` in size.csv, for translation."""
 HALF_WIDTH = re.compile(r"(.+)_ci95(?:_(low|high))?")
 
 

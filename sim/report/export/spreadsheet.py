@@ -15,9 +15,9 @@ from xlsxwriter import Workbook
 from xlsxwriter.utility import xl_rowcol_to_cell
 from xlsxwriter.worksheet import Worksheet
 
-from sim.language import _
+from sim.language import _, translate_rendered
 from sim.report.charts.panels import style
-from sim.report.export.headings import heading
+from sim.report.export.headings import WORDED, heading
 from sim.report.words.money import heading_mark
 
 NARROWEST, WIDEST = 9, 48
@@ -90,9 +90,8 @@ class Book:
         names = [str(name) for name in frame.columns]
         self.heads(sheet, top, [heading(name, self.currency) for name in names])
         formats = [self.format_of(name) for name in names]
-        for row, values in enumerate(
-            zip(*(column.tolist() for _name, column in frame.items()), strict=True), start=top + 1
-        ):
+        columns = [_shown(str(name), column.tolist()) for name, column in frame.items()]
+        for row, values in enumerate(zip(*columns, strict=True), start=top + 1):
             self.cells(sheet, row, values, formats)
         if names:
             sheet.autofilter(top, 0, top + max(1, len(frame)), len(names) - 1)
@@ -104,6 +103,11 @@ class Book:
     def close(self) -> None:
         """Write the file."""
         self.workbook.close()
+
+
+def _shown(name: str, values: list[Any]) -> list[Any]:
+    """Return the *values* of the column *name*, words in the language of the command."""
+    return [translate_rendered(one) if isinstance(one, str) else one for one in values] if name in WORDED else values
 
 
 def cell(row: int, column: int, fixed: bool = False) -> str:
