@@ -10,11 +10,14 @@ from sim.answers.folder import catalogue_of, is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import load_catalog
 from sim.message import Message
+from sim.report.export.board import COMMANDS, board_html
 from sim.report.export.focus import write_focus
 from sim.report.export.stored_answer import StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
 
-ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"} | {name: ending for name, (ending, _) in FORMATS.items()}
+ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv", "board": "-board.html"} | {
+    name: ending for name, (ending, _) in FORMATS.items()
+}
 """Format -> end of the file's name."""
 DEPLOYED = tuple(FORMATS)
 """Formats of deployments."""
@@ -40,6 +43,13 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
     if command not in BILLED and command not in QUESTIONS:
         return Message(
             "{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already", folder, command
+        )
+    if form == "board" and command not in COMMANDS:
+        return Message(
+            "{folder}: the page for the board is of an answer of {commands}, not of {command}",
+            folder,
+            " or ".join(COMMANDS),
+            command,
         )
     if form == "focus":
         if command not in BILLED:
@@ -100,4 +110,7 @@ def exported(folder: Path, form: str, file: Path, fleet: str | None = None, cata
 
 
 def _write(form: str, path: Path, answer: StoredAnswer) -> list[str]:
+    if form == "board":
+        path.write_text(board_html(answer), encoding="utf-8")
+        return []
     return write_workbook(path, answer) if form == "xlsx" else write_focus(path, answer)

@@ -241,11 +241,12 @@ def diff(
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, plan or other answer.")],
     format: Annotated[
-        Literal["xlsx", "focus", "vllm", "kubernetes", "kserve", "llm-d", "dynamo", "keda"],
+        Literal["xlsx", "focus", "board", "vllm", "kubernetes", "kserve", "llm-d", "dynamo", "keda"],
         typer.Option(
             "--format",
-            help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV; vllm, kubernetes, "
-            "kserve, llm-d, dynamo, keda: the recommended fleet in the words of this tool.",
+            help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV; board: one page of "
+            "breakeven or plan for the board; vllm, kubernetes, kserve, llm-d, dynamo, keda: the recommended fleet in "
+            "the words of this tool.",
         ),
     ] = "xlsx",
     out: Annotated[
@@ -257,7 +258,7 @@ def export(
     catalogs: Catalogs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write an answer as a workbook, billing rows or a deployment.
+    """Write an answer as a workbook, billing rows, a page for the board or a deployment.
 
     Nothing is simulated.
     """

@@ -18,7 +18,9 @@ from spreadsheet import Sheet
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.export.stored_answer import RECEIVED, StoredAnswer
+from sim.language import speaking
+from sim.report.export.board import board_html
+from sim.report.export.stored_answer import RECEIVED, StoredAnswer, read_answer
 
 pytestmark = pytest.mark.slow
 
@@ -175,6 +177,22 @@ def test_debt_tax_and_books_are_calculated_as_stored(answers: Path, name: str) -
     for row in range(5, on.sheet.max_row + 1):
         assets, liabilities, equity = (on.value(f"{heads[f'{part}_EUR']}{row}") for part in PARTS)
         assert assets == pytest.approx(liabilities + equity, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "language"), [("plan", "en"), ("breakeven", "zh")])
+def test_the_page_for_the_board_answers_five_questions(answers: Path, name: str, language: str) -> None:
+    answer = read_answer(answers / name, main={"plan": "summary", "breakeven": "ranking"}[name])
+    with speaking(language):
+        text = board_html(answer)
+    heads = {
+        "en": ("Question", "Recommendation", "Cash", "Risk", "What would change it"),
+        "zh": ("问题", "建议", "现金", "风险", "什么会改变它"),
+    }
+    assert [head for head in heads[language] if f"<h2>{head}</h2>" not in text] == []
+    costs = by_name(answers / name / f"{answer.main}.csv", "net_present_cost_EUR")
+    assert all(f"EUR {cost:,.0f}" in text for cost in costs.values())
+    best = min(costs, key=lambda one: costs[one])
+    assert text.index(best) < min(text.index(one) for one in costs if one != best)
 
 
 PARTS = ("assets", "liabilities", "equity")
