@@ -373,6 +373,13 @@ def input_lines(scenario: Scenario) -> Iterator[str]:
             high=high,
             why=f"; {why}" if why else "",
         )
+    for one in scenario.futures.correlations if scenario.futures is not None else ():
+        yield _(
+            "  rank correlation of {first} and {second}: {rank}",
+            first=one.between[0],
+            second=one.between[1],
+            rank=plain(one.rank),
+        )
 
 
 def inputs_table(inputs: Sequence[UncertainInput]) -> list[tuple[str, list[str], str]]:

@@ -16,9 +16,9 @@ from sim.report.charts.picture import picture
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure, panel_figure
-from sim.report.monte_carlo import bars, inputs_table, monte_carlo_table, sentences, shown_settings, where
+from sim.report.monte_carlo import bars, inputs_table, label, monte_carlo_table, sentences, shown_settings, where
 from sim.report.words.money import in_code, money_mark, shown
-from sim.report.words.text import percent
+from sim.report.words.text import percent, plain
 from sim.study.monte_carlo import MILLION, DrawnSetting, MonteCarloStudy
 from sim.study.points import Point, fleets_of
 
@@ -102,6 +102,7 @@ NOTE = N_(
     "use the central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the "
     "scenario says."
 )
+TIED = N_(" Rank correlations in place of independence: {listing}.")
 OF_LOADS = N_(" A drawn load lies between simulated loads: amounts per hour are interpolated linearly.")
 
 
@@ -119,5 +120,14 @@ def monte_carlo_section(
         "charts": charts(study, shown, fleets),
         "table": monte_carlo_table(study, points, axes),
         "inputs": inputs_table(study.inputs),
-        "note": _(NOTE) + (_(OF_LOADS) if study.load_drawn else ""),
+        "note": _(NOTE) + _tied(study) + (_(OF_LOADS) if study.load_drawn else ""),
     }
+
+
+def _tied(study: MonteCarloStudy) -> str:
+    """List the rank correlations of inputs; empty without any."""
+    pairs = [
+        _("{first} and {second} {rank}", first=label(one), second=label(other), rank=plain(rank))
+        for one, other, rank in study.correlations
+    ]
+    return _(TIED, listing=_("; ").join(pairs)) if pairs else ""

@@ -362,6 +362,8 @@ class MonteCarloStudy:
     load_drawn: bool
     models: Mapping[str, str] = field(default_factory=dict)
     """Fleet -> model, where fleets that serve different models are ranked apart."""
+    correlations: tuple[tuple[UncertainInput, UncertainInput, float], ...] = ()
+    """Pairs of inputs with their rank correlations."""
 
     @property
     def draws(self) -> int:
@@ -381,7 +383,18 @@ def monte_carlo_study(scenario: Scenario, catalog: Catalog, stored: Sequence[Sto
     input_draws: list[Draw] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
     outcomes = _outcomes(_billers(scenario, catalog, stored), input_draws, len(inputs), _load_axis(scenario, inputs))
     models = models_of(scenario, scenario.compare)
-    return MonteCarloStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
+    return MonteCarloStudy(inputs, drawn, tuple(outcomes), RATE in central, models, tuple(_pairs(scenario, inputs)))
+
+
+def _pairs(
+    scenario: Scenario, inputs: Sequence[UncertainInput]
+) -> Iterator[tuple[UncertainInput, UncertainInput, float]]:
+    """Yield the pairs of *inputs* that are correlated, with their rank correlations."""
+    data, holders = as_data(scenario), {place: one for one in inputs for place in one.places}
+    for one in scenario.futures.correlations if scenario.futures is not None else ():
+        first, second = (holders.get(place_of(data, path)) for path in one.between)
+        if first is not None and second is not None:
+            yield first, second, one.rank
 
 
 def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:

@@ -364,3 +364,13 @@ def test_variances_are_split_by_price_and_quantity(tmp_path: Path) -> None:
     plan = wanted.plan.model_copy(update={"actuals": Actuals(path=str(tmp_path / "a.csv"))})
     told = " ".join(verdict([one], plan).findings)
     assert "more than planned" in told
+
+
+@pytest.mark.parametrize("units", [1, 3])
+def test_units_share_the_power_contract_of_their_site(units: int) -> None:
+    """A band of 0.5 kW at 0.07 $/kWh for any number of units of 0.5 kW (1.45 times at the meter); the rest at 0.2."""
+    site = BASIS["site"] | {"power_contracts": [{"kw": 0.5, "usd_per_kwh": 0.07}]}
+    one = planned(scenario({"demand": {"now": units * LOAD}}, site=site), 0)
+    month = one.months[0].opex_usd
+    assert month["power_contract"] == pytest.approx(730 * 0.5 * 0.07)
+    assert month["energy"] + month["cooling"] == pytest.approx(730 * (units * 0.5 * 1.45 - 0.5) * 0.2)

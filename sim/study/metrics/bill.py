@@ -270,20 +270,29 @@ def _scope(name: str, run: MeasuredRun) -> float | None:
     return carbon.scope_3_kg(window) if name == "3" else carbon.scope_2_kg(window, by_market=name == "market")
 
 
-for _name, _text in (
-    ("scope_2_location", "scope 2 by location: electricity of owned machines at the grid's intensity"),
-    ("scope_2_market", "scope 2 by market: the same electricity at the intensity of contracts and certificates"),
-    ("scope_3", "scope 3: making of the machines, and electricity of rented ones"),
+for _name, _heading, _text in (
+    (
+        "scope_2_location",
+        "scope 2 per hour, location-based",
+        "scope 2 by location: electricity of owned machines at the grid's intensity",
+    ),
+    (
+        "scope_2_market",
+        "scope 2 per hour, market-based",
+        "scope 2 by market: the same electricity at the intensity of contracts and certificates",
+    ),
+    ("scope_3", "scope 3 per hour", "scope 3: making of the machines, and electricity of rented ones"),
 ):
-    metric(
+    scope = partial(metric, group="scopes", part="carbon", optional=True)
+    scope(
         f"{_name}_kg_co2e",
         "kg",
         f"greenhouse gas emissions of {_text}",
-        "scopes",
-        "carbon",
-        sheet=f"{_name.replace('_', ' ')} [kg CO2e]",
-        optional=True,
+        sheet=f"{_heading.replace(' per hour', '')} [kg CO2e]",
     )(partial(_scope, _name.rpartition("_")[2]))
+    scope(f"{_name}_kg_co2e_per_h", "kg/h", f"emissions per hour of {_text}", heading=_heading,
+          sheet=f"{_heading.replace(' per hour', '')} [kg CO2e/h]",
+          average=Ratio((f"{_name}_kg_co2e",), "window_h"))  # fmt: skip
 
 
 carbon(
