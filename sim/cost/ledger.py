@@ -201,10 +201,17 @@ def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
 
 
 def _rows(entries: Sequence[_Entry]) -> list[LedgerRow]:
-    """Return the rows of one component, their amounts rounded so that they sum to the rounded total."""
-    exact_usd = [entry.exact_usd for entry in entries]
-    amounts = split(round(fsum(exact_usd) * NANO_PER_USD), exact_usd)
-    return [_row(entry, amount) for entry, amount in zip(entries, amounts, strict=True)]
+    """Return the rows of one component, their amounts rounded so that they sum to the rounded total.
+
+    Credits, such as the interest of a supplier's terms, are rounded apart from costs.
+    """
+    rows: dict[int, LedgerRow] = {}
+    for sign in (1, -1):
+        places = [place for place, entry in enumerate(entries) if (entry.exact_usd < 0) == (sign < 0)]
+        exact_usd = [sign * entries[place].exact_usd for place in places]
+        amounts = split(round(fsum(exact_usd) * NANO_PER_USD), exact_usd)
+        rows |= {place: _row(entries[place], sign * part) for place, part in zip(places, amounts, strict=True)}
+    return [rows[place] for place in range(len(entries))]
 
 
 def _row(entry: _Entry, amount_nano_usd: int) -> LedgerRow:

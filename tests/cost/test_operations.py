@@ -254,13 +254,18 @@ def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, pr
         "staff": {"fte": 1, "usd_per_fte_year": 110_000, "over_gpus": 400},
         "software": {"usd_per_gpu_year": 100},
         "egress": {"usd_per_gb": 0.05, "bytes_per_output_token": 200},
+        "import_duty": {"fraction_of_purchases": 0.02},
+        "vat": {"rate": 0.13, "recoverable": 0.9},
+        "property_tax": {"fraction_of_value_per_year": 0.01},
     }
-    plan = resolve(BUY, make_pool(replicas=2), finance=ANNUITY, operations=operations)
+    terms = BUY | {"payment": {"net_days": 60}}  # a credit: the supplier lends the price for two months
+    plan = resolve(terms, make_pool(replicas=2), finance=ANNUITY, operations=operations)
     intervals = [make_interval(0, 1800, busy=busy, prefill=prefill), make_interval(1800, 5400, replica=1, busy=0.1)]
     intervals[0].output_tokens = tokens
     ledger = Ledger.of(intervals, plan, 0, 5400)
     assert ledger.total_nano_usd == sum(row.amount_nano_usd for row in ledger.rows)
     assert set(operations) <= set(ledger.by_component())
+    assert ledger.by_component()["payment_terms"] < 0
     owed = 1.5 * sum(charge.units_per_h * charge.price.usd for charge in plan.charges if isinstance(charge, FlatCharge))
     flat = {charge.component for charge in plan.charges if isinstance(charge, FlatCharge)}
     booked = sum(amount for name, amount in ledger.by_component().items() if name in flat)
