@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sim.answers.from_files.gpu_labels import gpu_of
 from sim.answers.from_files.kubernetes import begun, read_parallelism
 from sim.answers.from_files.manifest import Manifest, Place, at, hub_name
 from sim.answers.from_files.manifest_keys import COMPOSE_SERVICE, LLM_D_ROLE, LLM_D_VALUES
@@ -13,6 +15,7 @@ from sim.answers.from_files.ray_serve import read_applications
 from sim.answers.from_files.shell import commands_in, expanded
 from sim.answers.from_files.source import SourceFile
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
 from sim.yamlio import YamlError, read_text
 
@@ -24,6 +27,8 @@ def reader_of(text: str) -> Callable[[Manifest], None] | None:
         return _read_values
     if "llm_configs" in top or ("applications" in top and "llm_configs" in text):
         return read_applications
+    if {"image", "replicaCount"} <= top and re.search(r"\bvllm\b", text):
+        return _read_vllm_chart
     if "servingEngineSpec" in top:
         return read_stack_values
     if "services" in top and re.search(r"\bvllm\b|sglang", text):
@@ -83,6 +88,22 @@ def _read_values(manifest: Manifest) -> None:
                 manifest.source.not_simulated.append(
                     Message("llm-d: autoscaling of {part} (see autoscaling of a pool)", part)
                 )
+
+
+def _read_vllm_chart(manifest: Manifest) -> None:
+    """Read the values of the chart among vLLM's examples: one Deployment, whose command stands in `image`."""
+    manifest.source.kind = "values of vLLM's chart"
+    data = manifest.document.data
+    image = f"{at(data, 'image', 'repository') or ''}:{at(data, 'image', 'tag') or ''}"
+    container = {"image": image, "command": at(data, "image", "command"), "resources": data.get("resources")}
+    server = manifest.server(container, ("image",), {}, (), manifest.count(data, (), "replicaCount"), "vllm")
+    if server is None:
+        return
+    for label in data.get("gpuModels") or ():
+        with suppress(UnknownId):  # the chart's default is a placeholder
+            server.gpu = gpu_of(str(label), manifest.catalog)
+    if at(data, "autoscaling", "enabled"):
+        manifest.source.not_simulated.append("autoscaling on CPU (see autoscaling of a pool)")
 
 
 def _read_compose(manifest: Manifest) -> None:

@@ -15,6 +15,10 @@ from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.yamlio import YamlError, read_text
 
+HELM = re.compile(
+    r"[:,[-]\s*\{\{|\{\{-?\s*(?:\$?\.(?:Values|Release|Chart|Files|Template)\b|(?:include|if|else|end|range|with)\b)"
+)
+"""Pattern of a placeholder in a chart, and of any outside quotes."""
 OTHER_SCALERS = ("PodAutoscaler", "VerticalPodAutoscaler")
 """Kinds of objects that change the number or size of replicas, without a counterpart in a scenario."""
 PARALLELISM = {
@@ -33,9 +37,12 @@ def is_manifest(text: str) -> bool:
 
 
 def template_line(text: str) -> int:
-    """Return the first line of *text* with a placeholder of a template, counted from 1; 0 if there is none."""
+    """Return the first line of *text* with a placeholder of a Helm template, counted from 1; 0 if there is none.
+
+    Placeholders that a controller fills in, such as KServe's {{ .Name }}, stand within texts of a rendered manifest.
+    """
     lines = enumerate(text.splitlines(), 1)
-    return next((number for number, line in lines if "{{" in line and not line.lstrip().startswith("#")), 0)
+    return next((number for number, line in lines if HELM.search(line) and not line.lstrip().startswith("#")), 0)
 
 
 def begun(path: Path, text: str, kind: str) -> SourceFile:
@@ -127,6 +134,10 @@ def _read_workload(manifest: Manifest, held: dict[Any, Any], place: Place, name:
             if not isinstance(container, dict):
                 continue
             server = manifest.server(container, where, pod, pod_place, replicas, name, annotations=annotations)
+            if server is not None and held.get("kind") == "StatefulSet" and server.nodes > 1:
+                server.replicas = max(1, (replicas or 1) // server.nodes)
+                server.gpus = server.gpus and server.gpus * server.nodes
+                manifest.source.read.append(Message("{name}: a replica is {nodes} pods", name, server.nodes))
             if server is not None and container is model:
                 server.model = server.model or hub_name(at(container, "storageUri"))
                 read_knative(manifest, pod, pod_place, name)

@@ -11,6 +11,7 @@ from sim.answers.from_files.server_options import (
     FORMATS,
     HARMLESS_VARIABLES,
     MODEL,
+    NODES,
     PRECISION,
     ROLE,
     SECRET_VARIABLE,
@@ -301,6 +302,9 @@ class _Options:
         elif option.key == "dtype":
             if str(value) not in ("auto", "half", "float16", "bfloat16"):
                 self.source.not_simulated.append(Message("--{name} (numbers of another width)", name))
+        elif option.key == NODES:
+            self.server.nodes = max(1, value)
+            self.source.harmless.append(f"--{name}")
         elif option.key == "expert_parallel":
             self._put(name, "enable_expert_parallel", value > 1)
         else:

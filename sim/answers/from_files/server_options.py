@@ -51,6 +51,8 @@ MODEL, PRECISION = "model", "quantization"
 SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
 """Key that stands for the role of a pool: prefill or decode."""
+NODES = "nodes"
+"""Key that stands for the number of hosts of a replica."""
 
 _PARALLEL = {
     "tensor-parallel-size": _count("tensor_parallel_size"),
@@ -136,6 +138,14 @@ VLLM: dict[str, Option] = {
     "dbo-decode-token-threshold": _left("count", "overlap of two half batches"),
     "moe-backend": _left("text", "kernels of the experts"),
     "kv-cache-memory-bytes": _left("text", "a KV cache of a stated size"),
+    "nnodes": _count(NODES),
+    "enable-ep-weight-filter": Option("flag"),
+    "language-model-only": Option("flag"),
+    "numa-bind": Option("flag"),
+    "dyn-enable-structural-tag": Option("flag"),
+    "max-cudagraph-capture-size": _left("count", "CUDA graphs of a stated size"),
+    "attention-config": _left("text", "choice of the attention kernel"),
+    "prefix-cache-retention-interval": _left("count", "cached states at stated intervals"),
     "config": _left("text", SETTINGS),
     "task": Option("text"),
     "runner": Option("text"),
@@ -152,7 +162,7 @@ VLLM: dict[str, Option] = {
         *("otlp-traces-endpoint", "collect-detailed-traces", "generation-config"),
         *("override-generation-config", "default-chat-template-kwargs", "model-loader-extra-config"),
         *("ignore-patterns", "max-parallel-loading-workers", "allowed-local-media-path"),
-        *("allowed-media-domains", "media-io-kwargs", "nnodes", "node-rank", "master-addr", "master-port"),
+        *("allowed-media-domains", "media-io-kwargs", "node-rank", "master-addr", "master-port"),
         *(
             "disable-access-log-for-endpoints",
             "additional-config",
@@ -262,6 +272,7 @@ SGLANG: dict[str, Option] = {
     "speculative-num-draft-tokens": _left("count", "speculative decoding"),
     "stream-interval": _left("count", "tokens streamed in groups"),
     "json-model-override-args": _left("text", "changes of the model's config"),
+    "nnodes": _count(NODES),
     "config": _left("text", SETTINGS),
     "load-balance-method": Option("text"),
     "enable-priority-scheduling": _left("flag", "priorities (see scheduling of batching)"),
@@ -270,7 +281,7 @@ SGLANG: dict[str, Option] = {
         *("host", "port", "served-model-name", "tokenizer-path", "tokenizer-mode", "revision"),
         *("download-dir", "load-format", "chat-template", "tool-call-parser", "reasoning-parser"),
         *("grammar-backend", "sampling-backend", "random-seed", "log-level", "log-level-http"),
-        *("file-storage-path", "watchdog-timeout", "dist-init-addr", "nnodes", "node-rank", "nccl-port"),
+        *("file-storage-path", "watchdog-timeout", "dist-init-addr", "node-rank", "nccl-port"),
         *("base-gpu-id", "gpu-id-step", "device", "weight-version", "dist-timeout", "crash-dump-folder"),
         *("model-loader-extra-config", "decode-log-interval", "dist-backend", "ssl-keyfile"),
         *("ssl-certfile", "show-time-cost", "fp8-gemm-backend", "bucket-time-to-first-token", "warmups"),
@@ -350,7 +361,9 @@ def options_of(engine: str, keys: Mapping[str, Any]) -> tuple[dict[str, str], di
     """
     table = VLLM if engine == "vllm" else SGLANG
     names: dict[tuple[str, str], str] = {
-        (one.key, one.kind): name for name, one in table.items() if one.key not in ("", MODEL, PRECISION, "dtype")
+        (one.key, one.kind): name
+        for name, one in table.items()
+        if one.key not in ("", MODEL, NODES, PRECISION, "dtype")
     }
     options: dict[str, str] = {}
     left: dict[str, Any] = {}

@@ -44,6 +44,8 @@ class ServerDraft:
     """Id of the GPU; empty if the file does not name it."""
     gpus: int | None = None
     """GPUs that a replica may use; None if the file does not state it."""
+    nodes: int = 1
+    """Number of hosts of a replica, as its command states it."""
     replicas: int | None = None
     """Number of replicas; None if the file does not state it."""
     name: str = ""

@@ -425,6 +425,46 @@ def test_a_group_of_pods_is_one_server_over_several_hosts(tmp_path: Path) -> Non
     assert (draft.sources[0].secrets, draft.notes) == ([], [])
 
 
+NODES = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: wide}
+spec:
+  replicas: 4
+  template:
+    spec:
+      nodeSelector: {gpu: h100-80gb-sxm}
+      containers:
+        - name: sglang
+          image: lmsysorg/sglang:latest
+          command: [python3, -m, sglang.launch_server, --model, deepseek-ai/DeepSeek-R1, --tp, "16", --nnodes, "2"]
+          env: [{name: KSERVE, value: "tcp://{{ ChildName .ObjectMeta.Name }}:1"}]
+          resources: {limits: {nvidia.com/gpu: "8"}}
+"""
+CHART = """\
+image: {repository: vllm/vllm-openai, tag: v0.11.0, command: [vllm, serve, Qwen/Qwen3-32B, -tp, "2"]}
+replicaCount: 3
+resources: {limits: {nvidia.com/gpu: 2}}
+gpuModels: [%s]
+autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 4}
+"""
+
+
+def test_pods_of_a_stateful_set_that_share_a_server_are_one_replica(tmp_path: Path) -> None:
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, wide__yaml=NODES))
+    [pool] = scenario.fleets[0].pools
+    assert (pool.replicas, pool.tensor_parallel_size, pool.server, draft.notes) == (2, 16, "dgx-h100", [])
+    assert "wide: a replica is 2 pods" in draft.sources[0].read
+
+
+@pytest.mark.parametrize(("label", "gpu"), [("TYPE_GPU_USED", "h100-80gb-sxm"), ("NVIDIA-L40S", "l40s")])
+def test_values_of_vllms_chart_hold_the_command(tmp_path: Path, label: str, gpu: str) -> None:
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=CHART % label))
+    [pool] = scenario.fleets[0].pools
+    assert (pool.gpu, pool.replicas, pool.tensor_parallel_size, scenario.engine) == (gpu, 3, 2, "vllm-0.11.0")
+    assert draft.sources[0].not_simulated == ["autoscaling on CPU (see autoscaling of a pool)"]
+
+
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
