@@ -433,7 +433,7 @@ class _Breakeven(Question):
         return [text_table(ranking(answer.found))]
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
-        from sim.report.breakeven import left_out, owned_peaks, sentences, tipping_limits, unmoved
+        from sim.report.breakeven import hours_sentences, left_out, owned_peaks, sentences, tipping_limits, unmoved
         from sim.report.words.money import rate_notes
         from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
         from sim.report.words.service_level import load_notes
@@ -442,6 +442,7 @@ class _Breakeven(Question):
         before = 1 + len(unsteady_capacity_notes(answer.found.capacities))
         return [
             *told[:before],
+            *hours_sentences(answer.found, answer.scenario),
             "",
             *self.tables(answer),
             "",

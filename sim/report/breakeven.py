@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost.financing import OWN_MONEY
+from sim.cost.time_value import MONTHS_PER_YEAR
 from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
@@ -30,6 +31,7 @@ from sim.report.words.text import axis_label, difference, joined, listing, perce
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
+from sim.scenario.year import year_plan
 from sim.study.breakeven import API, BreakevenAnswer, TippingPoints
 from sim.study.breakeven_costs import Candidate, Cost, CumulativeCost, payback_months
 from sim.units import HOURS_PER_MONTH
@@ -83,7 +85,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
 
 def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
     """Name the cheapest of *names* (sorted by cost) and its distance to the next."""
-    at, model = place_text(answer.axis, answer.load), answer.models.get(names[0], "")
+    at, model = place_text(answer.axis, float(f"{answer.load:.4g}")), answer.models.get(names[0], "")
     winner, least = names[0], answer.usd_per_h[names[0]]
     cheapest, alone = (
         N_("At {at}, {winner} is the cheapest: {cash} a month"),
@@ -129,6 +131,54 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
             where = _where_cheaper(answer, one, ranges, name)
             lines.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
     return lines
+
+
+def hours_sentences(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
+    """State up to how many hours a month a fleet rented by the hour costs less than the same fleet bought.
+
+    With a `load_profile` that has hours without requests, also the cost of its other hours in both ways. Starts, and
+    the electricity that a bought fleet saves in fewer hours, are not counted.
+    """
+    plan = year_plan(scenario)
+    worked = plan.working_hours / MONTHS_PER_YEAR if plan is not None and plan.idle_hours else None
+    lines = []
+    for fleet in dict.fromkeys(one.fleet for one in answer.candidates):
+        costs = {one.name: answer.at_load[one.name] for one in answer.candidates if one.fleet == fleet}
+        costs = {name: cost for name, cost in costs.items() if name in answer.usd_per_h}
+        bought = [name for name, cost in costs.items() if cost.flows.capex_usd and not cost.flows.rent_usd_per_h]
+        rented = [name for name, cost in costs.items() if _by_the_hour(cost)]
+        if not bought or not rented:
+            continue
+        own, rent = (min(names, key=lambda name: answer.usd_per_h[name]) for names in (bought, rented))
+        own_usd, hours = answer.usd_per_h[own] * HOURS_PER_MONTH, HOURS_PER_MONTH
+        hours *= answer.usd_per_h[own] / answer.usd_per_h[rent]
+        lines.append(
+            _(
+                "Paid only while it runs, {rented} costs less than {bought} up to {hours} of {all} hours a month.",
+                rented=rent,
+                bought=own,
+                hours=f"{min(hours, HOURS_PER_MONTH):.0f}",
+                all=f"{HOURS_PER_MONTH:.0f}",
+            )
+        )
+        if worked is not None:
+            lines.append(
+                _(
+                    "For the {hours} hours a month with requests, {rented} so costs {low}, {bought} {high}.",
+                    hours=f"{worked:.0f}",
+                    rented=rent,
+                    low=cash(answer.usd_per_h[rent] * worked),
+                    bought=own,
+                    high=cash(own_usd),
+                )
+            )
+    return [worded(answer, line) for line in lines]
+
+
+def _by_the_hour(cost: Cost) -> bool:
+    """Return whether all GPUs are rented without a term or a purchase."""
+    flows = cost.flows
+    return bool(flows.rent_usd_per_h) and not flows.capex_usd and not any(flows.agreed_months.values())
 
 
 def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tuple[float, float]], other: str) -> str:
@@ -503,8 +553,8 @@ def write_breakeven(
 
 
 def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    lines, drawn = sentences(answer, with_tips=False), panels(answer)
-    question = question_of(scenario)
+    told, drawn = sentences(answer, with_tips=False), panels(answer)
+    lines, question = [told[0], *hours_sentences(answer, scenario), *told[1:]], question_of(scenario)
     if drawn:
         with drawable():
             answers = sentences(answer, with_tips=False)[:1]
@@ -523,7 +573,8 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: the verdict and the rows of the tables."""
-    lines = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
+    told = [*sentences(answer), *hours_sentences(answer, scenario), unmoved(answer), *rate_notes(scenario)]
+    lines = [line for line in told if line]
     return {
         **heading(scenario, out),
         "axis": answer.axis,

@@ -21,7 +21,7 @@ from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity
 from sim.cost.income_tax import IncomeTax
 from sim.cost.time_value import Horizon
-from sim.report.breakeven import owned_peaks, ranking_rows, sentences
+from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
 from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _tipping, decide
@@ -268,6 +268,24 @@ def test_an_owned_fleet_has_all_that_its_autoscaler_may_run() -> None:
     answer: Any = SimpleNamespace(candidates=candidates, at_load=at_load)
     (note,) = owned_peaks(answer, scenario)
     assert note.startswith("auto owned owns all 4 replicas that its autoscaler may run")
+
+
+def test_rent_by_the_hour_is_cheaper_up_to_some_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = [Candidate(f"a {way}", "a", {}, 1.0) for way in ("bought", "rented")]
+    flows = {"a bought": (1000.0, 0.0), "a rented": (0.0, 2.0)}
+    at_load = {
+        name: SimpleNamespace(flows=SimpleNamespace(capex_usd=capex, rent_usd_per_h=rent, agreed_months={}))
+        for name, (capex, rent) in flows.items()
+    }
+    usd_per_h = {"a bought": 1.0, "a rented": 2.0}
+    answer: Any = SimpleNamespace(candidates=candidates, at_load=at_load, usd_per_h=usd_per_h)
+    year = SimpleNamespace(working_hours=2400.0, idle_hours=6360.0)
+    monkeypatch.setattr("sim.report.breakeven.year_plan", lambda _: year)
+    any_scenario: Any = None
+    assert hours_sentences(answer, any_scenario) == [
+        "Paid only while it runs, a rented costs less than a bought up to 365 of 730 hours a month.",
+        "For the 200 hours a month with requests, a rented so costs $400, a bought $730.",
+    ]
 
 
 CATALOG = load_catalog()
