@@ -1,9 +1,11 @@
 """What every test may ask for: the repository's root and the command line as a user meets it."""
 
 import gc
+import json
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from contextvars import copy_context
@@ -19,6 +21,7 @@ from typer.testing import CliRunner
 from sim import registry
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, frame, main
 from sim.report import progress
+from sim.report.charts.picture import SIGNATURE, Chart
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
@@ -77,6 +80,33 @@ def _registered() -> Iterator[None]:
     """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
     yield
     registry._SPECS.clear()
+
+
+DRAWING = (
+    *("api/test_run.py", "cli/test_jobs.py", "cli/test_questions.py", "fidelity/"),
+    *("report/charts/", "report/run/test_report.py", "report/test_monte_carlo.py", "test_docs_python.py"),
+)
+"""Tests whose pictures are drawn; between them they have a picture of every kind."""
+
+
+def _sketch(chart: Chart, format: str, scale: float | None = None) -> bytes:
+    """A picture of one pixel, which differs where the specifications do."""
+    assert (format, scale) == ("png", None), "draw it: add the file to DRAWING"
+    size, row = (1).to_bytes(4) * 2 + b"\x08\x00\x00\x00\x00", b"\x00\x00"
+    note = b"spec\x00" + str(zlib.crc32(json.dumps(chart.spec).encode())).encode()
+    chunks = ((b"IHDR", size), (b"tEXt", note), (b"IDAT", zlib.compress(row)), (b"IEND", b""))
+    return SIGNATURE + b"".join(
+        len(part).to_bytes(4) + kind + part + zlib.crc32(kind + part).to_bytes(4) for kind, part in chunks
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nothing is drawn where nobody looks: a picture takes longer than most simulations."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
+            patched.setattr(Chart, "_drawn", _sketch)
+        yield
 
 
 @pytest.fixture(scope="session")
