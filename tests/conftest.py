@@ -11,6 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from contextvars import copy_context
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -89,9 +90,13 @@ DRAWING = (
 """Tests whose pictures are drawn; between them they have a picture of every kind."""
 
 
+_drawn = Chart._drawn
+
+
 def _sketch(chart: Chart, format: str, scale: float | None = None) -> bytes:
-    """A picture of one pixel, which differs where the specifications do."""
-    assert (format, scale) == ("png", None), "draw it: add the file to DRAWING"
+    """A picture of one pixel, which differs where the specifications do; other formats are drawn."""
+    if (format, scale) != ("png", None):
+        return _drawn(chart, format, scale)
     size, row = (1).to_bytes(4) * 2 + b"\x08\x00\x00\x00\x00", b"\x00\x00"
     note = b"spec\x00" + str(zlib.crc32(json.dumps(chart.spec).encode())).encode()
     chunks = ((b"IHDR", size), (b"tEXt", note), (b"IDAT", zlib.compress(row)), (b"IEND", b""))
@@ -107,6 +112,22 @@ def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
             patched.setattr(Chart, "_drawn", _sketch)
         yield
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], None]:
+    """Have a function of a module compute once: later calls, whatever is asked, return what the first one did."""
+
+    def computed_once(module: Any, name: str) -> None:
+        function, found = getattr(module, name), []
+
+        def call(*args: Any, **more: Any) -> Any:
+            found[:] = found or [function(*args, **more)]
+            return found[0]
+
+        monkeypatch.setattr(module, name, call)
+
+    return computed_once
 
 
 @pytest.fixture(scope="session")

@@ -50,8 +50,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 14
-warmup_s: 5
+horizon_s: 8
+warmup_s: 3
 replications: 2
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
@@ -78,7 +78,7 @@ def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
 
 @pytest.mark.slow
 def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 10\nwarmup_s: 4")
+    text = SCENARIO.replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 6\nwarmup_s: 2")
     scenario, catalog = scenario_of(tmp_path, text), load_catalog()
     assert scenario.size is not None
     found = search(scenario, catalog, tmp_path / "out", ProcessPool(1))
@@ -125,8 +125,8 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
-    text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: burst, num_requests: 400}")
-    scenario, catalog = scenario_of(tmp_path, text.replace("horizon_s: 14\nwarmup_s: 5\n", "")), load_catalog()
+    text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: burst, num_requests: 200}")
+    scenario, catalog = scenario_of(tmp_path, text.replace("horizon_s: 8\nwarmup_s: 3\n", "")), load_catalog()
     assert scenario.size is not None
     plain = scenario.model_copy(update={"size": None})
     shares = []
@@ -289,7 +289,7 @@ def test_load_without_requests_is_reported(tmp_path: Path) -> None:
 def test_low_first_replication_does_not_exclude_a_candidate(tmp_path: Path) -> None:
     text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: gamma, rate_rps: 3, cv: 3}")
     text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
-    text = text.replace("[none, fp8]", "[none]").replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 45\nwarmup_s: 20")
+    text = text.replace("[none, fp8]", "[none]").replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 45\nwarmup_s: 20")
     scenario = scenario_of(tmp_path, text.replace("tpot_s: 0.04", "tpot_s: 0.04, attainment: 0.9"))
     found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
