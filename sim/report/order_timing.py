@@ -73,9 +73,10 @@ def timing_sentences(found: Timings, starts: str | None) -> Iterator[str]:
             text = N_("{name}: {best} costs least, {cash}; {next} costs {more} more.")
             following = min(range(1, len(means)), key=lambda i: means[i])
             now, other = timing.times[following], float(means[following] - means[0])
+        of_draws = _("{name}, mean of {draws:,} draws", name=name, draws=timing.draws)
         yield _(
             text,
-            name=name,
+            name=of_draws if timing.draws else name,
             best=_time(best, starts),
             cash=cash(float(means[timing.best])),
             next=_time(now, starts),
