@@ -172,7 +172,7 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
 
 def joint_table(found: Sequence[JointScore]) -> FittedTable:
     """Return the table of biases of TTFT and TPOT in rows that have both, for joint scores in their order."""
-    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("answer"), _("TTFT short, TPOT long"))
+    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer"), _("TTFT short, TPOT long"))
     rows, before = [], ""
     for one in found:
         part = one.load if one.load != ALL else one.layout
