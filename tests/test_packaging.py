@@ -1,10 +1,9 @@
-"""What is installed works without the repository: the catalogue and the scenarios travel in the sdist and the wheel."""
+"""What is installed works without the repository: the catalogue and the scenarios travel in the wheel."""
 
 import os
 import re
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatchling.builders.sdist import SdistBuilder
 from packaging.requirements import Requirement
 
 Installed = Callable[..., str]
@@ -20,17 +20,11 @@ Installed = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def unpacked(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The contents of the wheel that the sdist builds, in a folder far from the repository."""
-    built, folder = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("unpacked")
-    build = [sys.executable, "-m", "hatchling", "build", "-d", str(built), "-t"]
-    subprocess.run([*build, "sdist"], cwd=root, check=True, capture_output=True)
-    [sdist] = built.glob("gpufleet-*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(built, filter="data")
-    [source] = built.glob("gpufleet-*/")
-    subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True)
+    """The wheel's contents, in a folder far from the repository."""
+    built, folder = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("unpacked")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True)
     [wheel] = built.glob("gpufleet-*.whl")
-    assert wheel.name.startswith(f"{source.name}-")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
@@ -73,6 +67,13 @@ def test_the_command_points_at_the_program(unpacked: Path) -> None:
     [entries] = unpacked.glob("gpufleet-*.dist-info/entry_points.txt")
     module, _, function = entries.read_text().partition("gpufleet = ")[2].strip().partition(":")
     assert callable(getattr(import_module(module), function))
+
+
+def test_the_sdist_carries_what_the_wheel_is_built_from(root: Path) -> None:
+    carried = {file.relative_path for file in SdistBuilder(str(root)).recurse_included_files()}
+    needed = [path for folder in ("sim", "gpufleet", "data", "scenarios") for path in (root / folder).rglob("*")]
+    kept = {str(path.relative_to(root)) for path in needed if path.is_file() and path.suffix not in (".pyc", ".so")}
+    assert kept | {"README.md", "hatch_build.py", "requirements.lock", "action.yml"} <= carried
 
 
 def test_the_lock_file_satisfies_every_dependency(root: Path) -> None:
