@@ -22,7 +22,10 @@ from speed import HERE, MIB_PER_KIB, run
 
 ROOT = HERE.parent
 COMPARED = ("summary.csv", "usage.csv", "costs.csv", "requests.csv", "summary.parquet", "requests.parquet")
-TESTS = ("tests/engine", "tests/referee", "tests/routing", "tests/fleet", "tests/test_registry.py")
+TESTS = (
+    *("tests/engine", "tests/referee", "tests/routing", "tests/fleet"),
+    *("tests/test_registry.py", "tests/test_records.py"),
+)
 LOADED = """
 import importlib, sys
 for name in sys.argv[1:]:

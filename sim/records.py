@@ -42,6 +42,10 @@ class ReplicaVisit:
     """Progress when the request was removed from the replica; None if it was not."""
     busy: BusyTime = field(default_factory=BusyTime)
 
+    # as in `Request` and `Leap`: pickle and copy cannot restore a compiled class that needs arguments
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReplicaVisit, (self.replica, self.came_s, self.left_s, self.progress, self.busy)
+
 
 @dataclass(slots=True, eq=False)
 class RequestOptions:
@@ -122,6 +126,11 @@ class Request:
         self.options = DEFAULT_OPTIONS
         for name, value in further.items():
             setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = ("priority", "replica", "came_s", "started_s", "first_token_s", "finished_s")
+        further = {name: getattr(self, name) for name in (*names, "cached_tokens", "preemptions", "options")}
+        return _request, (self.index, self.arrived_s, self.prompt_tokens, self.output_tokens, further)
 
     def _own(self) -> RequestOptions:
         """Return the request's own options, which it gets at the first change of one."""
@@ -300,6 +309,11 @@ class Request:
         return min(len(hashes), (self.prompt_tokens + self.output_tokens) // size) * size if hashes else 0
 
 
+def _request(index: int, arrived_s: float, prompt_tokens: int, output_tokens: int, further: dict[str, Any]) -> Request:
+    """Return the request with these fields, for pickle and copy."""
+    return Request(index, arrived_s, prompt_tokens, output_tokens, **further)
+
+
 @dataclass(slots=True, init=False)
 class Batch:
     """Engine step of one rank as sums: the inputs of a step-time model. Contexts are tokens computed before."""
@@ -386,6 +400,9 @@ class Leap:
     ) -> None:
         self.first_s, self.growth_s = first_s, growth_s
         self.valid_steps, self.load, self.last_s = valid_steps, load, last_s
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Leap, (self.first_s, self.growth_s, self.valid_steps, self.load, self.last_s)
 
 
 class StepTime(Protocol):

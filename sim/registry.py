@@ -60,7 +60,9 @@ class Registered(Spec):
         own = type(self).own_options
         accepted = _parameters(self.registration.make)
         options = {name: getattr(self, name) for name in own if name != tag}
-        return self.registration.make(**{name: given[name] for name in given if name in accepted}, **options)
+        policy = self.registration.make(**{name: given[name] for name in given if name in accepted}, **options)
+        _check_methods(self.registration, policy)
+        return policy
 
     own_options: ClassVar[tuple[str, ...]] = ()
 
@@ -164,7 +166,8 @@ def _spec(one: Registration) -> type[Registered]:
     if not callable(one.make):
         raise ValueError(Message("{name}: a class is needed, not {make!r}", one.name, one.make))
     fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
-    _check_methods(one)
+    if isinstance(one.make, type):  # the methods of a function's policies are unknown before it is called
+        _check_methods(one, one.make)
     hints = _hints(one)
     for name, parameter in _parameters(one.make).items():
         if name in given:
@@ -190,35 +193,35 @@ def _spec(one: Registration) -> type[Registered]:
     return spec
 
 
-def _check_methods(one: Registration) -> None:
-    """Raise ValueError naming the methods that the class lacks.
-
-    The methods of a function that makes policies are unknown before it is called.
-    """
-    if not isinstance(one.make, type):
-        return
-    missing = [[name for name in names if not _defines(one.make, name)] for names in METHODS[one.kind]]
+def _check_methods(one: Registration, policy: Any) -> None:
+    """Raise ValueError naming the methods that *policy*, made or its class, lacks."""
+    missing = [[name for name in names if not _defines(policy, name)] for names in METHODS[one.kind]]
     if all(missing):
         wanted = " or ".join(", ".join(names) for names in missing)
         raise ValueError(
             Message(
                 "{name}: the class {class_name} has no method {method}, which {kind} needs",
                 one.name,
-                one.make.__name__,
+                _class_of(policy).__name__,
                 wanted,
                 one.kind,
             )
         )
 
 
-def _defines(made: type, method: str) -> bool:
-    """Return whether *made* or a base class defines *method*, and not as an abstract one.
+def _class_of(policy: Any) -> type:
+    return policy if isinstance(policy, type) else type(policy)
+
+
+def _defines(policy: Any, method: str) -> bool:
+    """Return whether *policy* has *method*, and not as an abstract one.
 
     Compiled classes list their abstract methods in `abstract_methods`.
     """
+    made = _class_of(policy)
     owner = next((base for base in made.__mro__ if method in vars(base)), object)
     abstract = (*getattr(made, "__abstractmethods__", ()), *vars(owner).get("abstract_methods", ()))
-    return callable(getattr(made, method, None)) and method not in abstract
+    return callable(getattr(policy, method, None)) and method not in abstract
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:

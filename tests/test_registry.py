@@ -248,3 +248,9 @@ def test_a_router_that_chooses_a_missing_replica_raises(scenario: dict[str, Any]
     with pytest.raises(ValueError, match="replica 4 of 1"):
         sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)
     assert np.isfinite(replace(sim.Leap(1.0)).first_s)
+
+
+def test_a_function_that_makes_an_incomplete_policy_is_refused_when_it_is_called() -> None:
+    sim.register("steptime", "test_incomplete")(lambda: Last([]))
+    with pytest.raises(ValueError, match="test_incomplete: the class Last has no method leap, which steptime needs"):
+        sim.simulate(ASKED, POOL | {"steptime": {"model": "test_incomplete"}})
