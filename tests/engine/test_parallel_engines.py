@@ -146,7 +146,7 @@ class OneByOne(Affine):
 
 
 @given(requests, st.integers(2, 4), st.integers(1, 9), st.integers(0, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_waits_for_other_ranks_are_counted_within_leaps(
     rows: list[Request], ranks: int, timeout: int, wait: int
 ) -> None:
