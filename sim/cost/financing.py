@@ -264,6 +264,7 @@ def financed(
     loan: Loan | None,
     tax: IncomeTax | None,
     lease: Lease | None = None,
+    revenue_usd: Sequence[float] = (),
 ) -> list[FinancedMonth]:
     """Return the cash of each month after financing and tax.
 
@@ -281,6 +282,8 @@ def financed(
     lease
         Lease of the hardware, in place of its purchase. Its payments are deducted when paid; those after the last month
         are not counted.
+    revenue_usd
+        Revenue of months 1, 2, ..., of which losses carried forward are deducted [USD]; no line has it.
 
     Returns
     -------
@@ -324,19 +327,22 @@ def financed(
         if loan is not None:
             _borrow(one, loan, pay, deducted)
     if tax is not None:
-        for month, usd in _relieved(tax, deducted, depreciated):
+        for month, usd in _relieved(tax, deducted, depreciated, revenue_usd):
             pay(month, "income_tax", -usd)
     return found
 
 
-def _relieved(tax: IncomeTax, deducted: Sequence[float], depreciated: Sequence[float]) -> Iterator[tuple[int, float]]:
+def _relieved(
+    tax: IncomeTax, deducted: Sequence[float], depreciated: Sequence[float], revenue_usd: Sequence[float]
+) -> Iterator[tuple[int, float]]:
     """Yield (month, tax saved) of what is *deducted* and *depreciated* in each month."""
     last = len(deducted) - 1
     ends = [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
     years = list(zip([1, *(month + 1 for month in ends)], ends, strict=False))
     if tax.losses == "carried_forward":
         both = [fsum((*deducted[first : end + 1], *depreciated[first : end + 1])) for first, end in years]
-        yield from zip(ends, tax.reliefs(both, [end - first + 1 for first, end in years]), strict=True)
+        sold = [fsum(revenue_usd[first - 1 : end]) for first, end in years] if revenue_usd else []
+        yield from zip(ends, tax.reliefs(both, [end - first + 1 for first, end in years], sold), strict=True)
         return
     for first, end in years:
         yield end, tax.rate * fsum(deducted[first : end + 1])

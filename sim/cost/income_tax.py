@@ -156,7 +156,7 @@ class IncomeTax(Spec):
     """used_at_once: the buyer has other profits from which all is deducted. carried_forward: deductions beyond
     `profit_usd_per_year` reduce the profits of later years; what no year uses is lost."""
     profit_usd_per_year: NonNegative | None = None
-    """Profit of a fiscal year before these costs, with losses carried forward [USD]."""
+    """Profit of a fiscal year before these costs, beside the `revenue` of tokens, with losses carried forward [USD]."""
     loss_use_limit: Share = 1.0
     """Largest fraction of a year's profit that losses of earlier years reduce."""
     loss_years: Count | None = None
@@ -175,7 +175,9 @@ class IncomeTax(Spec):
             raise ValueError(Message("{others}: only with losses: carried_forward", ", ".join(others)))
         return data
 
-    def reliefs(self, deducted_usd: Sequence[float], months: Sequence[int]) -> list[float]:
+    def reliefs(
+        self, deducted_usd: Sequence[float], months: Sequence[int], revenue_usd: Sequence[float] = ()
+    ) -> list[float]:
         """Return the tax saved by each fiscal year's deductions, with losses carried forward [USD].
 
         Parameters
@@ -184,6 +186,8 @@ class IncomeTax(Spec):
             Deductions of each fiscal year [USD]; negative where a sale's gain exceeds them.
         months
             Months of each fiscal year; the last one may be shorter.
+        revenue_usd
+            Revenue of each fiscal year, part of the profit before these costs [USD]; empty: none.
 
         Notes
         -----
@@ -201,7 +205,7 @@ class IncomeTax(Spec):
         carried: list[_Loss] = []
         found = []
         for year, (deducted, count) in enumerate(zip(deducted_usd, months, strict=True)):
-            usual = self.profit_usd_per_year * count / MONTHS_PER_YEAR
+            usual = self.profit_usd_per_year * count / MONTHS_PER_YEAR + (revenue_usd[year] if revenue_usd else 0.0)
             profit = usual - deducted
             carried = [one for one in carried if self.loss_years is None or year - one.year <= self.loss_years]
             usable = self.loss_use_limit * max(0.0, profit)

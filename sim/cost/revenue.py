@@ -105,3 +105,10 @@ class SoldTokens:
     def output_usd(self) -> float:
         """Revenue from output tokens [USD]."""
         return self.usd - self.input_usd
+
+
+def sold_usd(prices: Revenue | None, prompt_tokens: float, output_tokens: float) -> float | None:
+    """Return the revenue of tokens [USD]; None without a price of output tokens."""
+    if prices is None or prices.output is None:
+        return None
+    return SoldTokens(prices, prompt_tokens, output_tokens, 0.0).usd

@@ -76,6 +76,10 @@ def book_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             for line in EXPENSES:
                 row[f"{line}_expense_usd"] = row.get(f"{line}_expense_usd", 0.0) + one.expenses_usd[line]
             row["expenses_usd"] = row.get("expenses_usd", 0.0) + fsum(one.expenses_usd.values())
+            if way.revenue_usd:
+                sold = way.revenue_usd[one.month - 1] if one.month else 0.0
+                row["revenue_usd"] = row.get("revenue_usd", 0.0) + sold
+                row["profit_usd"] = row["revenue_usd"] - row["expenses_usd"]
             row |= {f"{line}_balance_usd": usd for line, usd in one.balances_usd.items()}
             row |= {"assets_usd": one.assets_usd, "liabilities_usd": one.liabilities_usd, "equity_usd": one.equity_usd}
     return list(years.values())

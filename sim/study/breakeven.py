@@ -25,6 +25,7 @@ from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
 from sim.study.order_timing import OrderTiming, starts_of, timings_of_candidates
+from sim.units import HOURS_PER_MONTH
 
 API = token_api.NAME
 SPAN = 20.0
@@ -349,7 +350,8 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
     ]
     prepaid = tuple(moved_usd(cost.flows, span, 0, span)) if not holdings else ()
     holdings += [Holding(0, span, 0.0, 0.0, moved_usd=prepaid)] if prepaid else []
-    return Payments([at.operating_usd for at in path[1:]], holdings, horizon.discount_rate)
+    sold = [] if cost.revenue_usd_per_h is None else [cost.revenue_usd_per_h * HOURS_PER_MONTH] * span
+    return Payments([at.operating_usd for at in path[1:]], holdings, horizon.discount_rate, sold)
 
 
 def _financings(

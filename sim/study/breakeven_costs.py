@@ -27,6 +27,7 @@ from sim.cost import token_api
 from sim.cost.cash_flow import CashFlows
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
+from sim.cost.revenue import sold_usd
 from sim.cost.time_value import Horizon, discount_factor, price_in
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, candidate_names
@@ -82,6 +83,8 @@ class Cost:
     horizon: Horizon
     output_tokens_per_h: float
     api_usd_per_h: float | None
+    revenue_usd_per_h: float | None = None
+    """Revenue of the tokens [USD/h]; None where the scenario states no price of output tokens."""
 
     @property
     def usd_per_h(self) -> float:
@@ -223,6 +226,7 @@ class CandidateLedgers:
             horizon=self._horizon(overrides),
             output_tokens_per_h=tokens.output,
             api_usd_per_h=None if costs.api is None else costs.api.usd(*tokens),
+            revenue_usd_per_h=sold_usd(costs.revenue, tokens.prompt + tokens.cached, tokens.output),
         )
 
     def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:

@@ -31,6 +31,8 @@ class Payments(NamedTuple):
     holdings: Sequence[Holding]
     discount_rate: float
     """Discount rate per year."""
+    revenue_usd: Sequence[float] = ()
+    """Revenue of months 1, 2, ... [USD]; empty where the scenario states no price of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class AfterTax:
     """Weighted average cost of capital per year, after tax; None without a loan."""
     books: Sequence[BooksMonth] = ()
     """Profit and loss and balance sheet by month; empty where `finance` states no books."""
+    revenue_usd: Sequence[float] = ()
+    """Revenue of months 1, 2, ... [USD]; no part of any cost."""
 
     @property
     def net_present_usd(self) -> float:
@@ -85,10 +89,10 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
     """Return the cost of *payments* with this loan or lease, and the tax and books of *finance*."""
     tax, terms = (finance.tax, finance.book_terms) if finance is not None else (None, None)
     bought = any(one.price_usd for one in payments.holdings)
-    months = financed(payments.operating_usd, payments.holdings, loan, tax, lease)
+    months = financed(payments.operating_usd, payments.holdings, loan, tax, lease, payments.revenue_usd)
     wacc = cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None
     found = books(months, payments.holdings, lease, terms) if terms is not None else []
-    return AfterTax(months, payments.discount_rate, wacc=wacc, books=found)
+    return AfterTax(months, payments.discount_rate, wacc=wacc, books=found, revenue_usd=payments.revenue_usd)
 
 
 def ways_to_finance(

@@ -371,7 +371,9 @@ def outlook(
 
     best = best_sales(held, plan.months, rows_around)
     stock = stock_around(best.held)
-    owed, payments = owed_usd(stock, terms), payments_of(best.rows, best.held, rate, purchases_of(stock, terms))
+    prices = built.costs.revenue if built.costs is not None else None
+    owed = owed_usd(stock, terms)
+    payments = payments_of(best.rows, best.held, rate, purchases_of(stock, terms), prices)
     timing = None
     if scenario.price_paths is not None and purchasing is not None:
         ways = OrderWays(purchasing, renting, _api_usd(scenario, terms, measured, demand), needed_around)
@@ -483,7 +485,8 @@ def api_outlook(
     cached = next((one.cached_fraction for one in measured.values()), 0.0)
     terms = ApiTerms(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
-    ways = _financings(payments_of(best.rows, best.held, rate), finance)
+    sold = costs.revenue if costs is not None else None
+    ways = _financings(payments_of(best.rows, best.held, rate, prices=sold), finance)
     rows = tuple(best.rows)
     yield FleetPlanOutlook(token_api.NAME, capacity, 0, rows, None, rate, held=best.held, api=True, financings=ways)
 

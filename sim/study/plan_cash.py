@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sim.cost.charge import MarketPrice
 from sim.cost.financing import Holding
 from sim.cost.multi_year import MultiYear
+from sim.cost.revenue import Revenue, sold_usd
 from sim.cost.time_value import discount_factor
 from sim.study.financing import Payments
 from sim.study.plan_units import (
@@ -238,7 +239,11 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
 
 
 def payments_of(
-    rows: Sequence[PlanMonth], held: Sequence[HeldUnits], discount_rate: float, bought: Sequence[Holding] = ()
+    rows: Sequence[PlanMonth],
+    held: Sequence[HeldUnits],
+    discount_rate: float,
+    bought: Sequence[Holding] = (),
+    prices: Revenue | None = None,
 ) -> Payments:
     """Return the payments of a plan before financing and tax; the start of a month is the end of the one before.
 
@@ -257,7 +262,8 @@ def payments_of(
         for one in held
     ]
     operating = [row.running_usd + row.rental_usd for row in rows[:-1]]
-    return Payments(operating, [*bought, *existing], discount_rate)
+    sold = [sold_usd(prices, row.prompt_tokens, row.output_tokens) for row in rows[:-1]]
+    return Payments(operating, [*bought, *existing], discount_rate, [usd for usd in sold if usd is not None])
 
 
 def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:

@@ -14,6 +14,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.cost.actuals import Actual, Actuals
 from sim.cost.metering import MeteredWindow
 from sim.records import Interval
+from sim.report.financing_tables import book_rows
 from sim.report.plan import verdict
 from sim.report.plan_tables import plan_table, summary_row, write_months
 from sim.scenario.schema import Scenario
@@ -339,6 +340,23 @@ def test_a_plan_pays_its_lease_while_units_serve() -> None:
     assert fsum(at.lines_usd["purchase"] for at in one.financings["lease"].months) == pytest.approx(
         sum(fsum(row.capex_usd.values()) - hardware_usd for row in (one.rows[0], one.rows[12]))
     )
+
+
+def test_revenue_is_in_the_books_and_meets_losses() -> None:
+    finance = BASIS["finance"] | {"books": "ifrs_16", "tax": {"rate": 0.25}}
+    sells = {"revenue": {"input": 1, "output": 2}, "demand": {"now": LOAD}}
+    wanted = scenario({"demand": sells.pop("demand")}, finance=finance, **sells)
+    one = planned(wanted, 0)
+    assert one.after_tax is not None
+    tokens = 86_400 * 365 / 12 * LOAD * 100 / 1e6
+    rows = book_rows({"own": one.financings}, "fleet")
+    assert rows[0]["revenue_usd"] == pytest.approx(12 * tokens * (1 + 2))
+    assert rows[0]["profit_usd"] == pytest.approx(rows[0]["revenue_usd"] - rows[0]["expenses_usd"])
+    # what is sold exceeds all deductions, so carried losses are used at once
+    carried = {"rate": 0.25, "losses": "carried_forward", "profit_usd_per_year": 0}
+    other = planned(scenario({"demand": {"now": LOAD}}, finance=finance | {"tax": carried}, **sells), 0)
+    assert other.after_tax is not None
+    assert other.after_tax.net_present_usd == pytest.approx(one.after_tax.net_present_usd, abs=1)
 
 
 def test_variances_are_split_by_price_and_quantity(tmp_path: Path) -> None:

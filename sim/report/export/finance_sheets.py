@@ -313,6 +313,8 @@ class FinanceSheets:
             if short == "expenses":
                 expenses = [at[one] for line, one in column.items() if line.endswith("_expense")]
                 return f"=SUM({cell(row, min(expenses))}:{cell(row, max(expenses))})"
+            if short == "profit":
+                return f"={here('revenue')}-{here('expenses')}"
             if short == "loan_balance":
                 return f"='{_(DEBT_SHEET)}'!{self._cell(block.years()[year].last, 'loan_balance')}"
             if short == "net_balance":

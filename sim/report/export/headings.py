@@ -130,6 +130,8 @@ HEADINGS = {
     "lease_cost_expense_usd": N_("operating lease cost [USD]"),
     "income_tax_expense_usd": N_("income tax [USD]"),
     "expenses_usd": N_("expenses [USD]"),
+    "revenue_usd": N_("revenue [USD]"),
+    "profit_usd": N_("profit [USD]"),
     "gross_balance_usd": N_("hardware, gross [USD]"),
     "accumulated_balance_usd": N_("accumulated depreciation [USD]"),
     "net_balance_usd": N_("hardware, net [USD]"),
