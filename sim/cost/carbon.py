@@ -69,7 +69,7 @@ class Carbon(Spec):
     market: MarketBased | None = None
     """Scopes 2 and 3, with scope 2 by location and by market; `{}` for no certificates and the grid's intensity."""
     usd_per_t: Price | None = None
-    """Internal price of emissions per metric ton CO2e: the line `carbon_price` of the bill, which nobody receives."""
+    """Internal price of emissions per metric ton CO2e: the line `carbon_price` of the bill, which is not a payment."""
     priced: Literal["location", "market"] = "location"
     """Account of electricity to which the internal price applies."""
 

@@ -1,7 +1,7 @@
 """Split of the bill among tenants: rows of chargeback.csv, which sum to costs.csv exactly, and of showback.csv.
 
 A tenant pays for the time of its requests in each pool and phase. What no request causes (idle, unused, other) is a
-line of its own, which a rule divides among the tenants of the pool, or which remains with nobody. Requests without
+line of its own, which a rule divides among the tenants of the pool, or which no tenant pays. Requests without
 tenants count for their service.
 """
 
@@ -107,7 +107,7 @@ def charged_amounts(terms: Chargeback, case: FinishedCase) -> list[ChargedAmount
 
 
 def _parts(nano: int, weights: Mapping[str, float]) -> Iterator[tuple[str, int]]:
-    """Yield (tenant, part) of an amount by *weights*; nobody pays what cannot be divided."""
+    """Yield (tenant, part) of an amount by *weights*; what cannot be divided remains without a tenant."""
     if nano <= 0 or not any(weights.values()):
         if nano:
             yield UNATTRIBUTED, nano

@@ -112,9 +112,9 @@ def test_a_path_that_cannot_be_is_refused(keys: dict[str, object], text: str) ->
 
 def test_an_outlook_is_exact_before_the_first_month() -> None:
     paths = PricePaths(hardware=PricePath(decline_per_year=0.2, volatility=0.3))
-    drawn = PriceOutlook(paths, STARTS, {"hardware": paths.stated["hardware"].deviations(SHOCKS)})
-    assert drawn.factor("hardware", -12) == pytest.approx(np.full(SHOCKS.shape[1], 1.25))
-    assert drawn.factor("hardware", 12).mean() == pytest.approx(0.8, rel=0.01)
+    drawn = PriceOutlook(paths, STARTS, {"hardware": paths.stated["hardware"].deviations(SHOCKS[:12, :4000])})
+    assert drawn.factor("hardware", -12) == pytest.approx(np.full(4000, 1.25))
+    assert drawn.factor("hardware", 12).mean() == pytest.approx(0.8, rel=0.02)
     assert drawn.factor("rent", 12) == 1.0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
@@ -64,6 +64,7 @@ REQUESTS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(AMOUNTS, REQUESTS, RULES, RULES, RULES)
 def test_the_chargeback_sums_to_the_bill_exactly(
     costs: list[Any], requests: list[Any], idle: str, unused: str, other: str
@@ -155,6 +156,7 @@ def test_showback_states_a_month_and_unit_costs_and_services_stand_for_tenants()
     assert isinstance(charged[0], ChargedCase)
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 10**15), st.lists(st.floats(0.001, 1e6), min_size=1, max_size=5))
 def test_rows_of_focus_keep_their_sum(nano: int, weights: list[float]) -> None:
     usage = dict.fromkeys(("ListCost", "ContractedCost", "PricingQuantity", "PricingCurrencyEffectiveCost"), 8.0)

@@ -43,7 +43,7 @@ BASIS: dict[str, Any] = {
     "site": {"electricity_usd_per_kwh": 0.2, "pue": 1.2},
     "finance": {"method": "straight_line", "life_years": 4, "discount_rate": 0.1, "residual_fraction": 0.2},
     "plan": {
-        "years": 1,
+        "years": 0.5,
         "starts": "2027-01",
         "bridge": {"own": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}},
     },
@@ -75,8 +75,8 @@ def test_without_paths_there_is_no_timing_and_flat_paths_change_no_row() -> None
     assert timing is not None
     assert timing.draws == 0
     assert timing.times[0].expected_usd == timing.means_usd[0] == pytest.approx(plain.present_usd, rel=1e-12)
-    assert [one.month for one in timing.times] == [*range(12), None]
-    assert [one.meanwhile for one in timing.times] == ["", *["rent"] * 12]
+    assert [one.month for one in timing.times] == [*range(6), None]
+    assert [one.meanwhile for one in timing.times] == ["", *["rent"] * 6]
 
 
 def test_the_best_month_is_that_of_the_launch_and_waiting_saves_what_the_plans_differ_by() -> None:
@@ -98,9 +98,9 @@ def test_waiting_without_rent_or_api_is_left_out_and_an_api_serves_until_deliver
     found = planned({"hardware": {}}, {"bridge": {}, "lead_time_months": 2}, api={"input": 0.3, "output": 0.9}).timing
     assert found is not None
     assert {one.meanwhile for one in found.times} == {"api"}
-    assert len(found.times) == 11
+    assert len(found.times) == 5
     tokens = 2 * 730 * 3600 * 100
-    paid_usd = sum((0.3 + 0.9) * tokens / 1e6 * 1.1 ** (-(month + 1) / 12) for month in range(12))
+    paid_usd = sum((0.3 + 0.9) * tokens / 1e6 * 1.1 ** (-(month + 1) / 12) for month in range(6))
     assert found.times[-1].expected_usd == pytest.approx(paid_usd)
 
 
@@ -108,12 +108,13 @@ def test_waiting_without_rent_or_api_is_left_out_and_an_api_serves_until_deliver
 def test_draws_have_the_expected_cost_as_their_mean_and_regrets_add_up(dependence: str) -> None:
     """Costs are linear in prices, except for a used machine that would sell for more than a new one."""
     finance = {"method": "straight_line", "life_years": 2, "resale": {"by_age": {0.01: 0.3, 2: 0.2}}}
-    timing = planned(MOVING, futures={"correlations": TIED, "dependence": dependence}, finance=finance).timing
+    draws = {"draws": 400, "correlations": TIED, "dependence": dependence}
+    timing = planned(MOVING, {"years": 1}, futures=draws, finance=finance).timing
     assert timing is not None
-    assert timing.draws == 2000
+    assert timing.draws == 400
     table = np.array([one.drawn_usd for one in timing.times])
     for one, mean in zip(timing.times, timing.means_usd, strict=True):
-        error = 4 * one.drawn_usd.std() / np.sqrt(2000)
+        error = 4 * one.drawn_usd.std() / np.sqrt(400)
         assert mean == pytest.approx(one.expected_usd, abs=error + 0.01 * one.expected_usd)
     assert timing.cheapest_shares.sum() == pytest.approx(1)
     assert timing.regrets_usd == pytest.approx(timing.means_usd - table.min(axis=0).mean())
@@ -253,7 +254,7 @@ def test_prices_stated_twice_are_refused(tmp_path: Path) -> None:
 def test_distributions_may_be_parameters_of_paths(tmp_path: Path) -> None:
     text = (
         "price_paths: {hardware: {decline_per_year: {uniform: [0.1, 0.3]}, steps: {2027-06: {uniform: [-0.4, 0]}}}}\n"
-        "futures:\n  draws: 300\n  correlations:\n"
+        "futures:\n  draws: 150\n  correlations:\n"
         "    - {between: [price_paths.hardware.decline_per_year, price_paths.hardware.steps.2027-06], rank: 0.5}\n"
     )
     file = tmp_path / "s.yaml"
@@ -265,7 +266,7 @@ def test_distributions_may_be_parameters_of_paths(tmp_path: Path) -> None:
     assert found.factor("hardware", 12).min() > 0.7 * 0.6
     assert found.factor("hardware", 12).max() < 0.9
     drawn = drawn_inputs(scenario, inputs_of(scenario, of_paths=True)).values()
-    assert spearmanr(*drawn).statistic == pytest.approx(0.5, abs=0.1)
+    assert spearmanr(*drawn).statistic == pytest.approx(0.5, abs=0.15)
 
 
 def test_inputs_of_run_are_correlated_and_others_keep_their_draws(tmp_path: Path) -> None:

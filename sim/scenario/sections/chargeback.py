@@ -21,7 +21,7 @@ class Chargeback(Spec):
     """Split of the bill among tenants: a tenant pays for its requests, and its part of the cost that none causes."""
 
     idle: Rule = "none"
-    """Rule for GPUs that are on and have no work: `none` (nobody pays), `by_use` (in proportion to the cost of the
+    """Rule for GPUs that are on and have no work: `none` (no tenant pays), `by_use` (in proportion to the cost of the
     tenants' requests in the same pool), `by_reservation` or `by_headcount`."""
     unused: Rule = "none"
     """Rule for GPUs that are paid for and that no replica uses, and for unused commitments."""
