@@ -35,10 +35,13 @@ def read_stack_values(manifest: Manifest) -> None:
         server.names = (f"{name}-deployment-vllm",)
         server.gpus = manifest.count(own, place, "requestGPU")
         server.role = ROLES.get(str(at(own, "lmcacheConfig", "kvRole")), "")
-        nodes = manifest.count(own, (*place, "raySpec"), "headNode", "requestGPU") if own.get("raySpec") else None
-        if nodes and server.gpus:
-            server.gpus = nodes + server.gpus * (server.replicas or 1)
+        if server.role:
+            manifest.source.read.append(f"kvRole: role {server.role}")
+        head = manifest.count(own.get("raySpec"), (*place, "raySpec"), "headNode", "requestGPU")
+        if head is not None and server.gpus is not None:
+            server.gpus = head + server.gpus * (server.replicas or 1)
             server.replicas = 1  # the pods of a Ray cluster are one server
+            manifest.source.read.append(Message("raySpec: the pods of {name} are one replica", name))
         scaler = own.get("keda")
         if isinstance(scaler, dict) and scaler.get("enabled"):
             keys = {key: value for key, value in scaler.items() if key != "enabled"}

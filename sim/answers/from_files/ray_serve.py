@@ -44,6 +44,9 @@ def _read_model(manifest: Manifest, config: dict[Any, Any], place: Place) -> Non
     given = at(config, "engine_kwargs")
     args = ["--model", model, *arguments(given if isinstance(given, dict) else {})]
     deployment, where = at(config, "deployment_config"), (*place, "deployment_config")
+    for key in deployment if isinstance(deployment, dict) else ():
+        if key not in ("num_replicas", "autoscaling_config", "name"):
+            manifest.source.not_simulated.append(Message("deployment_config: {key}", key))
     replicas = at(deployment, "num_replicas")
     fixed = manifest.count(deployment, where, "num_replicas") if replicas != "auto" else None
     scaled = at(deployment, "autoscaling_config")

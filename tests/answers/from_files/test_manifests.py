@@ -134,6 +134,7 @@ applications:
           accelerator_type: H100
           deployment_config:
             autoscaling_config: {min_replicas: 1, max_replicas: 4, target_ongoing_requests: 32}
+            max_ongoing_requests: 128
           engine_kwargs: {tensor_parallel_size: 2, max_model_len: 16384, enable_prefix_caching: false}
 """
 COMPOSE = """\
@@ -337,7 +338,9 @@ def test_ray_serve_scales_on_ongoing_requests(tmp_path: Path) -> None:
     inside = "".join(f"    {line}\n" for line in RAY.splitlines())
     service = f"apiVersion: ray.io/v1\nkind: RayService\nmetadata: {{name: r}}\nspec:\n  serveConfigV2: |\n{inside}"
     for text in (RAY, service):
-        [pool] = scenario_of(tmp_path, ray__yaml=text).fleets[0].pools
+        draft, _, scenario = drafted(tmp_path, written(tmp_path, ray__yaml=text))
+        [pool] = scenario.fleets[0].pools
+        assert draft.sources[0].not_simulated == ["deployment_config: max_ongoing_requests"]
         assert (pool.name, pool.gpu, pool.tensor_parallel_size) == ("qwen", "h100-80gb-sxm", 2)
         assert pool.batching.model_dump()["enable_prefix_caching"] is False
         assert pool.autoscaling is not None
@@ -455,6 +458,17 @@ def test_pods_of_a_stateful_set_that_share_a_server_are_one_replica(tmp_path: Pa
     [pool] = scenario.fleets[0].pools
     assert (pool.replicas, pool.tensor_parallel_size, pool.server, draft.notes) == (2, 16, "dgx-h100", [])
     assert "wide: a replica is 2 pods" in draft.sources[0].read
+
+
+def test_pods_of_a_ray_cluster_are_one_replica(tmp_path: Path) -> None:
+    text = STACK.replace("requestGPU: 2", "requestGPU: 1").replace("replicaCount: 2", "replicaCount: 1")
+    text = text.replace(
+        "      keda: {enabled: true", "      raySpec: {headNode: {requestGPU: 1}}\n      keda: {enabled: false"
+    )
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=text))
+    [pool] = scenario.fleets[0].pools
+    assert (pool.replicas, pool.tensor_parallel_size, draft.notes) == (1, 2, [])
+    assert "raySpec: the pods of qwen are one replica" in draft.sources[0].read
 
 
 @pytest.mark.parametrize(("label", "gpu"), [("TYPE_GPU_USED", "h100-80gb-sxm"), ("NVIDIA-L40S", "l40s")])
