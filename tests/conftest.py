@@ -84,7 +84,7 @@ def _registered() -> Iterator[None]:
 
 
 DRAWING = (
-    *("api/test_run.py", "cli/test_jobs.py", "cli/test_questions.py", "fidelity/"),
+    *("cli/test_jobs.py", "cli/test_questions.py", "fidelity/"),
     *("report/charts/", "report/run/test_report.py", "report/test_monte_carlo.py", "test_docs_python.py"),
 )
 """Tests whose pictures are drawn; between them they have a picture of every kind."""

@@ -30,7 +30,7 @@ def test_importing_sim_imports_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_frames_are_the_files_of_the_command_line(scenario: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(dump(scenario))
+    (tmp_path / "small.yaml").write_text(dump(scenario | {"horizon_s": 10}))
     out = tmp_path / "cli"
     done = CliRunner().invoke(app, ["run", str(tmp_path / "small.yaml"), "--out", str(out), "--workers", "1"])
     assert done.exit_code == 0, done.stderr

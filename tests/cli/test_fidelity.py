@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
+
+from sim.fidelity import calibration
 
 Command = Callable[..., CompletedProcess[str]]
 
 RUNS = """\
 gpu,model,engine,engine_version,concurrency,isl,osl,output_tok_s,tpot_mean_ms,ttft_mean_ms
-RTX 4090,llama3.1-8b,vLLM,0.14.0,1,256,64,40,24,90
-RTX 4090,llama3.1-8b,vLLM,0.14.0,16,256,64,480,31,180
+RTX 4090,llama3.1-8b,vLLM,0.14.0,1,256,16,40,24,90
+RTX 4090,llama3.1-8b,vLLM,0.14.0,4,256,16,120,31,180
 L40S,llama3.1-8b,vLLM,0.14.0,1,256,64,40,24,90
 """
 SCENARIO = """\
@@ -26,7 +29,8 @@ fleets: [{name: a, pools: [{gpu: rtx-4090, max_model_len: 4096}]}]
 
 
 @pytest.mark.slow
-def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> None:
+def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path, once: Callable[[Any, str], None]) -> None:
+    once(calibration, "calibrate")
     (tmp_path / "runs.csv").write_text(RUNS)
     (tmp_path / "s.yaml").write_text(SCENARIO)
     done = gpufleet("calibrate", "runs.csv", "--gpu", "RTX 4090", "--out", "ours/my-gpu.yaml")

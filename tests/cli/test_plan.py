@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from sim.cli import app
 
 SCENARIO = (
-    OWN_OR_RENTED
+    OWN_OR_RENTED.replace("poisson", "constant")
     + """\
 plan:
   years: 1.5

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.report import progress
+from sim.study import breakeven
 from sim.study.execution import worker_progress
 from sim.study.size.search_state import SearchState
 
@@ -114,7 +115,7 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         "capacity",
         "small.yaml",
         "--relative",
-        "0.2",
+        "0.5",
         "--set",
         "sweep=null",
         "--set",
@@ -206,7 +207,9 @@ def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
+def test_breakeven_answers_what_its_tables_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 4)
+    monkeypatch.setattr(breakeven, "HALVINGS", 4)
     (folder / "studies.yaml").write_text(STUDIES)
     said = answer("breakeven", "studies.yaml", "--out", "out")
     for key, name in (

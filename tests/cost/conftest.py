@@ -14,6 +14,10 @@ from sim.cost.site import Site
 from sim.cost.token_api import Api
 from sim.records import Interval
 
+COST: TypeAdapter[Cost] = TypeAdapter(Cost)
+FINANCE: TypeAdapter[Finance] = TypeAdapter(Finance)
+"""Built once: that takes longer than most tests of costs."""
+
 
 def sourced(value):
     return Value(value=value, source="test", kind="quoted", as_of=date(2024, 7, 1))
@@ -73,9 +77,9 @@ def resolve():
 
     def run(cost, *pools, site=site, finance=finance, clock=None, operations=None, api=None):
         return resolve_costs(
-            TypeAdapter(Cost).validate_python(cost),
+            COST.validate_python(cost),
             None if site is None else Site.model_validate(site),
-            None if finance is None else TypeAdapter(Finance).validate_python(finance),
+            None if finance is None else FINANCE.validate_python(finance),
             pools,
             PRICES.get,
             clock,

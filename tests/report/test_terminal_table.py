@@ -3,7 +3,9 @@
 import csv
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -11,9 +13,11 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import KINDS
 from sim.cli import app
+from sim.fidelity import calibration, validation
 from sim.report.terminal_table import FittedTable
 from sim.study import breakeven, cost_gap
 
+Once = Callable[[Any, str], None]
 BOUGHT = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, bought"
 RENTED = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, rented"
 POOL = "{gpu: rtx-4090, server: workstation-4x4090, tensor_parallel_size: 4, max_model_len: 4096}"
@@ -53,7 +57,7 @@ MOST = {"plan": ["--relative", "0.5"], "capacity": ["--relative", "0.5"], "break
 RUNS = """\
 gpu,model,engine,engine_version,concurrency,isl,osl,output_tok_s,tpot_mean_ms,ttft_mean_ms
 RTX 4090,llama3.1-8b,vLLM,0.14.0,1,64,16,40,24,90
-RTX 4090,llama3.1-8b,vLLM,0.14.0,4,64,16,120,31,180
+RTX 4090,llama3.1-8b,vLLM,0.14.0,2,64,16,120,31,180
 """
 
 
@@ -114,8 +118,10 @@ def test_addresses_are_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: Once) -> None:
     monkeypatch.chdir(tmp_path)
+    once(validation, "run_validation")
+    once(calibration, "calibrate")
     (tmp_path / "runs.csv").write_text(RUNS)
     for width in (80, 100):
         printed(width, "validate", "runs.csv")

@@ -167,11 +167,11 @@ SCENARIO = """\
 name: be
 model: llama3.1-8b
 workload:
-  arrivals: {process: poisson, rate_rps: 2}
+  arrivals: {process: constant, rate_rps: 2}
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: fixed, value: 50}
-horizon_s: 20
+horizon_s: 10
 slo: {ttft_s: 1, tpot_s: 0.05}
 fleets:
   - name: own

@@ -16,7 +16,7 @@ SCENARIO = """\
 # Over four years, do we buy or rent? Both serve one request a second.
 name: grow
 workload:
-  arrivals: {process: poisson, rate_rps: 1.0}
+  arrivals: {process: constant, rate_rps: 1.0}
   lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 20}}
 horizon_s: 20
 slo: {ttft_s: 0.5}

@@ -21,9 +21,9 @@ FINANCE = {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "fx": {"
 SCENARIO: dict[str, Any] = {
     "name": "s",
     "model": "llama3.1-8b",
-    "workload": {"arrivals": {"process": "poisson", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 14,
-    "warmup_s": 4,
+    "workload": {"arrivals": {"process": "constant", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
+    "horizon_s": 7,
+    "warmup_s": 2,
     "slo": {"ttft_s": 2.0, "attainment": 0.9},
     "fleets": [
         {

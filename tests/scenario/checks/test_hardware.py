@@ -16,7 +16,7 @@ model: llama3.1-8b
 quantization: fp8
 max_model_len: 4096
 workload:
-  arrivals: {process: poisson, rate_rps: 1}
+  arrivals: {process: constant, rate_rps: 1}
   lengths:
     prompt: {distribution: fixed, value: 300}
     output: {distribution: fixed, value: 100}

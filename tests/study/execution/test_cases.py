@@ -96,7 +96,9 @@ def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, 
 def test_search_continues_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     def found(costs: dict[str, str], out: str) -> Any:
         with ProcessPool(1) as cores:
-            return capacities(scenario(tmp_path, costs, "replications=2"), catalog, tmp_path / out, cores, 0.5)
+            return capacities(
+                scenario(tmp_path, costs, "replications=2", "horizon_s=2"), catalog, tmp_path / out, cores, 0.5
+            )
 
     (alone,) = found({"dear": RENTED % 2}, "alone")
     first = len(simulated)

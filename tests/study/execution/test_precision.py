@@ -28,12 +28,12 @@ def scenario(folder: Path, *sets: str, **more: Any) -> Scenario:
     data = {
         "name": "precise",
         "workload": {"arrivals": {"process": "poisson", "rate_rps": 2.0}, "lengths": LENGTHS},
-        "horizon_s": 150,
+        "horizon_s": 100,
         "warmup_s": 10,
         "seed": 3,
         "replications": 2,
         "slo": {"ttft_s": 1.0},
-        "precision": {"metric": "e2e_s_mean", "relative": 0.05, "max_replications": 40},
+        "precision": {"metric": "e2e_s_mean", "relative": 0.08, "max_replications": 40},
         "sweep": {"workload.arrivals.rate_rps": [1.0, 6.0]},
         "fleets": [
             {"name": "one", "pools": [{"steptime": STEP, "batching": LIMITS}]},
@@ -78,7 +78,7 @@ def test_replications_are_added_where_needed_and_stay_paired(
         half = half_width(values)
         assert half is not None
         assert one.met
-        assert half <= 0.05 * mean(values)
+        assert half <= 0.08 * mean(values)
     order = [(case.fleet, case.axes["rate_rps"], case.replication) for case in cases]
     assert order == sorted(order, key=lambda key: (key[0] != "one", *key[1:])), "fleet by fleet, point by point"
 
@@ -98,12 +98,12 @@ def test_cases_do_not_depend_on_the_number_of_workers(
 
 def test_what_cannot_be_reached_ends_at_the_limit(tmp_path: Path) -> None:
     wanted = {"metric": "ttft_s_p99", "relative": 0.001, "max_replications": 7}
-    loaded = scenario(tmp_path, precision=wanted, horizon_s=60, sweep={"workload.arrivals.rate_rps": [2.0, 40.0]})
+    loaded = scenario(tmp_path, precision=wanted, horizon_s=30, sweep={"workload.arrivals.rate_rps": [2.0, 30.0]})
     cases = run(loaded, tmp_path / "out")
     held = {(one.fleet, one.axes["rate_rps"]): one for one in attained_precision(loaded, cases)}
     assert (held["one", 2.0].met, held["one", 2.0].replications) == (False, 7)
     # overloaded: nothing to be precise about
-    assert (held["one", 40.0].met, held["one", 40.0].replications) == (None, 5)
+    assert (held["one", 30.0].met, held["one", 30.0].replications) == (None, 5)
 
 
 def test_paired_differences_have_narrower_intervals(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_a_point_that_is_another_one_is_simulated_again(
 
 @pytest.mark.slow
 def test_search_counts_each_point_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    text = TWICE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
+    text = TWICE.replace("horizon_s: 20", "horizon_s: 5").replace("max_num_seqs: 256", "max_num_seqs: 2")
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     command = [

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 import sim
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.report.size import sentences
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.schema import Scenario
@@ -25,8 +24,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 120
-warmup_s: 20
+horizon_s: 60
+warmup_s: 10
 seed: 3
 slo: {e2e_s: 8}
 max_model_len: 4096
@@ -71,12 +70,19 @@ def test_no_autoscaled_fleet_is_cheaper_or_below_its_bound(tmp_path: Path, base:
     assert found.winner.usd_per_h == pytest.approx(best)
 
 
-def test_the_winner_costs_as_much_when_it_is_run(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of an answer of the command, and what it printed."""
+    folder = tmp_path_factory.mktemp("elastic")
     fixed = SCENARIO.replace("target: 6", "target: 6, min_replicas: 1").replace("max_replicas: 4", "max_replicas: 3")
-    scenario_of(tmp_path, fixed)
-    out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--out", str(out), "--quiet"])
+    (folder / "s.yaml").write_text(fixed.replace("horizon_s: 60\nwarmup_s: 10", "horizon_s: 120\nwarmup_s: 20"))
+    done = CliRunner().invoke(app, ["size", str(folder / "s.yaml"), "--out", str(folder / "out")])
     assert done.exit_code == 0, done.output
+    return folder / "out", done.stdout
+
+
+def test_the_winner_costs_as_much_when_it_is_run(answered: tuple[Path, str], tmp_path: Path) -> None:
+    out, _ = answered
     with (out / "size.csv").open(encoding="utf-8") as file:
         row = next(csv.DictReader(file))
     winner = load(out / "winner.yaml", catalog=CATALOG)
@@ -87,12 +93,8 @@ def test_the_winner_costs_as_much_when_it_is_run(tmp_path: Path) -> None:
     assert again["cost_usd_per_h"] == pytest.approx(float(row["usd_per_h"]))
 
 
-def test_the_answer_says_what_always_runs(tmp_path: Path) -> None:
-    fixed = SCENARIO.replace("target: 6", "target: 6, min_replicas: 1").replace("max_replicas: 4", "max_replicas: 3")
-    scenario = scenario_of(tmp_path, fixed)
-    assert scenario.size is not None
-    found = Search(scenario, scenario.size, CATALOG, tmp_path / "out", ProcessPool(1)).run()
-    told = " ".join(sentences(found, scenario))
+def test_the_answer_says_what_always_runs(answered: tuple[Path, str]) -> None:
+    _, told = answered
     assert "1 replica always runs (committed GPUs: 1, months: 12), and the autoscaler (hpa) adds up to" in told
     assert "Without an autoscaler the cheapest is" in told
 

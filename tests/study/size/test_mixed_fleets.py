@@ -28,12 +28,12 @@ SCENARIO = """\
 name: m
 model: llama3.1-8b
 workload:
-  arrivals: {process: poisson, rate_rps: 4.5}
+  arrivals: {process: poisson, rate_rps: 5.2}
   lengths:
     prompt: {distribution: lognormal, mean: 1200, cv: 2.0, max: 16000}
     output: {distribution: lognormal, mean: 150, cv: 0.8, max: 800}
-horizon_s: 40
-warmup_s: 14
+horizon_s: 20
+warmup_s: 7
 replications: 2
 requests: none
 slo: {ttft_s: 0.6, tpot_s: 0.05}
@@ -177,10 +177,12 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1").replace(
-        "rate_rps: 4.5", "rate_rps: 6"
+        "rate_rps: 5.2", "rate_rps: 6"
     )
-    text = text.replace("replications: 2", "replications: 1").replace(
-        "horizon_s: 40\nwarmup_s: 14", "horizon_s: 12\nwarmup_s: 4"
+    text = (
+        text.replace("replications: 2", "replications: 1")
+        .replace("horizon_s: 20\nwarmup_s: 7", "horizon_s: 12\nwarmup_s: 4")
+        .replace("gpus: [l4, rtx-4090, l40s]", "gpus: [l4, rtx-4090]")
     )
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
     mixed = [one for one in found.candidates if one.fleet is not None and len(one.fleet.pools) > 1]
@@ -194,7 +196,7 @@ def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("poisson, rate_rps: 4.5", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
+        ("poisson, rate_rps: 5.2", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
         ("length_classes: 3", "length_classes: 1", "size.mixed.length_classes: "),
         ("length_classes: 3", "most_kinds: 1", "size.mixed.most_kinds: "),
     ],
@@ -213,8 +215,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 40
-warmup_s: 14
+horizon_s: 20
+warmup_s: 7
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 fleets:

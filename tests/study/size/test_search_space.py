@@ -28,8 +28,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 12
-warmup_s: 4
+horizon_s: 8
+warmup_s: 3
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 size:
@@ -205,8 +205,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 40
-warmup_s: 15
+horizon_s: 20
+warmup_s: 8
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 size:
