@@ -73,7 +73,7 @@ def test_geometric_lengths_on_one_seat_are_m_m_1(simulate) -> None:
 def test_fixed_lengths_on_one_seat_are_m_d_1(simulate) -> None:
     load = 0.8
     # Pollaczek-Khinchine without variance
-    assert_mean(mean_waits(simulate(queue(1, load, FIXED, 4_000))), load / (2 * (1 - load)) * SERVICE_S)
+    assert_mean(mean_waits(simulate(queue(1, load, FIXED, 2_000))), load / (2 * (1 - load)) * SERVICE_S)
 
 
 @pytest.mark.parametrize(("servers", "requests"), [(2, 4_000), (4, 5_000)])

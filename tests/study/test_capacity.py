@@ -64,7 +64,7 @@ def found(loaded: Any, out: Path, relative: float = 0.01) -> FleetCapacity:
 @pytest.mark.slow
 def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
     arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "geometric", "mean": TOKENS}
-    loaded = scenario(tmp_path, arrivals, output, horizon_s=700, warmup_s=70)
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=400, warmup_s=40)
     mu, limit = 1 / SERVICE_S, 3.0 - STEP_S
 
     def late(rate: float) -> float:
@@ -82,7 +82,7 @@ def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "fixed", "value": TOKENS}
-    loaded = scenario(tmp_path, arrivals, output, horizon_s=480, warmup_s=48)
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=280, warmup_s=28)
     limit = 3.0 - STEP_S
 
     def late(rate: float) -> float:
@@ -104,7 +104,7 @@ def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
     for start_rps in (1e-3, 1.7, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
-        loaded = scenario(tmp_path, arrivals, output, horizon_s=300, warmup_s=30, replications=2)
+        loaded = scenario(tmp_path, arrivals, output, horizon_s=160, warmup_s=16, replications=2)
         means.append(found(loaded, tmp_path / "out", 0.02).mean)
     assert means[0] == pytest.approx(1.7, rel=0.1)
     assert means == means[:1] * 3, "to the last digit"
@@ -142,7 +142,7 @@ def test_a_profile_needs_a_window_that_covers_it(tmp_path: Path) -> None:
 def test_clients_in_think_time_do_not_limit_capacity(tmp_path: Path) -> None:
     arrivals = {"process": "closed_loop", "concurrency": 20, "think_s": 30}
     output = {"distribution": "fixed", "value": TOKENS}
-    loaded = scenario(tmp_path, arrivals, output, horizon_s=600, warmup_s=100, replications=2)
+    loaded = scenario(tmp_path, arrivals, output, horizon_s=300, warmup_s=60, replications=2)
     # half a second of work every 30 s and more: some 50 clients use four fifths of the seat
     assert 45 < found(loaded, tmp_path / "out", 0.05).mean < 66
 

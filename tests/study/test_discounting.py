@@ -30,6 +30,7 @@ from sim.study.execution.cores import ProcessPool
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
+FINANCE: TypeAdapter[Finance] = TypeAdapter(Finance)
 FIXED = {"distribution": "fixed", "value": 60}
 POOL = {
     "gpu": "rtx-4090",
@@ -208,7 +209,7 @@ def test_the_cheapest_per_hour_has_the_lowest_net_present_cost(
 @given(rate=st.floats(0, 0.5), growth=st.floats(-0.5, 0.5), life=st.integers(1, 6), opex=st.floats(1, 1e4))
 def test_inflation_levels_out_to_the_same_worth(rate: float, growth: float, life: int, opex: float) -> None:
     terms = {"method": "annuity", "discount_rate": rate, "life_years": life, "inflation": {"staff": growth}}
-    finance = TypeAdapter(Finance).validate_python(terms)
+    finance = FINANCE.validate_python(terms)
     flows = bought(0, opex, finance)
     paid = [opex * (1 + growth) ** ((month - 1) / 12) for month in range(1, 12 * life + 1)]
     worth = sum(usd * (1 + rate) ** (-month / 12) for month, usd in enumerate(paid, start=1))
@@ -220,7 +221,7 @@ def test_inflation_levels_out_to_the_same_worth(rate: float, growth: float, life
 
 
 def test_a_commitment_keeps_its_price_for_its_term() -> None:
-    finance = TypeAdapter(Finance).validate_python(
+    finance = FINANCE.validate_python(
         {"method": "annuity", "discount_rate": 0.08, "life_years": 3, "inflation": {"rental_reserved": 0.2}}
     )
     rent = {"rental_reserved": 1.0}
@@ -236,7 +237,7 @@ def test_a_commitment_keeps_its_price_for_its_term() -> None:
 def test_a_line_that_does_not_exist_is_refused() -> None:
     terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "inflation": {"energie": 0.03}}
     with pytest.raises(ValueError, match="energy"):
-        TypeAdapter(Finance).validate_python(terms)
+        FINANCE.validate_python(terms)
 
 
 def test_candidates_share_one_horizon_and_one_rate() -> None:
@@ -262,5 +263,5 @@ def test_candidates_share_one_horizon_and_one_rate() -> None:
     line = {"energy": 1.0}
     flows = CashFlows(line, {}, line)
     horizon = Horizon(60, 0.1)
-    levels = [flows.levelised_usd_per_h(TypeAdapter(Finance).validate_python(its), horizon) for its in (short, long)]
+    levels = [flows.levelised_usd_per_h(FINANCE.validate_python(its), horizon) for its in (short, long)]
     assert levels[0] == levels[1]

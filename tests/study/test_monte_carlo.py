@@ -206,9 +206,9 @@ def test_independent_uniforms_are_compared_as_by_hand(run: Run) -> None:
     fleets = [
         f"{{name: {n}, pools: [{_pool()}], cost: {cost % (term % d)}}}" for n, d in (("x", "0, 0.5"), ("y", "0.2, 0.6"))
     ]
-    study = run.study(f"fleets=[{', '.join(fleets)}]", "operations=null", "futures.draws=1000", "sweep=null")
+    study = run.study(f"fleets=[{', '.join(fleets)}]", "operations=null", "futures.draws=500", "sweep=null")
     wins = cheapest(study.outcomes)
-    assert wins["x"] + wins["y"] == study.draws == 1_000
+    assert wins["x"] + wins["y"] == study.draws == 500
     low, high = wilson(wins["x"], study.draws)
     assert low < 0.225 < high
 
@@ -220,7 +220,7 @@ def _pool() -> str:
 
 @pytest.mark.slow
 def test_more_draws_extend_fewer(run: Run) -> None:
-    few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", f"futures.draws={n}") for n in (100, 150))
+    few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", f"futures.draws={n}") for n in (100, 120))
     for one, other in zip(few.outcomes, many.outcomes, strict=True):
         assert np.array_equal(one.draws[MONTH], other.draws[MONTH][:100])
 

@@ -38,7 +38,7 @@ SCENARIO = {
         "arrivals": {"process": "poisson", "rate_rps": 2},
         "lengths": {side: {"distribution": "geometric", "mean": 150} for side in ("prompt", "output")},
     },
-    "horizon_s": 60,
+    "horizon_s": 30,
     "warmup_s": 7,
     "meter_interval_s": 13,
     "cost_per_request": True,
@@ -269,7 +269,7 @@ def test_an_hourly_tariff_needs_readings_at_the_hours(tmp_path: Path) -> None:
     hourly = "site={electricity: {hourly_usd_per_kwh: [" + "0.1, " * 23 + "1]}, pue: 1, hosting: none}"
     with pytest.raises(ScenarioErrors, match="starts_at"):
         repriced(finished_run(tmp_path / "run"), hourly)
-    run = finished_run(tmp_path / "run", starts_at="2026-01-31T22:59:30")
+    run = finished_run(tmp_path / "run", starts_at="2026-01-31T22:59:30", horizon_s=60)
     own = find(repriced(run, hourly), "own", 2)
     energy = [row for row in own.costs().to_pylist() if row["component"] == "energy"]
     assert {(row["unit_price_usd"], row["start_s"] < 30) for row in energy} == {(0.1, True), (1.0, False)}

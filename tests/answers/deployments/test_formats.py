@@ -118,7 +118,7 @@ def test_a_slice_is_requested_by_its_profile() -> None:
     ],
 )
 def test_a_fleet_that_a_tool_cannot_run_is_refused(name: str, index: int, form: str, reason: str) -> None:
-    scenario, case = case_of(name, index)
+    scenario, case, _ = case_of(name, index)
     with pytest.raises(NoDeployment, match=reason):
         FORMATS[form][1](groups_of(scenario, case, CATALOG), [])
 
