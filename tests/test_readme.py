@@ -180,6 +180,7 @@ def test_the_site_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
     assert caplog.messages == []
     assert "rtx-4090" in (tmp_path / "reference" / "catalogue" / "index.html").read_text()
     assert "rate_<wbr>rps" in (tmp_path / "reference" / "scenario" / "index.html").read_text()
+    assert "requests_cost" in (tmp_path / "reference" / "scenario-1.schema.json").read_text()
     assert "sim.api.public.capacity" in (tmp_path / "reference" / "python" / "index.html").read_text()
 
 
