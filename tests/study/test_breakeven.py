@@ -198,7 +198,9 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_command_writes_its_answer(tmp_path: Path) -> None:
+def test_command_writes_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 4)
+    monkeypatch.setattr(breakeven, "HALVINGS", 6)
     done = run(tmp_path, SCENARIO)
     assert done.code == 0, done.err
     assert "the API is the cheapest" in done.out
