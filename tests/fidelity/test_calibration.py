@@ -38,7 +38,7 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
-def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 48, gpus: int = 1) -> BenchRow:
+def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 32, gpus: int = 1) -> BenchRow:
     return BenchRow(
         line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.14.0", isl=prompt, osl=output,
         concurrency=clients, num_requests=max(16, 2 * clients), n_gpus=gpus, tp=gpus,
@@ -46,9 +46,9 @@ def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 48
 
 
 def runs(gpus: int = 1, first: int = 2) -> list[BenchRow]:
-    shapes = [("llama3.1-8b", n) for n in (1, 8, 24)] + [("qwen2.5-1.5b", n) for n in (1, 8, 24)]
+    shapes = [("llama3.1-8b", n) for n in (1, 16)] + [("qwen2.5-1.5b", n) for n in (1, 16)]
     rows = [run(line, *shape, gpus=gpus) for line, shape in enumerate(shapes, start=first)]
-    return [*rows, run(first + 6, "llama3.1-8b", 4, prompt=4000, output=16, gpus=gpus)]
+    return [*rows, run(first + 4, "llama3.1-8b", 4, prompt=4000, output=16, gpus=gpus)]
 
 
 def made_with(truth: dict[str, float], rows: list[BenchRow], catalog: Catalog) -> list[BenchRow]:
@@ -65,7 +65,7 @@ def made_with(truth: dict[str, float], rows: list[BenchRow], catalog: Catalog) -
 def fitted_to(gpus: int) -> tuple[list[BenchRow], FittedFactors]:
     """Runs with known factors on one GPU, or on one and on two, and what they are fitted by."""
     catalog = load_catalog()
-    rows = runs() if gpus == 1 else [*runs(), *runs(2, first=9)]
+    rows = runs() if gpus == 1 else [*runs(), *runs(2, first=7)]
     rows = made_with(ONE_GPU if gpus == 1 else TWO_GPUS, rows, catalog)
     return rows, calibrate(rows, GPU, catalog, 1)
 
