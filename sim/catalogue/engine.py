@@ -299,6 +299,7 @@ class LargerGpus(Spec):
     max_num_seqs: Value | None = None
     max_num_batched_tokens: Value | None = None
     chunked_prefill_size: Value | None = None
+    max_model_len: Value | None = None
     kept_free_bytes: Value | None = None
     gpus_except: tuple[str, ...] = ()
     """Ids of GPUs that keep the smaller limits despite their memory."""

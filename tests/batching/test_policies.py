@@ -89,6 +89,23 @@ def test_slots_are_reserved_or_the_engine_does_not_start(tmp_path: Path, catalog
     assert "40 slots of 8192 tokens asked for, the memory holds" in asked.infeasible
 
 
+@pytest.mark.parametrize(
+    ("release", "gpu", "slots"),
+    [
+        ("ollama-0.8", "a100-80gb-sxm", (4, 4096)),
+        ("ollama-0.15.4", "a100-80gb-sxm", (1, 4096)),
+        ("ollama-0.15.5", "rtx-4090", (1, 32768)),
+        ("ollama-0.33", "t4", (1, 4096)),
+        ("ollama-0.33", "a100-80gb-sxm", (1, 131072)),
+    ],
+)
+def test_slots_of_later_releases_follow_the_memory_of_the_gpu(
+    tmp_path: Path, catalog: Catalog, release: str, gpu: str, slots: tuple[int, int]
+) -> None:
+    found = plan_of(tmp_path, catalog, engine=release, gpu=gpu, model="qwen2.5-7b").pools[0].batching
+    assert (found.max_num_seqs, found.max_model_len) == slots
+
+
 def test_slots_may_share_one_cache(tmp_path: Path, catalog: Catalog) -> None:
     shared = {"policy": "slots", "kv_unified": True, "max_num_seqs": 40, "max_model_len": 8192}
     one = plan_of(tmp_path, catalog, engine="llama.cpp", batching=shared)

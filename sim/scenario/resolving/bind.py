@@ -242,7 +242,7 @@ def _filled(
     if isinstance(batching, Dynamic):
         return batching
     if isinstance(batching, Slots) and max_model_len is None:
-        max_model_len = slot_tokens(engine, model)
+        max_model_len = slot_tokens(engine, gpu, model)
     return with_switches(
         _per_rank(with_defaults(batching, engine, gpu, max_model_len, model), pool),
         engine if isinstance(pool.steptime, Roofline | None) else None,

@@ -64,9 +64,9 @@ def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) ->
     return max(budget, longest)
 
 
-def slot_tokens(engine: Engine, model: Model | None) -> int | None:
-    """Return the default context of a slot [tokens]: the engine's, limited to that of the model."""
-    usual = engine.limits.max_model_len if engine.limits else None
+def slot_tokens(engine: Engine, gpu: Gpu | None, model: Model | None) -> int | None:
+    """Return the default context of a slot [tokens]: the engine's on *gpu*, limited to that of the model."""
+    usual = default_limit(engine, gpu, "max_model_len")
     known = [int(usual.value)] if usual else []
     return min([*known, model.max_context] if model else known, default=None)
 
