@@ -55,10 +55,11 @@ class Sheet:
             return f"names[{name!r}]" if name else "==" if equals else "**"
 
         functions = {"SUM": np.sum, "SUMPRODUCT": np.sum, "EXACT": _exact, "IRR": _irr, "span": self._span}
-        functions["sheet"] = self._other
+        functions["sheet"] = self.on
         return eval(_WORD.sub(python, formula), functions | {"value": self.value, "names": self.names})
 
-    def _other(self, name: str) -> "Sheet":
+    def on(self, name: str) -> "Sheet":
+        """Another sheet of the workbook."""
         if name not in self.others:
             self.others[name] = Sheet(self.sheet.parent[name], self.names)
         return self.others[name]

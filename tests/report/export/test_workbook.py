@@ -167,9 +167,9 @@ def test_net_present_cost_of_candidates_follows_rate_and_months(answers: Path) -
 @pytest.mark.parametrize("name", ["plan", "breakeven"])
 def test_debt_tax_and_books_are_calculated_as_stored(answers: Path, name: str) -> None:
     stored = openpyxl.load_workbook(answers / f"{name}.xlsx", data_only=True)
-    rates = {"discount_rate": 0.08}
-    for title in ("Debt and tax", "Cash after tax", "Books"):
-        on = sheet(answers, name, title, **rates)
+    debt = sheet(answers, name, "Debt and tax", discount_rate=0.08)
+    for on in (debt, debt.on("Cash after tax"), debt.on("Books")):
+        title = on.sheet.title
         cells = [one.coordinate for row in on.sheet.iter_rows() for one in row if one.data_type == "f"]
         assert [on.value(one) for one in cells] == pytest.approx([stored[title][one].value for one in cells], abs=1e-6)
         assert len(cells) > 20
