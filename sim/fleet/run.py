@@ -24,40 +24,37 @@ class ShardedFleet:
     """Simulation of a fleet of independent replicas, a shard of them after the other."""
 
     def __init__(self, plan: CasePlan, engines: int) -> None:
-        """Choose the replicas of all requests of *plan*, and divide them into shards of at most *engines* engines."""
+        """Divide the replicas of *plan* into shards of at most *engines* engines."""
         self._plan = plan
-        counts = _shards(plan, engines)
-        sizes = [_engines(plan, shard) for shard in counts]
-        self._first = [0, *accumulate(sizes)]
-        """Number of the first engine of each shard."""
-        self._requests, assigned = _assigned(plan, sizes)
-        self._shards = [
-            RunningFleet(replace(plan, pools=_part(plan, shard)), assigned=requests)
-            for shard, requests in zip(counts, assigned, strict=True)
-        ]
-        self._served = 0
+        self._counts = _shards(plan, engines)
+        """Number of replicas in each pool, for each shard."""
+        self._shards: list[RunningFleet] = []
+        """Shards that are served, or being served."""
 
     @property
     def progress(self) -> tuple[float, float | None, int, int]:
         """Simulated time until now [s], mean of all shards, horizon [s], requests that are done and that are not."""
-        found = [shard.progress for shard in self._shards[: self._served + 1]]
-        now_s = sum(now_s for now_s, *_ in found) / len(self._shards)
+        found = [shard.progress for shard in self._shards]
+        now_s = sum(now_s for now_s, *_ in found) / len(self._counts)
         return now_s, self._plan.horizon_s, sum(done for *_, done, _ in found), sum(waiting for *_, waiting in found)
 
     def run(self) -> FleetLog:
-        """Simulate the shards in turn and merge their logs."""
+        """Choose the replicas of all requests, simulate the shards in turn and merge their logs."""
+        plan, sizes = self._plan, [_engines(self._plan, shard) for shard in self._counts]
         with under_way(self):
-            for shard in self._shards:
-                shard.serve()
-                self._served = min(self._served + 1, len(self._shards) - 1)
-            logs = end_together(self._plan, self._shards, self._requests[-1].arrived_s if self._requests else 0.0)
-        for first, log in zip(self._first, logs, strict=False):
+            all_requests, assigned = _assigned(plan, sizes)
+            for shard, requests in zip(self._counts, assigned, strict=True):
+                fleet = RunningFleet(replace(plan, pools=_part(plan, shard)), assigned=requests)
+                self._shards.append(fleet)
+                fleet.serve()
+            logs = end_together(plan, self._shards, all_requests[-1].arrived_s if all_requests else 0.0)
+        for first, log in zip(accumulate(sizes, initial=0), logs, strict=False):
             for request in log.requests:
                 request.replica += first
             for interval in log.intervals:
                 interval.replica += first
         return FleetLog(
-            self._requests,
+            all_requests,
             list(merge(*(log.intervals for log in logs), key=lambda interval: interval.end_s)),
             [meters for log in logs for meters in log.meters],
             [position for log in logs for position in log.pool_of_replica],
