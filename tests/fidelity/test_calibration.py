@@ -41,7 +41,7 @@ def catalog() -> Catalog:
 def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 32, gpus: int = 1) -> BenchRow:
     return BenchRow(
         line, f"r{line}", "RTX 4090", model, engine="vLLM", engine_version="0.14.0", isl=prompt, osl=output,
-        concurrency=clients, num_requests=max(16, 2 * clients), n_gpus=gpus, tp=gpus,
+        concurrency=clients, num_requests=max(8, 2 * clients), n_gpus=gpus, tp=gpus,
     )  # fmt: skip
 
 
