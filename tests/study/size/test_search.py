@@ -264,6 +264,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
 @pytest.mark.slow
 def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
+    text = text.replace("[l4, rtx-4090, l40s]", "[l4, rtx-4090]")
     scenario = scenario_of(tmp_path, text)
     found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
@@ -355,7 +356,7 @@ LINK = {"link": "infiniband-ndr", "overlap": "layers"}
 COST = {"acquisition": "rent", "quotes": PRICES}
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 4000}, "output": {"distribution": "fixed", "value": 60}}
 ASKED = {
-    "name": "s", "model": "llama3.1-8b", "max_model_len": 8192, "horizon_s": 8, "seed": 3,
+    "name": "s", "model": "llama3.1-8b", "max_model_len": 8192, "horizon_s": 5, "seed": 3,
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 12}, "lengths": LENGTHS},
     "slo": {"ttft_s": 0.6, "tpot_s": 0.0095}, "requests": "none",
 }  # fmt: skip
@@ -424,7 +425,7 @@ def search_of(folder: Path, text: str) -> Sizing:
     return search(scenario_of(folder, text), load_catalog(), folder / "out", ProcessPool(1))
 
 
-CEILING = SCENARIO.replace("  max_replicas: 3\n", "  max_replicas: 3\n  cost_ceiling: {%s}\n")
+CEILING = SCENARIO.replace("[1, 2]\n  max_replicas: 3\n", "[1]\n  max_replicas: 3\n  cost_ceiling: {%s}\n")
 
 
 def test_the_fastest_fleet_within_the_ceiling_is_found(tmp_path: Path) -> None:
