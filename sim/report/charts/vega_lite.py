@@ -201,6 +201,7 @@ def _layer(rows: list[dict[str, Any]], bold: bool) -> dict[str, Any]:
     faded = "picked && datum.fleet && picked != datum.fleet"
     mark = {
         "type": "text",
+        "clip": False,  # where scales zoom, marks are clipped otherwise: labels on the upper edge would be cut
         "text": {"expr": "datum.t"},
         "align": {"expr": "datum.side"},
         "baseline": "middle",
