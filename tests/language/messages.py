@@ -57,7 +57,7 @@ NO_SENTENCES = frozenset(
     # names of random streams, keys of files, sources, values and headers
     {"drafts of {}", "failures: {}", "futures {}", "request {}", "session {}"}
     | {"scenario: {}", "scenario: cost.quotes.{}", "NVIDIA {}", "{} loaded", "{} saturated"}
-    | {"{} {} clients"}
+    | {"{} {} clients", "kvRole: role {}"}
     | {"--set slo.{}", "{}={}; Path=/; HttpOnly; SameSite=Strict", "replica {}", "prompt, {} tokens", "goodput {}"}
     | {"{}, {}, gpufleet {}", "Bearer {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
     # sources of prices in a catalogue folder
