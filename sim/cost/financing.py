@@ -430,7 +430,8 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """Return the internal rate of return per year of *flows_usd* at the ends of months 0, 1, 2, ...
 
     None where neither the flows nor their running sum change their sign exactly once: no rate or several may fit
-    (Descartes' rule; Norstrom's criterion, which holds where single months change the sign, as tax payments do).
+    (Descartes' rule; Norstrom's criterion, which holds where single months change the sign, as tax payments do, and
+    promises a single positive rate).
 
     Examples
     --------
@@ -440,16 +441,19 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """
     from scipy.optimize import brentq  # slow to import, and most answers have no tax
 
-    if _sign_changes(flows_usd) != 1 and (flows_usd[0] >= 0 or _sign_changes(list(accumulate(flows_usd))) != 1):
-        return None
+    low = -0.99
+    if _sign_changes(flows_usd) != 1:
+        if flows_usd[0] >= 0 or _sign_changes(list(accumulate(flows_usd))) != 1:
+            return None
+        low = 0.0  # negative rates may fit as well, such as with a payment at the end
 
     def value(rate_per_year: float) -> float:
         return net_present_usd(flows_usd, rate_per_year)
 
     high = 1.0
-    while value(high) * value(-0.99) > 0 and high < 1e6:
+    while value(high) * value(low) > 0 and high < 1e6:
         high *= 10
-    return float(brentq(value, -0.99, high, xtol=1e-12)) if value(high) * value(-0.99) <= 0 else None
+    return float(brentq(value, low, high, xtol=1e-12)) if value(high) * value(low) <= 0 else None
 
 
 def modified_rate(flows_usd: Sequence[float], rate: float) -> float | None:

@@ -32,13 +32,16 @@ from sim.records import Interval
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR
 
+TermMonth = Annotated[int, Field(gt=0)]
+"""Month of a term, counted from 1; as the key of a mapping it may be read from JSON as text."""
+
 
 class Ramp(Spec):
     """Steps of a commitment over its term, by the month of the term from which they hold."""
 
-    gpus: dict[Count, Count] = Field(default_factory=dict)
+    gpus: dict[TermMonth, Count] = Field(default_factory=dict)
     """Month -> number of committed GPUs from then on: {13: 16}."""
-    price: dict[Count, Positive] = Field(default_factory=dict)
+    price: dict[TermMonth, Positive] = Field(default_factory=dict)
     """Month -> price from then on, relative to the discounted price: {13: 0.9}."""
 
 

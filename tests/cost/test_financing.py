@@ -194,6 +194,12 @@ def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:
     assert net_present_usd(taxed, found) == pytest.approx(0, abs=1e-6)
     assert internal_rate([1.0, 2.0]) is None
     assert internal_rate([-1.0, 2.0, -1.5]) is None
+    # a bullet loan is repaid at the end: -40 % a month fits as well, but is no return
+    bullet = [-100.0, *[60.0] * 11, -80.0]
+    found = internal_rate(bullet)
+    assert found is not None
+    assert found > 0
+    assert net_present_usd(bullet, found) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sim.cost.hardware import PoolFacts
 from sim.cost.ledger import Ledger, RequestUse, request_costs
 from sim.cost.metering import MeteredWindow, combined_window
 from sim.cost.prices import CostError
-from sim.cost.rental import Rent
+from sim.cost.rental import Commitment, Rent
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Scenario
@@ -91,6 +91,12 @@ def test_a_ramp_commits_more_from_month_to_month(resolve, make_pool):
     found = flows_of(plan, MeteredWindow(1.0))
     costs = [opex_usd(found, plan.finance, month) / 730 for month in (1, 6, 7, 10, 12, 13)]
     assert costs == pytest.approx([12 + 8, 12 + 8, 24, 19.2, 19.2, 12 + 8])
+
+
+def test_a_ramp_is_read_back_from_json():
+    # points of a sweep and the candidates of breakeven are validated again from JSON, whose keys are text
+    terms = Commitment.model_validate({"gpus": 8, "months": 12, "discount": 0.2, "ramp": {"gpus": {7: 16}}})
+    assert Commitment.model_validate(terms.model_dump(mode="json", exclude_unset=True)) == terms
 
 
 @given(st.integers(1, 16), st.floats(1, 20_000))

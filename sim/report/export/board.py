@@ -1,16 +1,20 @@
 """One page for the board: question, recommendation, cash, risk, and what would change the recommendation."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from math import log
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sim.cost.token_api import NAME as API
 from sim.language import N_, _, translate_rendered
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.page.template import render
-from sim.report.words.money import heading_mark
-from sim.report.words.text import number, percent
+from sim.report.plan_tables import CLOSING
+from sim.report.words.money import Currency, amount, converted_text, showing_in
+from sim.report.words.text import AXIS_UNITS, percent, place, question_and_context
 from sim.units import HOURS_PER_MONTH
 
 COMMANDS = ("breakeven", "plan")
@@ -35,10 +39,12 @@ class BoardPage(NamedTuple):
 
 def board_html(answer: StoredAnswer) -> str:
     """Return the page of the finished answer of `breakeven` or `plan`, in the current language."""
-    page = (_Breakeven if answer.command == "breakeven" else _Plan)(answer).page()
+    board = (_Breakeven if answer.command == "breakeven" else _Plan)(answer)
+    with showing_in(board.currency(), answer.summary[board.key].astype(str)):
+        page = board.page()
     scenario = str(answer.manifest.get("scenario", answer.folder.name))
     day = str(answer.manifest.get("started_at", ""))[:10]
-    made = f"{scenario}, {day}, gpufleet {answer.manifest.get('version', '')}"
+    made = f"{board.changed() or scenario}, {day}, gpufleet {answer.manifest.get('version', '')}"
     return render("export/board.html.j2", page=page, name=scenario, made=made)
 
 
@@ -58,12 +64,25 @@ class _Board:
 
     def page(self) -> BoardPage:
         """Return the content of the page."""
-        question = str(self.answer.scenario.get("question") or "") or _(self.usual)
+        stated = str(self.answer.scenario.get("question") or "")
+        question = question_and_context(stated, "")[0] if stated and not self.changed() else _(self.usual)
         if self.ranked.empty:
             return BoardPage(question, [_("No candidate meets the service level.")], [], [], [], [])
         heads, rows = self.cash()
         changes = list(self.changes()) or [_("No change within the searched ranges.")]
         return BoardPage(question, list(self.recommendation()), heads, rows, list(self.risks()), changes)
+
+    def changed(self) -> str:
+        """Return the scenario's name with the values from --set, which replace its question; empty without any."""
+        name, stated = (str(self.answer.scenario.get(key) or "") for key in ("name", "question"))
+        return question_and_context(stated, name)[0] if stated.startswith(f"{name} with ") else ""
+
+    def currency(self) -> Currency:
+        """Return the reporting currency, at the rate between the columns of the main table."""
+        raw = self.answer.summary
+        paid = raw[raw[self.cost].notna() & (raw[self.cost] != 0)].head(1)
+        rate = float((paid["net_present_cost_usd"] / paid[self.cost]).iloc[0]) if len(paid) else 1.0
+        return Currency(self.answer.currency, rate)
 
     @property
     def best(self) -> "pd.Series[Any]":
@@ -75,10 +94,14 @@ class _Board:
         """Name of that candidate."""
         return str(self.best[self.key])
 
+    @staticmethod
+    def label(name: object) -> str:
+        """Return the name of a candidate as shown: that of the API in the current language."""
+        return _(API) if name == API else str(name)
+
     def money(self, value: float) -> str:
         """Format an amount in the reporting currency."""
-        size = f"{abs(value):,.0f}" if abs(value) >= 100 else f"{abs(value):,.2f}"
-        return f"{'-' if value < 0 else ''}{heading_mark(self.answer.currency)} {size}"
+        return converted_text(value)
 
     def table(self, file: str) -> pd.DataFrame:
         """Return a further table of the answer; empty where it has none."""
@@ -87,13 +110,13 @@ class _Board:
     def recommendation(self) -> Iterator[str]:
         """Yield the choice, its gap to the next, and the way to finance it."""
         cost = float(self.best[self.cost])
-        yield _("Choose {name}: net present cost {cash}.", name=self.name, cash=self.money(cost))
+        yield _("Choose {name}: net present cost {cash}.", name=self.label(self.name), cash=self.money(cost))
         if len(self.ranked) > 1:
             other = self.ranked.iloc[1]
             more = float(other[self.cost]) - cost
             yield _(
                 "The next best, {name}, costs {cash} more ({percent}).",
-                name=str(other[self.key]),
+                name=self.label(other[self.key]),
                 cash=self.money(more),
                 percent=percent(more / abs(cost)) if cost else "",
             )
@@ -101,7 +124,7 @@ class _Board:
         if taxed in self.ranked and self.ranked[taxed].notna().any():
             after = self.ranked.sort_values(taxed).iloc[0]
             template = N_("After financing and tax {name} costs least: {cash}.")
-            yield _(template, name=str(after[self.key]), cash=self.money(float(after[taxed])))
+            yield _(template, name=self.label(after[self.key]), cash=self.money(float(after[taxed])))
         ways = self.table("financing")
         ways = ways[ways[self.key] == self.name] if not ways.empty else ways
         if len(ways) > 1:
@@ -157,13 +180,12 @@ class _Breakeven(_Board):
             "irr": (_("IRR"), percent),
         }
         known = {name: one for name, one in columns.items() if name in self.ranked and self.ranked[name].notna().any()}
-        rows = [
-            [
-                str(row[self.key]),
-                *("" if pd.isna(row[name]) else form(row[name]) for name, (_head, form) in known.items()),
-            ]
-            for row in self.ranked.head(MOST_ROWS).to_dict("records")
-        ]
+        rows = []
+        for row in self.ranked.head(MOST_ROWS).to_dict("records"):
+            cells = {name: "" if pd.isna(row[name]) else form(row[name]) for name, (_head, form) in known.items()}
+            if cells.get("irr"):
+                cells["irr"] = _("{rate} against {other}", rate=cells["irr"], other=self.label(row["irr_against"]))
+            rows.append([self.label(row[self.key]), *cells.values()])
         return [_("candidate"), *(head for head, _form in known.values())], rows
 
     def risks(self) -> Iterator[str]:
@@ -189,16 +211,16 @@ class _Breakeven(_Board):
         table = self.table("tipping")
         for row in table[table["among"] == "all"].to_dict("records") if not table.empty else ():
             for side, template in (
-                ("below", N_("{input} below {value} {unit} (now {now}): {then} is the cheapest.")),
-                ("above", N_("{input} above {value} {unit} (now {now}): {then} is the cheapest.")),
+                ("below", N_("{input} below {value} (now {now}): {then} is the cheapest.")),
+                ("above", N_("{input} above {value} (now {now}): {then} is the cheapest.")),
             ):
                 value, now = row[f"tips_{side}"], float(row["now"])
                 if pd.notna(value) and now and value > 0:
-                    name, unit = (translate_rendered(row[part]) if isinstance(row[part], str) else ""
-                                  for part in ("input", "unit"))  # fmt: skip
-                    text = _(template, input=name, value=number(float(f"{value:.3g}")), unit=unit,
-                             now=number(float(f"{now:.3g}")), then=str(row[f"then_{side}"]))  # fmt: skip
-                    found.append((abs(value / now - 1), text.replace("  ", " ")))
+                    unit = row["unit"] if isinstance(row["unit"], str) else ""
+                    form = partial(place, unit) if unit in AXIS_UNITS else partial(amount, unit=unit)
+                    text = _(template, input=translate_rendered(row["input"]), value=form(float(f"{value:.3g}")),
+                             now=form(float(f"{now:.3g}")), then=self.label(row[f"then_{side}"]))  # fmt: skip
+                    found.append((abs(value / now - 1), text))
         return sorted(found, key=lambda one: abs(log(1 + one[0])))
 
 
@@ -217,12 +239,15 @@ class _Plan(_Board):
 
     def cash(self) -> tuple[list[str], list[list[str]]]:
         months, net = self.table("plan"), self.amount("net_cost_usd")
-        months = months.assign(year=[f"{date:%Y}" for date in months["date"]])
+        # the sales of the closing row are at the end of the plan's last month
+        ends = [date - timedelta(days=1) if month == CLOSING else date
+                for month, date in zip(months["month"], months["date"], strict=True)]  # fmt: skip
+        months = months.assign(year=[f"{date:%Y}" for date in ends])
         years = list(dict.fromkeys(months["year"]))
         sums = months.groupby(["fleet", "year"], sort=False)[net].sum()
         rows = [
             [
-                str(row["fleet"]),
+                self.label(row["fleet"]),
                 *(self.money(float(sums.get((row["fleet"], year), 0.0))) for year in years),
                 self.money(row[self.amount("total_usd")]),
                 self.money(row[self.cost]),
@@ -252,7 +277,7 @@ class _Plan(_Board):
             more = row[self.cost] - best
             yield _(
                 "{name} is the cheapest if it costs {cash} less ({percent} of its cost).",
-                name=str(row["fleet"]),
+                name=self.label(row["fleet"]),
                 cash=self.money(more),
                 percent=percent(more / row[self.cost]) if row[self.cost] else "",
             )

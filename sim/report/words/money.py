@@ -5,7 +5,7 @@ US dollars, under the same name with the currency's code in the place of `usd`: 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -60,16 +60,25 @@ def show_in(scenario: ReportingFleets) -> None:
 
 
 @contextmanager
-def showing(scenario: ReportingFleets) -> Iterator[None]:
-    """Show money in the currency of *scenario*, work in its unit and its names untranslated, within the block."""
-    token, unit = _SHOWN.set(Currency(*reporting_currency(scenario))), count_in(noun_of(scenario))
-    kept = keep(names_of(scenario))
+def showing_in(currency: Currency, names: Iterable[str]) -> Iterator[None]:
+    """Show money in *currency*, and *names* untranslated, within the block."""
+    token, kept = _SHOWN.set(currency), keep(names)
     try:
         yield
     finally:
         _SHOWN.reset(token)
-        reset(unit)
         release(kept)
+
+
+@contextmanager
+def showing(scenario: ReportingFleets) -> Iterator[None]:
+    """Show money in the currency of *scenario*, work in its unit and its names untranslated, within the block."""
+    unit = count_in(noun_of(scenario))
+    try:
+        with showing_in(Currency(*reporting_currency(scenario)), names_of(scenario)):
+            yield
+    finally:
+        reset(unit)
 
 
 def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:

@@ -270,13 +270,16 @@ def extend_question(layers: Layers, texts: Sequence[str]) -> None:
     The question of a finished run that is priced again already has such values; they are merged.
     """
     options = zip(layers.options, texts, strict=True)
-    values = {option.partition(" ")[2]: text for (place, option), text in options if place[0] not in SAME_QUESTION}
+    values = {
+        option.partition(" ")[2]: text.strip() for (place, option), text in options if place[0] not in SAME_QUESTION
+    }
     if not values or layers.is_option(("question",)):
         return
     start, question = f"{layers.data['name']} with ", str(layers.data["question"])
     before = question.removeprefix(start).split("; ") if question.startswith(start) else []
     kept = [one for one in before if one.partition("=")[0] not in values]
-    now = [f"{path}={text.strip()[:LONGEST_SHOWN]}" for path, text in values.items()]
+    cut = {path: f"{text[:LONGEST_SHOWN]}..." if len(text) > LONGEST_SHOWN else text for path, text in values.items()}
+    now = [f"{path}={text}" for path, text in cut.items()]
     layers.data["question"] = start + "; ".join([*kept, *now])
 
 

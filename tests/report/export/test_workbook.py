@@ -190,7 +190,11 @@ def test_the_page_for_the_board_answers_five_questions(answers: Path, name: str,
     }
     assert [head for head in heads[language] if f"<h2>{head}</h2>" not in text] == []
     costs = by_name(answers / name / f"{answer.main}.csv", "net_present_cost_EUR")
-    assert all(f"EUR {cost:,.0f}" in text for cost in costs.values())
+    assert all(f"€{cost:,.0f}" in text for cost in costs.values())
+    assert "USD" not in text
+    english = [one for one in ("is the cheapest", "rate_rps", "per h") if one in text]
+    assert english == [] or language == "en"
+    assert "2029" not in text  # the plan ends with 2028-06
     best = min(costs, key=lambda one: costs[one])
     assert text.index(best) < min(text.index(one) for one in costs if one != best)
 
