@@ -33,6 +33,7 @@ HEADINGS = {"gpus": "GPUs"}
 CELL_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>[^\n]*</t[dh]>)")
 BREAKS = re.compile(r"(?<=[a-z0-9][_/])(?=\w)")
 COLUMNS_MARK = "<!-- columns of summary.csv -->"
+REFERRING = re.compile(r"^.* scenario reference\b.*$", re.MULTILINE)
 WORK_MARKS = {"<!-- columns of a job -->": JOB_COLUMNS, "<!-- columns of a queue -->": QUEUE_COLUMNS}
 
 
@@ -54,7 +55,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     found = found.replace(COLUMNS_MARK, "\n".join(_columns()))
     for mark, declared in WORK_MARKS.items():
         found = found.replace(mark, "\n".join(_work_columns(declared)))
-    return found
+    return REFERRING.sub(lambda line: _sections(line[0]), found)
+
+
+def _sections(line: str) -> str:
+    """Return *line* with the sections of a scenario that it names as links to the generated reference."""
+    return re.sub(r"`([A-Z][A-Za-z]+)`", lambda name: f"[{name[0]}](reference/scenario.md#{name[1].lower()})", line)
 
 
 def on_page_content(html: str, **_: Any) -> str:
