@@ -87,6 +87,16 @@ def located(problems: Iterable[tuple[str, int, str]]) -> str:
     return joined("\n", [placed(f"{file}:{line}" if line else file, text) for file, line, text in problems])
 
 
+def os_reason(error: OSError) -> str:
+    """Return the reason of *error* in lower case, as a message where it is a common one.
+
+    >>> os_reason(FileNotFoundError(2, "No such file or directory")).template
+    'no such file or directory'
+    """
+    text = (error.strerror or str(error)).lower()
+    return next((one for one in OS_REASONS if one == text), text)
+
+
 def first_line(text: str) -> str:
     """Return *text* up to its first line break; that line stays a message."""
     if isinstance(text, Message) and text.values.get("mark") == "\n":
@@ -112,3 +122,17 @@ def parsed(template: str) -> tuple[str, Mapping[str, str]]:
 
 def _text(value: Any, how: str) -> str:
     return str(value) if how == "{}" else how.format(value)
+
+
+OR = Message(" or ")
+"""Mark between alternatives, for `joined`."""
+OS_REASONS = (
+    Message("no such file or directory"),
+    Message("is a directory"),
+    Message("not a directory"),
+    Message("permission denied"),
+    Message("file exists"),
+    Message("no space left on device"),
+    Message("address already in use"),
+)
+"""Common reasons of the operating system."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from sim.infile import opened
-from sim.message import Message, located
+from sim.message import Message, located, os_reason
 
 _FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
 _CORE: list[tuple[str, str]] = [
@@ -134,9 +134,7 @@ def read(path: Path | str, patient: bool = False) -> Document:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
     except OSError as error:
-        raise YamlError(
-            str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower())
-        ) from None
+        raise YamlError(str(path), 0, Message("cannot be read: {reason}", os_reason(error))) from None
     except UnicodeDecodeError as error:
         raise YamlError(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start)) from None
     if len(content) > MOST_BYTES:
@@ -144,12 +142,13 @@ def read(path: Path | str, patient: bool = False) -> Document:
     return read_text(text, str(path), patient)
 
 
-def read_text(text: str, name: str, patient: bool = False) -> Document:
+def read_text(text: str, name: str, patient: bool = False, merge: bool = False) -> Document:
     """Read the document in *text*; *name* stands for the file in errors. Raises YamlError.
 
-    A *patient* reader finds mistakes in single values and keys among the document's `faults`.
+    A *patient* reader finds mistakes in single values and keys among the document's `faults`. With *merge*, the key
+    `<<: *anchor` stands for the keys of that mapping that its holder lacks, as in YAML 1.1.
     """
-    root, builder = _compose(text, name), _Builder(name)
+    root, builder = _compose(text, name), _Builder(name, merge)
     data = None if root is None else builder.build(root)
     if builder.faults and not patient:
         raise builder.faults[0]
@@ -212,8 +211,8 @@ def _check_limits(text: str, name: str) -> None:
 class _Builder:
     """Builder of plain data from nodes; an anchor's data is built once and shared."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, merge: bool) -> None:
+        self.name, self.merge = name, merge
         self.built: dict[int, Any] = {}
         self.values: dict[int, int] = {}
         """Node id -> number of values that the node stands for, aliases written out."""
@@ -256,6 +255,8 @@ class _Builder:
     def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         if node.tag != _TAG + "map":
             raise self._error(node, Message("the tag {tag} is not allowed", node.tag[:40]))
+        if self.merge and any(_is_merge(key) for key, _ in node.value):
+            node.value = self._merged(node)
         data: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self.build(key_node)
@@ -266,6 +267,21 @@ class _Builder:
             value = self.build(value_node)
             data.setdefault(key, value)  # keep the first value, whose line is recorded
         return data
+
+    def _merged(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return the keys and values of *node*, with those of other mappings in place of `<<`."""
+        pairs = [pair for pair in node.value if not _is_merge(pair[0])]
+        known = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+        for key, value in node.value:
+            holders = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for holder in holders if _is_merge(key) else ():
+                if not isinstance(holder, yaml.MappingNode):
+                    raise self._error(key, "the key << must name a mapping, or a list of mappings")
+                self.build(holder)
+                added = [pair for pair in holder.value if str(pair[0].value) not in known]
+                known |= {str(name.value) for name, _ in added}
+                pairs += added
+        return pairs
 
     def _scalar(self, node: yaml.Node) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value
@@ -301,6 +317,10 @@ class _Builder:
 
     def _error(self, node: yaml.Node, message: str) -> YamlError:
         return YamlError(self.name, node.start_mark.line + 1, message)
+
+
+def _is_merge(key: yaml.Node) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style
 
 
 def _whole(text: str) -> int:

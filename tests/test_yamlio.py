@@ -72,6 +72,17 @@ def test_every_place_has_a_line() -> None:
     assert document.line(("b", 7)) == 2
 
 
+def test_merge_keys_are_read_on_request() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc:\n  <<: [*b, *a]\n  z: 4\n"
+    document = read_text(text, "f.yaml", merge=True)
+    assert document.data["c"] == {"z": 4, "y": 3, "x": 1}
+    assert [document.line(("c", key)) for key in "xyz"] == [1, 2, 5]
+    assert "<<" in read_text(text, "f.yaml").data["b"]
+    for bad, mistake in (("a: &a {<<: *a}", "contains itself"), ("a: {<<: 3}", "must name a mapping")):
+        with pytest.raises(YamlError, match=mistake):
+            read_text(bad, "f.yaml", merge=True)
+
+
 _texts = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")))
 _scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts
 _data = st.recursive(

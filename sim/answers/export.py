@@ -9,7 +9,7 @@ from sim.answers.deployments.formats import FORMATS
 from sim.answers.folder import catalogue_of, is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import load_catalog
-from sim.message import Message
+from sim.message import OR, Message, joined
 from sim.report.export.board import COMMANDS, board_html
 from sim.report.export.focus import write_focus
 from sim.report.export.stored_answer import StoredAnswer, read_answer
@@ -48,7 +48,7 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
         return Message(
             "{folder}: the page for the board is of an answer of {commands}, not of {command}",
             folder,
-            " or ".join(COMMANDS),
+            joined(OR, COMMANDS),
             command,
         )
     if form == "focus":

@@ -31,7 +31,7 @@ from typing import Any
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import Catalog
 from sim.infile import opened
-from sim.message import Message, placed
+from sim.message import Message, os_reason, placed
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.execution.digest import placeless
@@ -133,7 +133,7 @@ def why_not(out: Path) -> str:
     try:
         Path(tempfile.mkdtemp(prefix=".gpufleet-", dir=above)).rmdir()
     except OSError as error:
-        return Message("cannot be written: {reason}", (error.strerror or str(error)).lower())
+        return Message("cannot be written: {reason}", os_reason(error))
     return ""
 
 

@@ -16,7 +16,7 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, CONDITIONS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
 from sim.decimals import number
 from sim.infile import opened
-from sim.message import Message
+from sim.message import OR, Message, joined, os_reason
 
 Problem = tuple[int, str]
 """Line of the file, and the mistake in it."""
@@ -138,7 +138,7 @@ def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]
             header = [name.strip() for name in next(reader, [])]
             return header, [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        told = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        told = os_reason(error) if isinstance(error, OSError) else str(error)
         raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", told))]) from None
 
 
@@ -247,7 +247,7 @@ def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], the
         problems.append(Message("unknown load {load!r}; one of {loads}", load, ", ".join(LOADS)))
     needed = NEEDS.get(load, ())
     if needed and not any(name in there for name in needed):
-        problems.append(Message("load {load} needs {needed}", load, " or ".join(needed)))
+        problems.append(Message("load {load} needs {needed}", load, joined(OR, needed)))
     if texts["measured_at"] not in ("", "client", "engine"):
         problems.append(Message("measured_at must be client or engine, not {measured_at!r}", texts["measured_at"]))
     if (gpus := numbers["n_gpus"]) is not None and gpus < _ranks(numbers):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sim.message import Message
+from sim.message import OR, Message, joined
 
 SHOWN = 60
 """Maximum length of a name shown in a message [characters]."""
@@ -14,7 +14,7 @@ class UnknownId(ValueError, KeyError):
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
         self.kind, self.name, self.suggestions = kind, name, suggestions
-        hint = Message("; did you mean {near}?", " or ".join(suggestions)) if suggestions else ""
+        hint = Message("; did you mean {near}?", joined(OR, suggestions)) if suggestions else ""
         shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
         super().__init__(Message("unknown {kind} {id!r}{hint}", kind, shown, hint))
 

@@ -20,7 +20,7 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.workplace import whole_or_nothing
-from sim.message import Message
+from sim.message import Message, os_reason
 
 
 @app.command()
@@ -155,4 +155,4 @@ def _write(out: Path, texts: Mapping[Path, str]) -> None:
         for file, text in texts.items():
             write_atomically(file, text)
     except OSError as error:
-        fail(Message("--out {out}: cannot be written: {reason}", out, (error.strerror or str(error)).lower()))
+        fail(Message("--out {out}: cannot be written: {reason}", out, os_reason(error)))

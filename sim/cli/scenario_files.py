@@ -26,7 +26,7 @@ from sim.cli.frame import (
     shown_to_people,
     watched,
 )
-from sim.message import Message, joined, placed
+from sim.message import Message, joined, os_reason, placed
 from sim.scenario.reading.shipped import scenario_file
 
 
@@ -88,7 +88,7 @@ def init(
             target.write_text(text, encoding="utf-8")
             schema.write_text(schema_text(), encoding="utf-8")
         except OSError as error:
-            fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
+            fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
     show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
 
 
@@ -125,7 +125,7 @@ def migrate(
                 if schema.exists():
                     write_atomically(schema, schema_text())
         except OSError as error:
-            fail(Message("{file}: cannot be written: {reason}", error.filename, (error.strerror or str(error)).lower()))
+            fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
 
 
 def _columns_of(texts: Sequence[str]) -> dict[str, str]:

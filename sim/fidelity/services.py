@@ -34,7 +34,7 @@ from sim.catalogue.value import Sourced, Value
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, key_of, scatter
 from sim.language import N_, _, translate_rendered
-from sim.message import Message, joined
+from sim.message import OR, Message, joined
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
@@ -213,7 +213,7 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Service
         if device is not None:
             return ServiceCase(row, benchmark, model, accelerator, device)
     raise ServiceNotCovered(
-        Message("{id} has no {precisions} rate", accelerator.gpu.id, " or ".join(benchmark.precisions))
+        Message("{id} has no {precisions} rate", accelerator.gpu.id, joined(OR, benchmark.precisions))
     )
 
 

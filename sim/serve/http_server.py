@@ -33,7 +33,7 @@ from sim.answers.folder import FolderBusy, manifest_of
 from sim.catalogue.catalog import load_catalog, own_folders
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
-from sim.message import Message
+from sim.message import Message, os_reason
 from sim.report.charts.vega_lite import bundle
 from sim.report.page.template import words_of
 from sim.scenario.reading.shipped import scenario_file
@@ -267,7 +267,7 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         if found is not None:
             found.close()
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise CannotServe(
             Message("{host}, port {port}: {reason}; --port names another, 0 takes a free one", host, port, reason)
         ) from None

@@ -10,7 +10,7 @@ from typing import Any
 from sim.answers.folder import is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.data_folder import data_root
-from sim.message import Message
+from sim.message import Message, os_reason
 from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refusals import RefusedRequest
 from sim.study.execution.durable import MANIFEST
@@ -64,7 +64,7 @@ class Workspace:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise RefusedRequest(400, f"{name[:60]}: {(error.strerror or str(error)).lower()}") from None
+                raise RefusedRequest(400, f"{name[:60]}: {os_reason(error)}") from None
             if stat.S_ISLNK(mode):
                 raise RefusedRequest(
                     403, Message("{name}: is a link, or lies behind one, and links are not followed", name)

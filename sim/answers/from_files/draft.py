@@ -1,5 +1,6 @@
 """Draft of one scenario from several files, with defaults for values that no file states."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.catalogue.market import USD
 from sim.catalogue.model import Model
-from sim.message import Message
+from sim.message import Message, placed
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
@@ -138,6 +139,9 @@ class _Drafting:
                 ServerDraft("", engine or "vllm", model=traffic.model if traffic is not None and config is None else "")
             ]
             if not engine:
+                if traffic is None and config is None and not any(one.scalers for one in self.sources):
+                    text = "states no servers: add their file with --from"
+                    self.problems.append((self.sources[0].name, 0, text))
                 self.result.assumed["engine"] = "no file names an engine"
         scaled = self._scaled(servers)
         models = [self._model(server, config, traffic) for server in servers]
@@ -202,8 +206,7 @@ class _Drafting:
     def _model(self, server: ServerDraft, config: SourceFile | None, traffic: SourceFile | None) -> tuple[str, str]:
         """Return the scenario's `model` and `quantization` of *server*; empty texts after a mistake."""
         name, catalog = server.model, self.catalog
-        place, _, line = server.place.rpartition(":")
-        where = (place, int(line)) if line.isdecimal() else (server.place, 0)
+        where = _file_and_line(server)
         try:
             catalog.quantization(server.precision or "none")
         except UnknownId as error:
@@ -324,7 +327,7 @@ class _Drafting:
             cost = self._cost({str(pool["gpu"]) for pool in pools})
             fleet = {"name": name, **keys, "pools": pools}
             self.result.data["fleets"] = [fleet | ({"cost": cost} if cost else {})]
-            reason = self._why_not()
+            reason = self._why_not(servers)
             if not reason:
                 return
             reasons.setdefault(name, reason)
@@ -471,14 +474,12 @@ class _Drafting:
         )
         return {"acquisition": "rent", "price": f"{prices.item}/{name}"}
 
-    def _why_not(self) -> str:
+    def _why_not(self, servers: Sequence[ServerDraft]) -> str:
         """Return why the fleet cannot run; empty if it can."""
         try:
             scenario = self._loaded()
         except ScenarioErrors as errors:
-            raise FileErrors(
-                [(self.sources[0].name, 0, f"{one.where}: {one.message}") for one in errors.errors]
-            ) from None
+            raise FileErrors([self._located(one.where, one.message, servers) for one in errors.errors]) from None
         plans = [resolve(scenario, case, self.catalog) for case in cases(scenario) if case.replication == 0]
         reason = next((str(plan.infeasible) for plan in plans if plan.infeasible), "")
         if not reason:
@@ -487,6 +488,13 @@ class _Drafting:
                 line for pool, plan in zip(drafts, plans[0].pools, strict=True) if (line := _defaults(pool, plan))
             ]
         return reason
+
+    def _located(self, where: str, mistake: str, servers: Sequence[ServerDraft]) -> tuple[str, int, str]:
+        """Return *mistake* at the key *where* of the draft as one of the file that states the server."""
+        found = re.fullmatch(r"fleets\.0\.pools\.(\d+)\.(.+)", where)
+        if found is None:
+            return self.sources[0].name, 0, placed(where, mistake)
+        return (*_file_and_line(servers[int(found[1])]), placed(found[2], mistake))
 
     def _loaded(self) -> Any:
         """Return the scenario of the draft without its sweep. Raises ScenarioErrors."""
@@ -506,6 +514,8 @@ class _Drafting:
     def _compare(self, servers: list[ServerDraft], traffic: SourceFile | None) -> None:
         """Note where files contradict each other."""
         notes = self.result.notes
+        if named := ", ".join(dict.fromkeys(one.gpu for one in servers if self.gpu and one.gpu not in ("", self.gpu))):
+            notes.append(Message("GPU in the files: {named}; simulated: {gpu}, as --gpu states", named, self.gpu))
         for server in servers:
             if server.gpus is not None and server.gpus != server.parallel and "mig" not in server.keys:
                 notes.append(
@@ -545,6 +555,11 @@ class _Drafting:
                     replicas,
                 )
             )
+
+
+def _file_and_line(server: ServerDraft) -> tuple[str, int]:
+    place, _, line = server.place.rpartition(":")
+    return (place, int(line)) if line.isdecimal() else (server.place, 0)
 
 
 def _most_replicas(pool: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.infile import opened
-from sim.message import Message, placed
+from sim.message import Message, os_reason, placed
 
 START_BYTES = 1_000_000
 """Size of the start of a file by which its kind is recognised, and largest command or manifest [bytes]."""
@@ -106,9 +106,7 @@ def _start(path: Path) -> str:
         with opened(path) as file:
             content: bytes = file.read(START_BYTES)
     except OSError as error:
-        raise FileErrors(
-            [(str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))]
-        ) from None
+        raise FileErrors([(str(path), 0, Message("cannot be read: {reason}", os_reason(error)))]) from None
     if b"\0" in content:
         raise FileErrors([(str(path), 0, UNKNOWN)])
     try:

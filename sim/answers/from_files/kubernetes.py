@@ -64,7 +64,7 @@ def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
     documents = []
     for first_line, part in _documents(text):
         try:
-            document = read_text("\n" * (first_line - 1) + part, str(path))
+            document = read_text("\n" * (first_line - 1) + part, str(path), merge=True)
         except YamlError as error:
             problems.append((str(path), error.line, error.message))
             continue
@@ -82,7 +82,7 @@ def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
         manifest = Manifest(document, source, problems, catalog)
         manifest.settings = settings
         _read_object(manifest, held, place)
-    if not source.servers and not source.scalers and not problems:
+    if not (source.servers or source.scalers or source.not_simulated or problems):
         named = ", ".join(dict.fromkeys(filter(None, kinds)))
         problems.append(
             (
@@ -226,6 +226,8 @@ def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: 
     model = hub_name(at(spec, "model", "uri"))
     if "://" in model:
         model = str(at(spec, "model", "name") or model)
+    if at(spec, "router", "scheduler") is not None:
+        manifest.source.not_simulated.append("LLMInferenceService: router.scheduler (see routing of a fleet)")
     for part, where in (("prefill", (*place, "prefill")), ("", place)):
         own = at(spec, part) if part else spec
         if not isinstance(own, dict):

@@ -12,8 +12,9 @@ class FileErrors(ValueError):
     """Mistakes in the files of a draft; the message has a line `file:line: mistake` per mistake."""
 
     def __init__(self, problems: Sequence[tuple[str, int, str]]) -> None:
-        self.problems = tuple(dict.fromkeys(problems))
-        """Mistakes as (file, line or 0, message)."""
+        names = list(dict.fromkeys(name for name, _, _ in problems))
+        self.problems = tuple(sorted(dict.fromkeys(problems), key=lambda one: (names.index(one[0]), one[1])))
+        """Mistakes as (file, line or 0, message), by file and line."""
         super().__init__(located(self.problems))
 
     def __reduce__(self) -> Any:

@@ -23,7 +23,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.market import ISO_4217, USD, iso_code
 from sim.infile import opened
-from sim.message import Message
+from sim.message import Message, os_reason
 
 MOST_BYTES = 2_000_000_000
 """Largest list: AWS' file of all regions has several gigabytes, that of a region about 0.3 [bytes]."""
@@ -110,7 +110,7 @@ def read_list(
             content = file.read(MOST_BYTES)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        reason = Message("cannot be read: {reason}", (error.strerror or str(error)).lower())
+        reason = Message("cannot be read: {reason}", os_reason(error))
         raise PriceListErrors([(str(path), 0, reason)]) from None
     except UnicodeDecodeError as error:
         raise PriceListErrors([(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start))]) from None

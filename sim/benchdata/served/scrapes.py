@@ -18,7 +18,7 @@ from typing import Any
 from sim.benchdata.errors import BenchdataError
 from sim.decimals import number
 from sim.infile import opened
-from sim.message import Message
+from sim.message import Message, os_reason
 
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -114,9 +114,7 @@ def text_of(path: Path) -> str:
     except UnicodeDecodeError:
         raise BenchdataError([(str(path), 0, "cannot be read: it is not text")]) from None
     except OSError as error:
-        raise BenchdataError(
-            [(str(path), 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))]
-        ) from None
+        raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", os_reason(error)))]) from None
 
 
 def is_page(text: str) -> bool:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sim.message import Message, placed
+from sim.message import OR, Message, joined, placed
 
 Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
@@ -61,7 +61,7 @@ class Config:
             value = self.keys.get(name)
             if value is not None:
                 return _checked(self.path, name, value, 1)
-        raise ConfigError(self.path, " or ".join(names), "missing")
+        raise ConfigError(self.path, joined(OR, names), "missing")
 
     def check_divides(self, key: str, part: int, whole: int) -> None:
         """Raise ConfigError unless *part*, the value of *key*, divides *whole* evenly."""

@@ -19,7 +19,7 @@ from sim.catalogue.hf_config.full_attention import PLAIN, RECENT, WINDOWED
 from sim.catalogue.hf_config.mixed_attention import GATED, HYBRID, MIXED
 from sim.catalogue.model import Model
 from sim.infile import opened
-from sim.message import Message
+from sim.message import OR, Message, joined
 
 MXFP4_PACKED = "mxfp4-pack-quantized"
 """Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
@@ -277,7 +277,7 @@ def model_from_config(path: Path) -> Model:
             raise Config(file, keys).no_step_time(*REFUSED[name])
     if not isinstance(kind, str) or kind not in READERS:
         near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
-        hint = Message("; did you mean {near}?", " or ".join(near)) if near else ""
+        hint = Message("; did you mean {near}?", joined(OR, near)) if near else ""
         raise ConfigError(
             file, "model_type", Message("the architecture {name} is not supported{hint}", shown(kind), hint)
         )

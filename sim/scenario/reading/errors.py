@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sim.language import translate_message
-from sim.message import Message
+from sim.message import OR, Message, joined
 from sim.registry import Registered, Registry
 
 Place = tuple[str | int, ...]
@@ -162,7 +162,7 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
             near = sorted(elsewhere, key=lambda path: (-_common_length(path, place), _depth(path), dotted(path)))
-            return Message("; did you mean {near}?", " or ".join(dotted(path) for path in near[:2]))
+            return Message("; did you mean {near}?", joined(OR, [dotted(path) for path in near[:2]]))
     return did_you_mean(wrong, here, listed=16)
 
 

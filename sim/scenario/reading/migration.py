@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.message import Message
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.layers import (
     RENAMED,
     SCHEMA_VERSION,
@@ -19,7 +19,8 @@ from sim.scenario.reading.layers import (
     value_at,
     version_issues,
 )
-from sim.yamlio import dump_line, key_span
+from sim.scenario.schema import Scenario
+from sim.yamlio import Document, dump_line, key_span
 
 _IN_PATHS = [
     (re.compile(rf"(^|\.){re.escape(above)}\.{re.escape(old)}(?=\.|$)"), rf"\g<1>{above}.{new}")
@@ -43,7 +44,7 @@ def migrate(path: Path) -> Migration:
     document = read_mapping(path)
     data = document.data
     names = dict([*old_keys(data), *_old_paths(data, ())])
-    errors = [*version_issues(document), *map(as_input, document.faults)]
+    errors = [*version_issues(document), *map(as_input, document.faults), *_foreign_keys(document)]
     errors += [both_names(document, place, new) for place, new in names.items() if new in value_at(data, place[:-1])]
     if errors:
         raise ScenarioErrors(errors)
@@ -74,5 +75,17 @@ def _old_paths(data: Any, place: Place) -> Iterator[tuple[Place, str]]:
         new = str(key)
         for earlier, name in _IN_PATHS:
             new = earlier.sub(name, new)
+        if place[:1] == ("sweep",):
+            first, dot, rest = new.partition(".")
+            new = RENAMED.get(("", first), first) + dot + rest
         if new != str(key):
             yield (*place, key), new
+
+
+def _foreign_keys(document: Document) -> Iterator[InputError]:
+    """Yield the keys at the top of *document* that no scenario has: the file may be another tool's."""
+    known = [*Scenario.model_fields, "base", VERSION_KEY, *(old for above, old in RENAMED if not above)]
+    for key in document.data:
+        if key not in known:
+            hint = did_you_mean(str(key), known)
+            yield InputError(document.path, document.line((key,)), str(key), Message("unknown key{hint}", hint))

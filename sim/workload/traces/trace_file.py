@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.infile import STAGE, status
-from sim.message import Message, located
+from sim.message import Message, located, os_reason
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 
@@ -70,7 +70,7 @@ def unreadable(path: str, error: OSError | UnicodeDecodeError) -> TraceError:
     """Return the error of a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
         return TraceError([(path, 0, "is not UTF-8 text")])
-    return TraceError([(path, 0, Message("cannot be read: {reason}", (error.strerror or str(error)).lower()))])
+    return TraceError([(path, 0, Message("cannot be read: {reason}", os_reason(error)))])
 
 
 def misnamed(kind: str, found: Sequence[str], required: Sequence[str], optional: Sequence[str] = ()) -> list[str]:

@@ -209,13 +209,13 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     [serve, other] = written(tmp_path, serve__sh=text, notes__txt="Dear diary")
     lines = refused([serve, other, tmp_path / "none.csv"], tmp_path / "mine.yaml", gpu="h1000")
     starts = [
+        "serve.sh:1: --quantization: unknown quantization 'bits'",
+        "serve.sh:1: unknown model 'acme/unknown-33b'",
         "serve.sh:2: unknown option --tensor-paralel-size; did you mean --tensor-parallel-size?",
         "serve.sh:3: --max-num-seqs must be a whole number, not 'many'",
         "notes.txt: is of no kind that init reads",
         "none.csv: cannot be read",
         "--gpu: unknown gpu 'h1000'; did you mean",
-        "serve.sh:1: --quantization: unknown quantization 'bits'",
-        "serve.sh:1: unknown model 'acme/unknown-33b'",
     ]
     assert [line for line, start in zip(lines, starts, strict=True) if not line.startswith(start)] == []
 

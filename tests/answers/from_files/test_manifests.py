@@ -369,6 +369,21 @@ def test_docker_compose_states_replicas_and_gpus(tmp_path: Path, command: str) -
     assert draft.sources[0].servers[0].gpus == 2
 
 
+def test_merge_keys_of_docker_compose_are_read(tmp_path: Path) -> None:
+    head, body = COMPOSE.split("    image: ", 1)
+    image, _, rest = body.partition("\n")
+    text = f"x-common: &common {{image: {image}, environment: {{A_TOKEN: hunter2}}}}\n{head}    <<: *common\n{rest}"
+    draft, text, scenario = drafted(tmp_path, written(tmp_path, compose__yaml=text), gpu="h100")
+    assert (scenario.engine, "hunter2" in text) == ("vllm-0.11.0", False)
+    assert draft.sources[0].secrets == ["HF_TOKEN"]  # own keys win over merged keys
+
+
+def test_a_gpu_that_replaces_the_files_gpu_is_noted(tmp_path: Path) -> None:
+    draft, _, _ = drafted(tmp_path, written(tmp_path, kserve__yaml=KSERVE), gpu="h200")
+    assert "GPU in the files: h100-80gb-sxm; simulated: h200-141gb-sxm, as --gpu states" in draft.notes
+    assert "LLMInferenceService: router.scheduler (see routing of a fleet)" in draft.sources[0].not_simulated
+
+
 def test_values_of_the_production_stack_are_deployments_with_keda(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=STACK))
     [pool] = scenario.fleets[0].pools
@@ -499,6 +514,11 @@ def test_values_of_vllms_chart_hold_the_command(tmp_path: Path, label: str, gpu:
         (STACK.replace("maxModelLen", "maxModelLength"), "unknown key maxModelLength; did you mean maxModelLen?"),
         (COMPOSE.replace("--tensor-parallel-size", "--tensor-paralel-size"), "did you mean --tensor-parallel-size?"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", "(objects: Service)"),
+        (HPA.replace("vllm:num_requests_waiting", "queue"), "server.yaml: states no servers: add their file"),
+        (
+            COMPOSE.replace("-size 2", "-size 2 --gpu-memory-utilization 1.5"),
+            "server.yaml:3: batching.gpu_memory_utilization: must be at most 1",
+        ),
     ],
 )
 def test_what_of_manifests_is_refused(tmp_path: Path, text: str, mistake: str) -> None:

@@ -151,13 +151,20 @@ def test_migration_renames_keys_and_keeps_every_other_character(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted((ROOT / "scenarios").rglob("*.yaml"))[::9], "{a: {operations: {tax: 1}}}", "{}"]
+    "path",
+    [
+        *sorted((ROOT / "scenarios").rglob("*.yaml"))[::9],
+        "{fleets: [{operations: {tax: 1}}]}",
+        "{sweep: {requests_cost: [true]}}",
+        "{}",
+    ],
 )
 def test_a_migrated_file_holds_the_same_data_and_its_version(tmp_path: Path, path: Path | str) -> None:
     (tmp_path / "s.yaml").write_text(path if isinstance(path, str) else path.read_text())
     before = read(tmp_path / "s.yaml").data
     after = read_text(migrate(tmp_path / "s.yaml").text, "").data
-    for place, name in [*old_keys(before)]:
+    old = [*old_keys(before), *([(("sweep", "requests_cost"), "cost_per_request")] if str(path)[:2] == "{s" else [])]
+    for place, name in old:
         value_at(before, place[:-1])[name] = value_at(before, place[:-1]).pop(place[-1])
     assert after == ({"schema_version": 1} | before if before else {})
 
@@ -178,6 +185,12 @@ def test_a_version_that_is_none_or_later_is_refused_at_its_line(tmp_path: Path, 
             read_it()
         [one] = error.value.errors
         assert (one.line, one.where, one.message) == (5, "schema_version", told)
+
+
+def test_a_file_of_another_tool_is_not_migrated(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("name: a\nservices: {}\nverison: 3\n")
+    with pytest.raises(ScenarioErrors, match=r"compose\.yaml:3: verison: unknown key"):
+        migrate(tmp_path / "compose.yaml")
 
 
 def test_a_scenario_is_the_same_with_its_version(tmp_path: Path) -> None:
