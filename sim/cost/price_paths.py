@@ -32,8 +32,8 @@ class PricePath(Spec):
     """Month -> price over that of the first month, in place of a decline: {2028-01: 0.8}. Linear between these months,
     constant after the last."""
     volatility: Positive | None = None
-    """Standard deviation of the logarithm of the price after one year: a geometric process around the expected values.
-    Default: the price follows them exactly."""
+    """Standard deviation of the logarithm of the price after one year (with `half_life_months`: without its reversion):
+    a geometric process around the expected values. Default: the price follows them exactly."""
     half_life_months: Positive | None = None
     """Time in which half of a deviation disappears: a mean-reverting process. Default: deviations last."""
 

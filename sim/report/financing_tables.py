@@ -7,13 +7,15 @@ from typing import Any
 
 from sim.cost.books import EXPENSES
 from sim.cost.time_value import MONTHS_PER_YEAR
-from sim.language import _
+from sim.language import N_, _
 from sim.report.page.page import PageTable
 from sim.report.run.tables import write_rows
 from sim.report.words.money import cash, in_code
 from sim.report.words.text import percent, plain
 from sim.study.financing import AfterTax
 
+STATED_WAYS = (N_("own money"), N_("loan"), N_("lease"))
+"""Ways to finance that a scenario does not name itself, for translation."""
 WORKING_USD = "working_capital_usd"
 """Column of tables where purchases are not paid at delivery, or VAT is recovered."""
 Financings = Mapping[str, Mapping[str, AfterTax]]

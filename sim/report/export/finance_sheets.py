@@ -13,7 +13,7 @@ from xlsxwriter.worksheet import Worksheet
 from sim.cost.financing import LINES, WORKING
 from sim.language import N_, _
 from sim.report.export.headings import heading
-from sim.report.export.spreadsheet import Book, cell
+from sim.report.export.spreadsheet import Book, cell, worded
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.words.money import heading_mark
 
@@ -288,7 +288,7 @@ class FinanceSheets:
                 if text := formula(block, values["fiscal_year"], name, row, at):
                     sheet.write_formula(row, column, text, shown, float(values[name]))
                 else:
-                    self.book.cell(sheet, row, column, values[name], shown)
+                    self.book.cell(sheet, row, column, worded(name, values[name]), shown)
         sheet.freeze_panes(top + 1, 1)
         sheet.set_column(0, 1, 26)
         sheet.set_column(2, len(at), 14)
@@ -326,7 +326,7 @@ class FinanceSheets:
                 return f"={here(short, row - 1)}+SUM({self._months_of(block, year, 'after_tax_cost')})"
             if short == "paid_in_balance":
                 opening = self._opening_usd(block, frame, name)
-                return f"={opening!r}+SUM({self._months_of(block, year, 'after_tax_cost')})"
+                return f"={f'{opening!r}+' if opening else ''}SUM({self._months_of(block, year, 'after_tax_cost')})"
             if short in ("assets", "liabilities"):
                 return f"={total(ASSETS if short == 'assets' else LIABILITIES)}"
             return f"={total(('paid_in', 'retained'))}" if short == "equity" else ""

@@ -155,7 +155,7 @@ LATENCIES = {
 }
 """Column of a latency, without its statistic -> its name."""
 STATISTIC = re.compile(r"(.+_s)_(mean|p[\d.]+)")
-WORDED = frozenset({"why", "reason", "status", "slo_verdict", "input", "financing", "spare_kind"})
+WORDED = frozenset({"why", "reason", "status", "slo_verdict", "input", "unit", "financing", "spare_kind"})
 """Columns whose cells are shown in the language of the command."""
 STATUSES = (N_("meets"), N_("misses"), N_("not simulated"), N_("over budget"), N_("impossible"))
 """Values of `status` in size.csv, for translation."""

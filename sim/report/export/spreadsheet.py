@@ -19,6 +19,7 @@ from sim.language import _, translate_rendered
 from sim.report.charts.panels import style
 from sim.report.export.headings import WORDED, heading
 from sim.report.words.money import heading_mark
+from sim.report.words.text import AXIS_UNITS
 
 NARROWEST, WIDEST = 9, 48
 """Least and largest width of a column [characters]."""
@@ -90,7 +91,7 @@ class Book:
         names = [str(name) for name in frame.columns]
         self.heads(sheet, top, [heading(name, self.currency) for name in names])
         formats = [self.format_of(name) for name in names]
-        columns = [_shown(str(name), column.tolist()) for name, column in frame.items()]
+        columns = [[worded(str(name), one) for one in column.tolist()] for name, column in frame.items()]
         for row, values in enumerate(zip(*columns, strict=True), start=top + 1):
             self.cells(sheet, row, values, formats)
         if names:
@@ -105,9 +106,13 @@ class Book:
         self.workbook.close()
 
 
-def _shown(name: str, values: list[Any]) -> list[Any]:
-    """Return the *values* of the column *name*, words in the language of the command."""
-    return [translate_rendered(one) if isinstance(one, str) else one for one in values] if name in WORDED else values
+def worded(name: str, value: Any) -> Any:
+    """Return *value* of the column *name*, words in the language of the command."""
+    if not isinstance(value, str) or name not in WORDED:
+        return value
+    if name == "unit" and value in AXIS_UNITS:
+        return _(AXIS_UNITS[value]).format("").strip()
+    return translate_rendered(value)
 
 
 def cell(row: int, column: int, fixed: bool = False) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
-from sim.language import N_, _, translate_rendered
+from sim.language import N_, _, keep, release, translate_rendered
 from sim.report.export.finance_sheets import BOOKS_SHEET, YEARS_SHEET, FinanceSheets
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
@@ -21,7 +21,7 @@ from sim.report.financing_tables import WORKING_USD
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.sources import notes
 from sim.report.words.money import heading_mark
-from sim.report.words.text import axis_label, number, ranged, readable_name
+from sim.report.words.text import axis_label, joined, number, question_and_context, ranged, readable_name
 from sim.study.metrics.columns import COLUMNS
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
@@ -399,6 +399,14 @@ CURVES = (
 
 def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
     """Write the workbook to the file *path*; return notes, such as on rows that a sheet could not hold."""
+    kept = keep(answer.summary.iloc[:, 0].astype(str) if len(answer.summary.columns) else ())
+    try:
+        return _write_sheets(path, answer)
+    finally:
+        release(kept)
+
+
+def _write_sheets(path: Path, answer: StoredAnswer) -> list[str]:
     book, lines = Book(path, answer.currency), list[str]()
     _summary(book, answer)
     if answer.command in ("run", "price", "plan", "breakeven"):
@@ -422,13 +430,13 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
     manifest = answer.manifest
     made = " ".join(map(str, manifest.get("command", ())))
     title = str(manifest.get("scenario", answer.folder.name))
-    question = str(answer.scenario.get("question") or "")
+    question = joined(question_and_context(str(answer.scenario.get("question") or ""), title))
     when = f"{made}, {manifest.get('started_at', '')}, gpufleet {manifest.get('version', '')}"
     amounts = _("Amounts in {currency}.", currency=heading_mark(book.currency))
     sheet, top = book.sheet(
         N_("Summary"),
         title,
-        [*([question] if question else []), when, amounts],
+        [*([question] if question != title else []), when, amounts],
     )
     frame = answer.table(answer.main)
     meanings = {answer.amount(one.name): f"{one.meaning} [{one.unit}]" for one in COLUMNS}

@@ -21,6 +21,7 @@ from sim.cli import app
 from sim.language import speaking
 from sim.report.export.board import board_html
 from sim.report.export.stored_answer import RECEIVED, StoredAnswer, read_answer
+from sim.report.export.workbook import write_workbook
 
 pytestmark = pytest.mark.slow
 
@@ -197,6 +198,18 @@ def test_the_page_for_the_board_answers_five_questions(answers: Path, name: str,
     assert "2029" not in text  # the plan ends with 2028-06
     best = min(costs, key=lambda one: costs[one])
     assert text.index(best) < min(text.index(one) for one in costs if one != best)
+
+
+def test_a_chinese_workbook_keeps_names_and_translates_words(answers: Path, tmp_path: Path) -> None:
+    answer = read_answer(answers / "breakeven", main="ranking", sheets=(("Tipping points", "tipping"),))
+    with speaking("zh"):
+        write_workbook(tmp_path / "book.xlsx", answer)
+    book = openpyxl.load_workbook(tmp_path / "book.xlsx", read_only=True)
+    words = {title: {one for row in book[title].iter_rows(values_only=True) for one in row}
+             for title in ("转折点", "税后现金", "账簿")}  # fmt: skip
+    assert {"自有资金", "贷款"} <= words["税后现金"] & words["账簿"]
+    assert "=Own!A1 的租金" in words["转折点"]
+    assert not {"rate_rps", "own money", "loan"} & set.union(*words.values())
 
 
 PARTS = ("assets", "liabilities", "equity")
