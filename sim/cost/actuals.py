@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sim.cost.operations import Operations
 from sim.infile import opened
@@ -82,8 +82,10 @@ def _heads(names: Sequence[str], fleets: Sequence[str]) -> Iterator[str]:
 class _Row:
     """Row of the file, and its mistakes."""
 
-    def __init__(self, row: dict[str, str], dates: Sequence[str], fleets: Sequence[str]) -> None:
+    def __init__(self, row: dict[str | Any, str | Any], dates: Sequence[str], fleets: Sequence[str]) -> None:
         self.mistakes: list[str] = []
+        if None in row:  # csv.DictReader's key of cells without a heading, such as those of 1,800 without quotes
+            self.mistakes.append("has more cells than the first line: write 1,800 as 1800")
         fleet = self._known(row.get("fleet") or fleets[0], fleets, "fleet")
         when = self._known(row["date"], dates, "date")
         line = self._known(row["line"], LINES, "line")
@@ -98,7 +100,7 @@ class _Row:
             self.mistakes.append(Message("unknown {what} {name!r}; {hint}", what, name or "", hint))
         return name or ""
 
-    def _number(self, row: dict[str, str], column: str) -> float:
+    def _number(self, row: dict[str | Any, str | Any], column: str) -> float:
         try:
             number = float(row[column])
         except (TypeError, ValueError):

@@ -112,12 +112,10 @@ class TaxDepreciation(Spec):
         """Yield the fraction of the price that each year deducts."""
         declines = self.method == "declining_balance"
         rate = (self.rate or min(1.0, (self.factor or 2.0) / self.years)) if declines else 0.0
-        ends = [0.0, *(year - 0.5 * self.half_year for year in range(1, self.years + 1)), self.years]
+        ends = {0.0, *(year - 0.5 * self.half_year for year in range(1, self.years + 1)), float(self.years)}
         left = 1.0
-        for before, after in pairwise(ends):
-            part = (after - before) if after > before else 0.0
-            if not part:
-                break
+        for before, after in pairwise(sorted(ends)):
+            part = after - before
             equal = part / (self.years - before)
             taken = 1.0 if after == self.years else max(rate * part, equal if self.switch or not declines else 0.0)
             yield taken * left

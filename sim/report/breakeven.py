@@ -46,12 +46,18 @@ WAYS = {"bought": N_("{fleet} bought"), "rented": N_("{fleet} rented")}
 
 def worded(answer: BreakevenAnswer, text: str) -> str:
     """Return *text* with the names of candidates in the shown language; tables that programs read have them as is."""
+    return with_labels(text, {one.name: one.fleet for one in answer.candidates})
+
+
+def with_labels(text: str, fleets: Mapping[str, str]) -> str:
+    """Return *text* with the candidates of *fleets*, a map to the name of their fleet, in the shown language."""
     if current() == ENGLISH:
         return text
-    labels = {API: _(API)}
-    for one in answer.candidates:
-        way = one.name.removeprefix(f"{one.fleet} ")
-        labels[one.name] = _(WAYS[way], fleet=one.fleet) if way in WAYS else one.name
+    labels = {}
+    for candidate, fleet in fleets.items():
+        way = candidate.removeprefix(f"{fleet} ")
+        labels[candidate] = _(WAYS[way], fleet=fleet) if way in WAYS and candidate != fleet else candidate
+    labels[API] = _(API)
     for name in sorted(labels, key=len, reverse=True):
         text = text.replace(name, labels[name])
     return spaced(text)
@@ -79,6 +85,8 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     if with_tips:
         lines += _tips(answer.winner, answer.tipping)
         lines += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
+    if current() != ENGLISH:
+        return lines  # without capitals; those of names would hide them from `worded`
     named = len(answer.products) if answer.models else 0  # lines that begin with a model's id keep their case
     return [*lines[:named], *(line[:1].upper() + line[1:] for line in lines[named:])]
 

@@ -128,14 +128,18 @@ def _spent(fleet: str, own: Sequence[Variance]) -> str:
     if abs(rest := more - price - quantity) > 0.005:
         parts.append(_("not split {cash}", cash=cash(rest)))
     dates = sorted(one.actual.date for one in own)
-    over = N_("{fleet}: {paid} were paid from {first} to {last}, {more} more than planned ({parts}).")
-    under = N_("{fleet}: {paid} were paid from {first} to {last}, {more} less than planned ({parts}).")
+    span = (
+        _("from {first} to {last}", first=dates[0], last=dates[-1])
+        if dates[0] != dates[-1]
+        else _("in {month}", month=dates[0])
+    )
+    over = N_("{fleet}: {paid} were paid {span}, {more} more than planned ({parts}).")
+    under = N_("{fleet}: {paid} were paid {span}, {more} less than planned ({parts}).")
     return _(
         over if more >= 0 else under,
         fleet=fleet,
         paid=cash(paid),
-        first=dates[0],
-        last=dates[-1],
+        span=span,
         more=cash(abs(more)),
         parts=_("; ").join(parts),
     )

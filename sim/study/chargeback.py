@@ -5,6 +5,7 @@ line of its own, which a rule divides among the tenants of the pool, or which no
 tenants count for their service.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -74,12 +75,12 @@ def charged_amounts(terms: Chargeback, case: FinishedCase) -> list[ChargedAmount
     """Return the bill of *case* split among its tenants; the amounts sum to the ledger exactly."""
     costs = case.costs()
     names = (costs.column(name).to_pylist() for name in ("pool", "component", "phase"))
-    totals: dict[tuple[str, str, str], int] = {}
+    totals = Counter[tuple[str, ...]]()
     for place, nano in zip(zip(*names, strict=True), nano_usd(costs.column("amount_usd").to_numpy()), strict=True):
-        totals[place] = totals.get(place, 0) + int(nano)
+        totals[place] += int(nano)
     seconds = _seconds(case)
     found, common = [], []
-    used: dict[str, dict[str, float]] = {}
+    used = defaultdict[str, Counter[str]](Counter)  # pool -> tenant -> cost of its requests
     for (pool, component, phase), nano in totals.items():
         if phase not in PHASES:
             common.append((pool, component, phase, nano))
@@ -89,13 +90,10 @@ def charged_amounts(terms: Chargeback, case: FinishedCase) -> list[ChargedAmount
             line, rule = (USED, "") if tenant != UNATTRIBUTED else ("other", "none")
             found.append(ChargedAmount(tenant, pool, component, phase, line, rule, part))
             if tenant != UNATTRIBUTED:
-                of_pool = used.setdefault(pool, {})
-                of_pool[tenant] = of_pool.get(tenant, 0.0) + part
-    everywhere: dict[str, float] = {}
-    for of_pool in used.values():
-        for tenant, amount in of_pool.items():
-            everywhere[tenant] = everywhere.get(tenant, 0.0) + amount
+                used[pool][tenant] += part
+    everywhere = sum(used.values(), Counter[str]())
     for pool, component, phase, nano in common:
+        # tenants without requests in the pool pay nothing of it
         line = LINES.get(phase, "other")
         rule, users = terms.rule(line), used.get(pool) or everywhere
         stated = terms.weights(rule)

@@ -220,7 +220,9 @@ def _paid_usd(
         usd = usd + _month_usd(rented, month, 0, prices) * discount_factor(discount_rate, month + 1)
     for (term, month), open_usd in rented.flows.moved_usd.items():
         for signed in range(0, ordered, term or max(1, ordered)):
-            paid = min(max(0, signed + month), signed + (term or ordered), ordered)
+            paid = min(
+                max(0, signed + month), signed + (term or ordered), ordered
+            )  # what is open is settled at the end
             usd = usd + open_usd * prices.factor("rent", signed) * discount_factor(discount_rate, paid)
     life = bought.finance.whole_life_months if bought.finance is not None else months
     for start in range(ordered, months, life):

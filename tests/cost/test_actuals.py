@@ -38,6 +38,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
     [
         ("date,line\n", "column amount_usd is missing"),
         ("date,line,amount_usd,price\n", "unknown column price"),
+        ("date,line,amount_usd\n2027-01,energy,1,800\n", "more cells than the first line"),
         (None, "cannot be read"),
     ],
 )

@@ -21,7 +21,8 @@ from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity
 from sim.cost.income_tax import IncomeTax
 from sim.cost.time_value import Horizon
-from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences
+from sim.language import speaking
+from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
 from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _tipping, decide
@@ -343,3 +344,10 @@ def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     assert sentences(together)[0].startswith("At 1 req/s, small is the cheapest: $146 a month, 60")
     assert [row["candidate"] for row in ranking_rows(together)] == ["small", "large", "dear"]
     assert "model" not in ranking_rows(together)[0]
+
+
+def test_a_chinese_page_labels_the_ways_to_pay() -> None:
+    fleets = {"box bought": "box", "bought": "bought", API: API}
+    assert with_labels("bought, box bought, the API", fleets) == "bought, box bought, the API"
+    with speaking("zh"):
+        assert with_labels("bought, box bought, the API", fleets) == "bought, box（自购）, API"

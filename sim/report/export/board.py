@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sim.cost.token_api import NAME as API
 from sim.language import N_, _, translate_rendered
+from sim.report.breakeven import with_labels
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.page.template import render
 from sim.report.plan_tables import CLOSING
@@ -69,8 +69,20 @@ class _Board:
         if self.ranked.empty:
             return BoardPage(question, [_("No candidate meets the service level.")], [], [], [], [])
         heads, rows = self.cash()
-        changes = list(self.changes()) or [_("No change within the searched ranges.")]
-        return BoardPage(question, list(self.recommendation()), heads, rows, list(self.risks()), changes)
+        shown = partial(with_labels, fleets=self.fleets())
+        changes = [*map(shown, self.changes())] or [_("No change within the searched ranges.")]
+        rows = [[*map(shown, row)] for row in rows]
+        return BoardPage(
+            question, [*map(shown, self.recommendation())], heads, rows, [*map(shown, self.risks())], changes
+        )
+
+    def fleets(self) -> dict[str, str]:
+        """Return candidate -> fleet whose name it begins with."""
+        fleets = sorted((str(one["name"]) for one in self.answer.scenario.get("fleets", ())), key=len, reverse=True)
+        return {
+            name: next((one for one in fleets if f"{name} ".startswith(f"{one} ")), name)
+            for name in map(str, self.answer.summary[self.key])
+        }
 
     def changed(self) -> str:
         """Return the scenario's name with the values from --set, which replace its question; empty without any."""
@@ -94,11 +106,6 @@ class _Board:
         """Name of that candidate."""
         return str(self.best[self.key])
 
-    @staticmethod
-    def label(name: object) -> str:
-        """Return the name of a candidate as shown: that of the API in the current language."""
-        return _(API) if name == API else str(name)
-
     def money(self, value: float) -> str:
         """Format an amount in the reporting currency."""
         return converted_text(value)
@@ -110,13 +117,13 @@ class _Board:
     def recommendation(self) -> Iterator[str]:
         """Yield the choice, its gap to the next, and the way to finance it."""
         cost = float(self.best[self.cost])
-        yield _("Choose {name}: net present cost {cash}.", name=self.label(self.name), cash=self.money(cost))
+        yield _("Choose {name}: net present cost {cash}.", name=self.name, cash=self.money(cost))
         if len(self.ranked) > 1:
             other = self.ranked.iloc[1]
             more = float(other[self.cost]) - cost
             yield _(
                 "The next best, {name}, costs {cash} more ({percent}).",
-                name=self.label(other[self.key]),
+                name=str(other[self.key]),
                 cash=self.money(more),
                 percent=percent(more / abs(cost)) if cost else "",
             )
@@ -124,7 +131,7 @@ class _Board:
         if taxed in self.ranked and self.ranked[taxed].notna().any():
             after = self.ranked.sort_values(taxed).iloc[0]
             template = N_("After financing and tax {name} costs least: {cash}.")
-            yield _(template, name=self.label(after[self.key]), cash=self.money(float(after[taxed])))
+            yield _(template, name=str(after[self.key]), cash=self.money(float(after[taxed])))
         ways = self.table("financing")
         ways = ways[ways[self.key] == self.name] if not ways.empty else ways
         if len(ways) > 1:
@@ -184,8 +191,8 @@ class _Breakeven(_Board):
         for row in self.ranked.head(MOST_ROWS).to_dict("records"):
             cells = {name: "" if pd.isna(row[name]) else form(row[name]) for name, (_head, form) in known.items()}
             if cells.get("irr"):
-                cells["irr"] = _("{rate} against {other}", rate=cells["irr"], other=self.label(row["irr_against"]))
-            rows.append([self.label(row[self.key]), *cells.values()])
+                cells["irr"] = _("{rate} against {other}", rate=cells["irr"], other=str(row["irr_against"]))
+            rows.append([str(row[self.key]), *cells.values()])
         return [_("candidate"), *(head for head, _form in known.values())], rows
 
     def risks(self) -> Iterator[str]:
@@ -219,7 +226,7 @@ class _Breakeven(_Board):
                     unit = row["unit"] if isinstance(row["unit"], str) else ""
                     form = partial(place, unit) if unit in AXIS_UNITS else partial(amount, unit=unit)
                     text = _(template, input=translate_rendered(row["input"]), value=form(float(f"{value:.3g}")),
-                             now=form(float(f"{now:.3g}")), then=self.label(row[f"then_{side}"]))  # fmt: skip
+                             now=form(float(f"{now:.3g}")), then=str(row[f"then_{side}"]))  # fmt: skip
                     found.append((abs(value / now - 1), text))
         return sorted(found, key=lambda one: abs(log(1 + one[0])))
 
@@ -247,7 +254,7 @@ class _Plan(_Board):
         sums = months.groupby(["fleet", "year"], sort=False)[net].sum()
         rows = [
             [
-                self.label(row["fleet"]),
+                str(row["fleet"]),
                 *(self.money(float(sums.get((row["fleet"], year), 0.0))) for year in years),
                 self.money(row[self.amount("total_usd")]),
                 self.money(row[self.cost]),
@@ -277,7 +284,7 @@ class _Plan(_Board):
             more = row[self.cost] - best
             yield _(
                 "{name} is the cheapest if it costs {cash} less ({percent} of its cost).",
-                name=self.label(row["fleet"]),
+                name=str(row["fleet"]),
                 cash=self.money(more),
                 percent=percent(more / row[self.cost]) if row[self.cost] else "",
             )
