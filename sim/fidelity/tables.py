@@ -172,13 +172,14 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
 
 def joint_table(found: Sequence[JointScore]) -> FittedTable:
     """Return the table of biases of TTFT and TPOT in rows that have both, for joint scores in their order."""
-    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer"), _("TTFT short, TPOT long"))
+    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer"))
+    heads += (_("TTFT short, TPOT long"), _("TTFT long, TPOT short"))
     rows, before = [], ""
     for one in found:
-        part = one.load if one.load != ALL else one.layout
+        part = _("all") if one.load == one.layout == ALL else one.load if one.load != ALL else one.layout
         biases = [f"{100 * bias:+.0f} %" for bias in (one.ttft_bias, one.tpot_bias, one.answer_bias)]
-        crossed = f"{100 * one.ttft_short_tpot_long / one.rows:.0f} %"
-        rows.append([one.engine if one.engine != before else "", part, str(one.rows), *biases, crossed])
+        crossed = [f"{100 * many / one.rows:.0f} %" for many in (one.ttft_short_tpot_long, one.ttft_long_tpot_short)]
+        rows.append([one.engine if one.engine != before else "", part, str(one.rows), *biases, *crossed])
         before = one.engine
     title = _("Bias of TTFT, TPOT and TTFT + TPOT x (output - 1) in the same rows")
     return FittedTable(heads, rows, frozenset({0, 1}), 2, title=title)

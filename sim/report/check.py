@@ -170,6 +170,7 @@ def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     for fleet, plan in reversed(first.items()):
         several = len(plan["pools"]) > 1
         entries = []
+        gpus = {pool["name"]: pool["gpu"] for pool in plan["pools"]}
         for one in plan["kernels"]:
             part = _(PARTS[one["part"]], arithmetic=one["arithmetic"])
             where = f"{one['pool']}, {part}" if several else part
@@ -177,7 +178,9 @@ def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
             kernel = f"{one['format']}: {one['kernel']}; {basis}" if one["kernel"] else basis
             alone = next((rate for rate in one["measured"] if rate["tokens"] == LARGE_BATCH), None)
             share = _of(one["prefill_flops"] / 1e12, one["peak_flops"] / 1e12, "TFLOPS")
-            entries.append(ListEntry(_("prefill, {part}", part=where), share, [kernel, *_alone(alone)]))
+            entries.append(
+                ListEntry(_("prefill, {part}", part=where), share, [kernel, *_alone(alone, gpus[one["pool"]])])
+            )
             read = _of(one["decode_bytes_per_s"] / 1e9, one["memory_bytes_per_s"] / 1e9, "GB/s")
             entries.append(ListEntry(_("decode, {part}", part=where), read))
         yield EntryList(_("Kernels: {fleet}", fleet=fleet), entries)
@@ -187,17 +190,18 @@ def _of(rate: float, peak: float, unit: str) -> str:
     return _("{rate:,.0f} of {peak:,.0f} {unit} ({share:.0%})", rate=rate, peak=peak, unit=unit, share=rate / peak)
 
 
-def _alone(measured: dict[str, Any] | None) -> list[str]:
-    """Describe a kernel *measured* outside of a server; empty if none is."""
+def _alone(measured: dict[str, Any] | None, gpu: str) -> list[str]:
+    """Describe a kernel *measured* outside of a server, for a pool of *gpu*; empty if none is."""
     if measured is None:
         return []
-    return [
-        _(
-            "measured alone: {rate:,.0f} TFLOPS at {tokens:,} tokens on {gpu}, {engine} {release} ({kernel}; aic)",
-            rate=measured["flops"] / 1e12,
-            **{name: measured[name] for name in ("tokens", "gpu", "engine", "release", "kernel")},
-        )
-    ]
+    text = _(
+        "{rate:,.0f} TFLOPS at {tokens:,} tokens on {gpu}, {engine} {release} ({kernel}; aic)",
+        rate=measured["flops"] / 1e12,
+        **{name: measured[name] for name in ("tokens", "gpu", "engine", "release", "kernel")},
+    )
+    if measured["gpu"] == gpu:
+        return [_("measured alone: {text}", text=text)]
+    return [_("measured alone, on another card of the same architecture: {text}", text=text)]
 
 
 def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:

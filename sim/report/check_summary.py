@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, ngettext, translate_rendered
+from sim.memory.kv_cache import KvLayout
 from sim.report.sources import weak_values
 from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.text import commas
@@ -65,7 +66,21 @@ def _room(plan: dict[str, Any], pool: dict[str, Any]) -> list[str]:
     tokens = pool.get("kv_tokens") or 0
     if plan["infeasible"] or not context or not max_num_seqs or not tokens:
         return [""] * 4
-    return [f"{tokens:,}", f"{context:,}", f"{max_num_seqs:,}", f"{min(max_num_seqs, tokens // context):,}"]
+    full = min(max_num_seqs, _whole_contexts(pool, context, tokens))
+    return [f"{tokens:,}", f"{context:,}", f"{max_num_seqs:,}", f"{full:,}"]
+
+
+def _whole_contexts(pool: Mapping[str, Any], context: int, tokens: int) -> int:
+    """Return the number of sequences of *context* tokens that the cache holds; windows keep their last tokens only."""
+    batching = pool["batching"]
+    groups, blocks = batching.get("kv_groups"), batching.get("num_gpu_blocks")
+    if not groups or not blocks:
+        return tokens // context
+    in_flight = pool["pipeline_parallel_size"] + bool(batching.get("async_scheduling"))
+    states = 1 + in_flight * bool(batching.get("enable_prefix_caching"))
+    windows = tuple(one["window"] for one in groups)
+    layout = KvLayout(windows, 1, batching["block_size"], 1.0, in_flight, states)
+    return int((blocks - 1) // layout.blocks(context, batching["max_num_batched_tokens"]))
 
 
 def what_fits(scenario: Scenario, catalog: Catalog, fleet: str) -> dict[str, list[str]]:

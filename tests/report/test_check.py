@@ -19,7 +19,7 @@ SIZE = Path(__file__).parents[2] / "scenarios" / "size-72b-chat.yaml"
 def test_candidates_are_counted_and_the_first_are_named(sets: tuple[str, ...]) -> None:
     catalog = load_catalog()
     scenario = load_for_size(SIZE, sets, catalog=catalog)
-    lines = [str(line) for line in candidates(scenario, catalog)]
+    lines = [getattr(line, "text", "") for line in candidates(scenario, catalog)]
     candidate_bounds = CandidateBounds(scenario, catalog)
     kinds = list(units(scenario, scenario.size, catalog))
     reasons = [reason for unit in kinds if (reason := candidate_bounds.bounds_of(unit).reason)]

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.check_summary import REQUESTS_PER_S, check_summary, long_run_note, run_requests, what_fits
+from sim.report.check_summary import REQUESTS_PER_S, check_summary, fit_table, long_run_note, run_requests, what_fits
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
@@ -23,6 +23,16 @@ def test_requests_are_rate_times_horizon_over_all_cases() -> None:
     assert long_run_note(scenario, 2) == ""
     longer = load(SCENARIO, [f"horizon_s={600 * REQUESTS_PER_S}", "sweep=null"], catalog=catalog)
     assert "min on 2 cores" in long_run_note(longer, 2)
+
+
+def test_windows_leave_room_for_more_sequences_at_full_context() -> None:
+    batching = {"max_model_len": 262_144, "max_num_seqs": 1024, "max_num_batched_tokens": 8192, "block_size": 64}
+    windows = [{"window": None}, *[{"window": 1024}] * 20]
+    pool = {"batching": batching | {"kv_groups": windows, "num_gpu_blocks": 73_002, "async_scheduling": True}}
+    plan = {"fleet": "thor", "infeasible": "", "pools": [pool | {"name": "a", "gpu": "", "pipeline_parallel_size": 1}]}
+    plan["pools"][0]["kv_tokens"] = 212_439
+    [row] = fit_table([plan]).rows
+    assert row[-1] == str(73_001 // (4096 + 20 * (-(-(1023 + 2 * 8192) // 64) + 1)))
 
 
 def test_each_pool_that_does_not_fit_has_its_own_changes() -> None:

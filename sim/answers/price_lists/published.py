@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -59,6 +59,7 @@ COLUMNS = {
         "price_per_hour",
     ),
     "gpus": ("gpus", "gpu_count", "num_gpus"),
+    "unit": ("unit", "per", "billing_unit"),
     "provider": ("provider", "cloud", "vendor"),
     "region": ("region", "location", "zone"),
     "terms": ("terms", "type", "pricing_model", "commitment"),
@@ -66,6 +67,8 @@ COLUMNS = {
     "date": ("date", "as_of", "effective_date"),
 }
 """Columns of a CSV of one's own, and their names."""
+HOURLY = re.compile(r"(per |1 )?(gpu[ _/-]?)?(hours?|hrs?|h|hourly)")
+"""Units of a price per hour."""
 
 
 @dataclass(slots=True)
@@ -126,7 +129,17 @@ def read_list(
         reader.found.rows = [row for row in reader.found.rows if row.region in regions]
     if not reader.found.rows:
         raise PriceListErrors([(str(path), 0, "has no price for a GPU of the catalogue")])
+    reader.found.rows = _cheapest(reader.found.rows)
     return reader.found
+
+
+def _cheapest(rows: Iterable[PriceRow]) -> list[PriceRow]:
+    """Return the cheapest of *rows* of each offer: several instance types have the same GPU."""
+    found: dict[tuple[str, str, str], PriceRow] = {}
+    for row in rows:
+        key = row.item, row.offer, row.currency
+        found[key] = min(found.get(key, row), row, key=lambda one: one.price)
+    return list(found.values())
 
 
 class _Reader:
@@ -366,6 +379,9 @@ class _Reader:
             provider = given["provider"] or self.provider
             if not provider:
                 self.fault(line, "has no provider: add the column or --provider")
+                continue
+            if given["unit"] and not HOURLY.fullmatch(given["unit"].lower()):
+                self.fault(line, Message("unit {unit!r}: the price of a GPU-hour is needed", given["unit"]))
                 continue
             terms, currency = terms_of(given["terms"]), given["currency"] or USD
             gpus = 1 if per_gpu else int(count)

@@ -192,6 +192,13 @@ def test_a_csv_of_ones_own(tmp_path: Path) -> None:
     assert (row.price, row.offer) == (3.0, "on-demand-2026-11-02")
 
 
+def test_the_cheapest_of_several_instance_types_is_the_offer(tmp_path: Path) -> None:
+    [g5] = [line for line in AWS_CSV.splitlines() if "g5.xlarge" in line]
+    larger = g5.replace("g5.xlarge", "g5.2xlarge").replace("1.006", "1.212")
+    rows = read(tmp_path, f"{AWS_CSV}{larger}\n")
+    assert [(row.price, row.where) for row in rows if row.gpu == "a10g"] == [(1.006, "g5.xlarge")]
+
+
 @pytest.mark.parametrize(
     ("content", "mistakes"),
     [
@@ -211,6 +218,10 @@ def test_a_csv_of_ones_own(tmp_path: Path) -> None:
                 "list:6: h100: 'Taler' is not a currency code",
                 "list:7: has no provider",
             ],
+        ),
+        (
+            "gpu,price,provider,unit,date\nh100,1500,A,month,2026-11-01\n",
+            ["list:2: unit 'month': the price of a GPU-hour"],
         ),
         (AWS_CSV.replace('"Used","8","NA"', '"Used","","NA"'), ["list:7: p5.48xlarge: the number of GPUs is missing"]),
         ({"Items": [azure(retailPrice="n/a")]}, ["list: Standard_ND96isr_H100_v5: the price must be a number"]),
