@@ -258,7 +258,7 @@ def export(
     catalogs: Catalogs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write an answer as a workbook, billing rows, a page for the board or a deployment.
+    """Write an answer as a workbook, bill, page or deployment.
 
     Nothing is simulated.
     """

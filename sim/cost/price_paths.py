@@ -53,8 +53,8 @@ class PricePath(Spec):
     def mean(self, month: int, starts: str) -> float:
         """Return the expected price in *month*, counted from 0, over that in the month *starts*.
 
-        >>> PricePath(decline_per_year=0.19, steps={"2028-01": -0.5}).mean(24, "2027-01")
-        0.32805
+        >>> PricePath(decline_per_year=0.5, steps={"2028-01": -0.5}).mean(24, "2027-01")
+        0.125
         """
         after = [change for when, change in self.steps.items() if 0 < months_between(starts, when) <= month]
         factor = float(np.prod([1 + change for change in after]))
