@@ -108,18 +108,21 @@ def timing_sentences(found: Timings, starts: str | None) -> Iterator[str]:
 
 
 def _time(one: OrderTime, starts: str | None) -> str:
-    if one.month is None:
-        return _("using the API throughout") if one.meanwhile == "api" else _("renting throughout")
-    if one.month == 0:
+    return order_text(one.month, one.meanwhile, starts)
+
+
+def order_text(month: int | None, meanwhile: str, starts: str | None) -> str:
+    """Describe an order in *month* (from 0 on; None: never), with the supply until then, for a sentence."""
+    if month is None:
+        return _("using the API throughout") if meanwhile == "api" else _("renting throughout")
+    if month == 0:
         return _("ordering now")
-    when = (
-        _("in month {month}", month=one.month + 1) if starts is None else _("in {date}", date=_date(starts, one.month))
-    )
+    when = _("in month {month}", month=month + 1) if starts is None else _("in {date}", date=_date(starts, month))
     template = {
         "rent": N_("renting and ordering {when}"),
         "api": N_("using the API and ordering {when}"),
         "": N_("ordering {when}"),
-    }[one.meanwhile]
+    }[meanwhile]
     return _(template, when=when)
 
 

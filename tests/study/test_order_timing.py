@@ -14,7 +14,7 @@ from sim.cost.metering import MeteredWindow
 from sim.cost.price_paths import PriceOutlook, PricePath, PricePaths
 from sim.cost.time_value import Horizon
 from sim.records import Interval
-from sim.report.order_timing import timing_rows, timing_sentences, timing_table
+from sim.report.order_timing import order_text, timing_rows, timing_sentences, timing_table
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
@@ -290,3 +290,9 @@ def test_inputs_of_run_are_correlated_and_others_keep_their_draws(tmp_path: Path
             [*sets, "price_paths={rent: {volatility: 0.1}}", ties.replace(pue, "price_paths.rent")],
             catalog=CATALOG,
         )
+
+
+def test_times_of_order_are_worded_for_sentences() -> None:
+    worded = [order_text(month, "rent", starts) for month, starts in [(None, "2027-01"), (0, None), (13, "2027-01")]]
+    assert worded == ["renting throughout", "ordering now", "renting and ordering in 2028-02"]
+    assert order_text(2, "", None) == "ordering in month 3"

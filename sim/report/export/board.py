@@ -11,6 +11,7 @@ import pandas as pd
 from sim.language import N_, _, translate_rendered
 from sim.report.breakeven import with_labels
 from sim.report.export.stored_answer import StoredAnswer
+from sim.report.order_timing import NEVER, order_text
 from sim.report.page.template import render
 from sim.report.plan_tables import CLOSING
 from sim.report.words.money import Currency, amount, converted_text, showing_in
@@ -148,14 +149,15 @@ class _Board:
         if own.empty:
             return
         best = own.sort_values("cheapest_share").iloc[-1]
-        when = str(best["order_date"] if isinstance(best["order_date"], str) else best["order_month"])
-        yield _(
-            "An order in {date} is the cheapest in {percent} of the price scenarios; ordering now has a mean regret of "
-            "{cash}.",
-            date=_(when),
+        now, month = own.iloc[0], None if best["order_month"] == NEVER else int(best["order_month"]) - 1
+        starts = now["order_date"] if isinstance(now["order_date"], str) else None
+        text = _(
+            "{when} is the cheapest in {percent} of the price scenarios; ordering now has a mean regret of {cash}.",
+            when=order_text(month, best["meanwhile"] if isinstance(best["meanwhile"], str) else "", starts),
             percent=percent(float(best["cheapest_share"])),
-            cash=self.money(float(own.iloc[0][self.amount("mean_regret_usd")])),
+            cash=self.money(float(now[self.amount("mean_regret_usd")])),
         )
+        yield text[:1].upper() + text[1:]
 
     def cash(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and rows of the table of cash."""

@@ -203,6 +203,8 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
             return Message("must be above {limit:g}, not {value}", context["gt"], shown)
         case "greater_than_equal":
             return Message("must be {limit:g} or more, not {value}", context["ge"], shown)
+        case "less_than" if context["lt"] == 1 and isinstance(value, int | float) and 2 < value < 100:
+            return Message("must be below 1, not {value}: {value} % is {fraction:g}", shown, value / 100)
         case "less_than":
             return Message("must be below {limit:g}, not {value}", context["lt"], shown)
         case "less_than_equal" if context["le"] == 1 and isinstance(value, int | float) and 2 < value <= 100:
