@@ -188,6 +188,8 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "is not YAML"
+        if problem.endswith("document"):
+            raise YamlError(name, mark.line + 1 if mark else 0, "begins another document: one is read") from None
         # libyaml's own limit is reached by a text of brackets alone before its first event arrives here
         message = TOO_DEEP if "nesting depth" in problem else Message("is not valid YAML: {problem}", problem)
         raise YamlError(name, mark.line + 1 if mark else 0, message) from None

@@ -72,6 +72,11 @@ def test_every_place_has_a_line() -> None:
     assert document.line(("b", 7)) == 2
 
 
+def test_a_second_document_is_refused() -> None:
+    with pytest.raises(YamlError, match=r"f\.yaml:2: begins another document"):
+        read_text("a: 1\n---\nb: 2\n", "f.yaml")
+
+
 def test_merge_keys_are_read_on_request() -> None:
     text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc:\n  <<: [*b, *a]\n  z: 4\n"
     document = read_text(text, "f.yaml", merge=True)

@@ -172,8 +172,8 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
 
 def joint_table(found: Sequence[JointScore]) -> FittedTable:
     """Return the table of biases of TTFT and TPOT in rows that have both, for joint scores in their order."""
-    heads = (_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer"))
-    heads += (_("TTFT short, TPOT long"), _("TTFT long, TPOT short"))
+    heads = [_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer")]
+    heads += [_("TTFT short, TPOT long"), _("TTFT long, TPOT short")]
     rows, before = [], ""
     for one in found:
         part = _("all") if one.load == one.layout == ALL else one.load if one.load != ALL else one.layout

@@ -195,7 +195,7 @@ BASIS: dict[str, Any] = {
         ({"chargeback": {"headcount": {"web": 2, "apps": 1, "app": 1}}}, "did you mean app"),
         ({"chargeback": {"headcount": {"web": 0, "app": 0}}}, "is 0 for all"),
         ({"chargeback": {"headcount": {"web": -1, "app": 1}}}, "must be 0 or more"),
-        ({"chargeback": {}, "workload": BASIS["workload"] | {"tenants": []}}, "has nobody to charge"),
+        ({"chargeback": {}, "workload": BASIS["workload"] | {"tenants": []}}, "has no tenant to charge"),
     ],
 )
 def test_terms_that_charge_nobody_are_refused_at_their_line(tmp_path: Path, keys: dict[str, Any], text: str) -> None:

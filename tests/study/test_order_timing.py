@@ -248,7 +248,7 @@ def test_prices_stated_twice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(dump(BASIS | twice))
     with pytest.raises(ScenarioErrors) as caught:
         load(tmp_path / "s.yaml", catalog=CATALOG)
-    assert [str(one).count("both give the price: remove one") for one in caught.value.errors] == [1, 1]
+    assert [str(one).count("states too: remove one") for one in caught.value.errors] == [1, 1]
 
 
 def test_distributions_may_be_parameters_of_paths(tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ def _head(
     if known:
         lines.append(Message("simulated: {known}", ", ".join(known)))
     lines += [
+        Message("{model}: replace it by your own checkpoint if you serve a fine-tuned one", model)
+        for model in dict.fromkeys(group.model for group in groups)
+    ]
+    lines += [
         Message(
             "{name}: a cold start takes {start_s:.0f} s; the startup probe allows {slack} times this",
             group.name,

@@ -54,7 +54,7 @@ def _check(chargeback: Chargeback, scenario: Experiment, _: Everything) -> Itera
     rules = {chargeback.idle, chargeback.unused, chargeback.other}
     known = _names(scenario)
     if known == []:
-        text = "has nobody to charge: give workload.tenants, or several services"
+        text = "has no tenant to charge: state workload.tenants, or several services"
         yield ValidationIssue(("chargeback",), text)
     for rule, key in KEYS.items():
         stated: Mapping[str, float] | None = getattr(chargeback, key)

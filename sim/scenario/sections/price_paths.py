@@ -24,12 +24,12 @@ def _check(paths: PricePaths, scenario: Experiment, _: Everything) -> Iterator[V
     for name, path in paths.stated.items():
         place: Place = ("price_paths", name)
         if path.dated and starts is None:
-            yield ValidationIssue(place, "names months, and nothing says which is the first: add price_paths.starts")
+            yield ValidationIssue(place, "names months, and the first month is unknown: add price_paths.starts")
         elif starts is not None:
             yield from _early(path, place, starts)
         key = IN_PLACE_OF.get(name, "")
         if plan is not None and key in plan.model_fields_set:
-            yield ValidationIssue(place, Message("and plan.{key} both give the price: remove one", key))
+            yield ValidationIssue(place, Message("states the price that plan.{key} states too: remove one", key))
     if paths.electricity is not None:
         yield from _inflated(scenario)
 
@@ -48,7 +48,7 @@ def _inflated(scenario: Experiment) -> Iterator[ValidationIssue]:
     for place, finance in holders:
         for line in sorted(ELECTRICITY):
             if line in getattr(finance, "inflation", ()):
-                text = "and price_paths.electricity both give the price: remove one"
+                text = "states the price that price_paths.electricity states too: remove one"
                 yield ValidationIssue((*place, "inflation", line), text)
 
 

@@ -471,7 +471,7 @@ def _seconds(value: float) -> str:
 def why_no_size(scenario: Scenario) -> str:
     """Return what the scenario lacks for a search, with its key; empty if nothing."""
     if scenario.size is None:
-        return "size: is missing: it names the GPUs, layouts and prices to choose from"
+        return "size: is missing: state its keys gpus, and costs or rents, which name what to choose from"
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:
