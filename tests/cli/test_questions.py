@@ -151,7 +151,8 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 300}
     output: {distribution: geometric, mean: 60, max: 300}
-horizon_s: 10
+horizon_s: 8
+replications: 2
 slo: {ttft_s: 1, tpot_s: 0.05}
 max_model_len: 4096
 fleets:

@@ -19,15 +19,17 @@ lost,abacus,1,1,llama3.1-8b,bf16,closed_loop,500,100,1,130,,7,score,B
 """
 
 
-@pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("mine.csv").write_text(TABLE)
-    done = CliRunner().invoke(app, ["validate", "mine.csv", "--workers", "1"], prog_name="gpufleet")
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("validate")
+    (folder / "mine.csv").write_text(TABLE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        done = CliRunner().invoke(app, ["validate", "mine.csv", "--workers", "1"], prog_name="gpufleet")
     assert done.exit_code == 0, done.output
     assert "2 (67%)" in done.stdout
     assert "unknown gpu 'abacus' (1)" in done.stdout
-    return Path("outputs/validate-mine")
+    return folder / "outputs" / "validate-mine"
 
 
 def test_every_row_with_its_errors(results: Path) -> None:

@@ -2,15 +2,16 @@
 
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from subprocess import CompletedProcess
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+import typer
 
 from sim.serve.http_server import CannotServe, opened
 
@@ -44,21 +45,28 @@ def test_mistakes_end_it_with_one_line(gpufleet: Command, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_prints_its_address_and_answers_there(folder: Path, root: Path) -> None:
-    command = [sys.executable, "-m", "sim", "serve", "--port", "0", "--no-open", "--workspace", str(folder)]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as server:
+def test_it_prints_its_address_and_answers_there(gpufleet: Command, folder: Path) -> None:
+    """The server runs in the main thread, as SIGINT ends that; another thread asks."""
+    printed: Queue[str] = Queue()
+
+    def asked() -> list[int]:
         try:
-            assert server.stdout is not None
-            address = server.stdout.readline().strip()
-            start, _, token = address.partition("?token=")
+            start, _, token = (address := printed.get(timeout=30)).partition("?token=")
             assert start.startswith("http://127.0.0.1:")
             assert token
             for page in (address, f"{start}healthz"):
                 with urlopen(page, timeout=30) as answer:
                     assert answer.status == 200
-            with pytest.raises(HTTPError, match="401"):
+            with pytest.raises(HTTPError) as refused:
                 urlopen(start, timeout=30)
+            refused.value.close()
+            return [refused.value.code]
         finally:
-            server.send_signal(signal.SIGINT)
-            ended = server.wait(30)
-    assert ended == 0
+            signal.raise_signal(signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as other, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer, "echo", printed.put)
+        answers = other.submit(asked)
+        ended = gpufleet("serve", "--port", "0", "--no-open", "--workspace", folder)
+        assert answers.result() == [401]
+    assert ended.returncode == 0
