@@ -132,6 +132,8 @@ class _Board:
         if taxed in self.ranked and self.ranked[taxed].notna().any():
             after = self.ranked.sort_values(taxed).iloc[0]
             template = N_("After financing and tax {name} costs least: {cash}.")
+            if after[self.key] != self.name:
+                template = N_("After financing and tax, however, {name} costs less: {cash}. Decide on that basis.")
             yield _(template, name=str(after[self.key]), cash=self.money(float(after[taxed])))
         ways = self.table("financing")
         ways = ways[ways[self.key] == self.name] if not ways.empty else ways
