@@ -23,6 +23,7 @@ from sim.message import Message, placed
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.hardware import start_figures
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, dump_line, read_text
@@ -48,6 +49,8 @@ SHOWN = (
     *("block_size", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "overlap_schedule"),
 )
 """Options of a scheduler whose defaults a draft lists."""
+ASSUMED_START_S = 60
+"""Start of an autoscaled engine, beside loading its weights, where none was measured [s]."""
 ASSUMED_SLO = {"ttft_s": 2.0, "tpot_s": 0.05, "attainment": 0.95}
 FACTORS = (0.5, 1, 2, 4)
 """Multiples of the observed load that a draft simulates."""
@@ -446,6 +449,10 @@ class _Drafting:
         if scaler is not None:
             kept = server.own.get("autoscaling")
             pool["autoscaling"] = (kept if isinstance(kept, dict) else {}) | scaler.keys
+            engine = self.catalog.engine(self.result.data["engine"]).id
+            if "cold_start" not in pool and start_figures(self.catalog).of_engine(engine) is None:
+                pool["cold_start"] = {"engine_s": ASSUMED_START_S}
+                self.result.assumed["cold_start"] = "the start time of this engine was never measured"
         return pool
 
     def _needs_network(self, pool: dict[str, Any]) -> bool:

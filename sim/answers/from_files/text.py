@@ -45,7 +45,10 @@ def scenario_text(draft: Draft, command: str) -> str:
             own: list[str] = []
             for key, value in pool.items():
                 own += _entry(
-                    key, value, assumed.get(key) if key in ("gpu", "tensor_parallel_size") else None, "        "
+                    key,
+                    value,
+                    assumed.get(key) if key in ("gpu", "tensor_parallel_size", "cold_start") else None,
+                    "        ",
                 )
             lines += [f"      - {own[0].lstrip()}", *own[1:]]
         if "cost" in fleet:

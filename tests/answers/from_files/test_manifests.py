@@ -266,6 +266,18 @@ def test_an_hpa_in_a_file_of_its_own_scales_its_deployment(tmp_path: Path) -> No
     assert "max_num_seqs" in draft.defaulted[0]
 
 
+def test_the_start_of_a_scaled_engine_that_was_never_measured_is_assumed(tmp_path: Path) -> None:
+    text = MANIFEST.replace("vllm/vllm-openai:v0.11.0", "lmsysorg/sglang:v0.5.4").replace(
+        "[--model, ", "[--model-path, "
+    )
+    text = text.replace('"--tensor-parallel-size=2", --max-model-len, "32768"', "--tp=2")
+    text = text.replace("args: [", "args: [python3, -m, sglang.launch_server, ")
+    draft, written_text, scenario = drafted(tmp_path, written(tmp_path, all__yaml=f"{text}---\n{HPA}"), gpu="h100")
+    assert scenario.fleets[0].pools[0].cold_start is not None
+    assert "assumed: the start time of this engine was never measured" in written_text
+    assert draft.data["fleets"][0]["pools"][0]["cold_start"] == {"engine_s": 60}
+
+
 def test_keda_counts_requests_of_a_query_and_its_address_is_not_copied(tmp_path: Path) -> None:
     [pool] = scenario_of(tmp_path, server__yaml=f"{MANIFEST}---\n{KEDA}").fleets[0].pools
     assert pool.autoscaling is not None
