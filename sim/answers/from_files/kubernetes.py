@@ -134,6 +134,8 @@ def _read_workload(manifest: Manifest, held: dict[Any, Any], place: Place, name:
             if not isinstance(container, dict):
                 continue
             server = manifest.server(container, where, pod, pod_place, replicas, name, annotations=annotations)
+            if server is not None and at(held, "spec", "replicas") == 0:
+                manifest.source.not_simulated.append(Message("{name}: replicas 0 (read as not stated)", name))
             if server is not None and held.get("kind") == "StatefulSet" and server.nodes > 1:
                 server.replicas = max(1, (replicas or 1) // server.nodes)
                 server.gpus = server.gpus and server.gpus * server.nodes

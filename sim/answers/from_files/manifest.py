@@ -139,7 +139,7 @@ class Manifest:
             parts = container.get(key)
             for index, part in enumerate(parts if isinstance(parts, list) else [parts] if parts is not None else ()):
                 line = self.document.line((*place, key, index) if isinstance(parts, list) else (*place, key))
-                texts = str(part).split() if key == "args" and re.match(r"--\S+ ", str(part)) else [str(part)]
+                texts = str(part).split() if key == "args" and re.match(r"--[^\s=]+ ", str(part)) else [str(part)]
                 words += [Word(expanded(text, variables), line) for text in texts]
         line = self.document.line((*place, "env"))
         for command in commands_in(variables.get(MORE_ARGUMENTS, ""), line):

@@ -278,6 +278,14 @@ def test_the_start_of_a_scaled_engine_that_was_never_measured_is_assumed(tmp_pat
     assert draft.data["fleets"][0]["pools"][0]["cold_start"] == {"engine_s": 60}
 
 
+def test_an_argument_with_spaces_in_its_value_is_one_word(tmp_path: Path) -> None:
+    text = MANIFEST.replace('"--tensor-parallel-size=2"', "'--hf-overrides={\"a\": 0}', --tensor-parallel-size 2")
+    text = text.replace("replicas: 3", "replicas: 0")
+    draft, _, scenario = drafted(tmp_path, written(tmp_path, all__yaml=text))
+    assert scenario.fleets[0].pools[0].tensor_parallel_size == 2
+    assert "llama: replicas 0 (read as not stated)" in draft.sources[0].not_simulated
+
+
 def test_keda_counts_requests_of_a_query_and_its_address_is_not_copied(tmp_path: Path) -> None:
     [pool] = scenario_of(tmp_path, server__yaml=f"{MANIFEST}---\n{KEDA}").fleets[0].pools
     assert pool.autoscaling is not None
