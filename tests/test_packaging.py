@@ -58,9 +58,10 @@ def test_the_wheel_carries_the_pages_of_the_workspace(unpacked: Path) -> None:
 
 @pytest.mark.slow
 def test_the_installed_package_reads_its_own_catalogue(unpacked: Path, installed: Installed) -> None:
-    found = installed("-c", "from sim.catalogue.catalog import data_root; print(data_root())")
-    assert Path(found.strip()) == unpacked / "sim" / "data"
-    assert "rtx-4090" in installed("-m", "sim", "list", "gpus")
+    asked = "from sim.catalogue.catalog import data_root; print(data_root()); from sim.cli import main; main()"
+    folder, _, listed = installed("-c", asked, "list", "gpus").partition("\n")
+    assert Path(folder) == unpacked / "sim" / "data"
+    assert "rtx-4090" in listed
 
 
 def test_the_command_points_at_the_program(unpacked: Path) -> None:

@@ -96,10 +96,11 @@ def test_replicas_start_serve_drain_and_stop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["least_outstanding", "round_robin", "random", "power_of_two"])
 def test_every_policy_chooses_serving_replicas_only(tmp_path: Path, policy: str) -> None:
-    result = run(tmp_path, policy=policy, process="poisson, rate_rps: 0.8", horizon=4500)
-    used = {request.replica for request in result.log.requests if 1920 <= request.arrived_s < HOUR}
+    replicas = '{"06:10": 3, "06:20": 1}'
+    result = run(tmp_path, policy=policy, process="poisson, rate_rps: 0.8", replicas=replicas, horizon=1500)
+    used = {request.replica for request in result.log.requests if 720 <= request.arrived_s < 1200}
     assert used == {0, 1, 2}
-    assert {request.replica for request in result.log.requests if not 1920 <= request.arrived_s < HOUR} == {0}
+    assert {request.replica for request in result.log.requests if not 720 <= request.arrived_s < 1200} == {0}
 
 
 def test_requests_wait_while_no_replica_serves(tmp_path: Path) -> None:

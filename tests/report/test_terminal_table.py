@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import KINDS
 from sim.cli import app
 from sim.fidelity import calibration, validation
@@ -75,8 +76,12 @@ def printed(width: int, *command: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", SECTIONS)
-def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_long_names_and_large_figures_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: Once, command: str
+) -> None:
     monkeypatch.chdir(tmp_path)
+    if command in QUESTIONS:
+        once(type(QUESTIONS[command]), "compute")
     monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 10.0)
     monkeypatch.setattr(breakeven, "HALVINGS", 2)
     (tmp_path / "s.yaml").write_text(SCENARIO + SECTIONS[command])
