@@ -148,7 +148,7 @@ def with_money(money: dict[str, Any]) -> Scenario:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(money=MONEY)
 def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: dict[str, Any]) -> None:
     stored, results = simulated

@@ -172,7 +172,7 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 200}
     output: {distribution: fixed, value: 50}
-horizon_s: 10
+horizon_s: 6
 slo: {ttft_s: 1, tpot_s: 0.05}
 fleets:
   - name: own

@@ -28,7 +28,7 @@ POOL = {
 SCENARIO: dict[str, Any] = {
     "name": "tips",
     "workload": {"arrivals": {"process": "constant", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 60,
+    "horizon_s": 20,
     "slo": {"ttft_s": 1, "tpot_s": 0.05},
     "replications": 1,
     "fleets": [

@@ -18,6 +18,7 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
+from sim.study import breakeven
 from sim.study.breakeven import TippingPoints, tipping_points
 from sim.study.breakeven_costs import CandidateLedgers
 from sim.study.capacity import FleetCapacity
@@ -174,7 +175,7 @@ RENTS = [
 ]
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     finance=TERMS,
     resale=st.sampled_from(RESALES),
@@ -299,7 +300,9 @@ def euros(usd: float) -> dict[str, Any]:
     return {"price": usd / RATE, "currency": "EUR"}
 
 
-def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path) -> None:
+def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 6)
+    monkeypatch.setattr(breakeven, "HALVINGS", 16)
     dollar, _ = tipping(tmp_path / "dollar", lambda usd: usd)
     euro, said = tipping(tmp_path / "euro", euros)
     assert list(euro) == list(dollar)

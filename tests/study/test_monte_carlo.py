@@ -166,8 +166,8 @@ def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_draw_carbon_equals_that_of_its_plan(run: Run) -> None:
     drawn = ("carbon.grid_g_per_kwh=[{uniform: [200, 600]}]", "site.pue={uniform: [1.1, 1.6]}")
-    study = run.study(*drawn, "futures.draws=100")
-    scenario = run.scenario("carbon.grid_g_per_kwh=[400]")
+    study = run.study(*drawn, "sweep=null", "futures.draws=100")
+    scenario = run.scenario("sweep=null", "carbon.grid_g_per_kwh=[400]")
     grid, pue = (study.drawn[place] for place in (("carbon", "grid_g_per_kwh", 0), ("site", "pue")))
     plain = run_points(scenario, run.catalog, run.out, ProcessPool(1), lambda *_: None)
     kg_per_million = plain[0].metrics["operational_kg_co2e"] / plain[0].metrics["output_tokens"] * 1e6
@@ -206,9 +206,9 @@ def test_independent_uniforms_are_compared_as_by_hand(run: Run) -> None:
     fleets = [
         f"{{name: {n}, pools: [{_pool()}], cost: {cost % (term % d)}}}" for n, d in (("x", "0, 0.5"), ("y", "0.2, 0.6"))
     ]
-    study = run.study(f"fleets=[{', '.join(fleets)}]", "operations=null", "futures.draws=500", "sweep=null")
+    study = run.study(f"fleets=[{', '.join(fleets)}]", "operations=null", "futures.draws=300", "sweep=null")
     wins = cheapest(study.outcomes)
-    assert wins["x"] + wins["y"] == study.draws == 500
+    assert wins["x"] + wins["y"] == study.draws == 300
     low, high = wilson(wins["x"], study.draws)
     assert low < 0.225 < high
 
@@ -220,15 +220,15 @@ def _pool() -> str:
 
 @pytest.mark.slow
 def test_more_draws_extend_fewer(run: Run) -> None:
-    few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", f"futures.draws={n}") for n in (100, 120))
+    few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", "sweep=null", f"futures.draws={n}") for n in (100, 120))
     for one, other in zip(few.outcomes, many.outcomes, strict=True):
         assert np.array_equal(one.draws[MONTH], other.draws[MONTH][:100])
 
 
 @pytest.mark.slow
 def test_adding_an_input_keeps_the_draws_of_the_first(run: Run) -> None:
-    alone = run.study("site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")
-    joined = run.study("finance.life_years={uniform: [3, 5]}", "site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")
+    pue = ("site.pue={uniform: [1.1, 1.6]}", "sweep=null", "futures.draws=100")
+    alone, joined = run.study(*pue), run.study("finance.life_years={uniform: [3, 5]}", *pue)
     place = ("site", "pue")
     assert np.array_equal(alone.drawn[place], joined.drawn[place])
 
