@@ -33,7 +33,7 @@ SCENARIO = variant(
     {
         "name": "spread",
         "workload.arrivals.rate_rps": 4,
-        "horizon_s": 5,
+        "horizon_s": 3,
         "replications": 2,
         "slo": {"ttft_s": 1, "tpot_s": 0.04},
         "size": {

@@ -28,8 +28,8 @@ def scenario(folder: Path, *sets: str, **more: Any) -> Scenario:
     data = {
         "name": "precise",
         "workload": {"arrivals": {"process": "poisson", "rate_rps": 2.0}, "lengths": LENGTHS},
-        "horizon_s": 100,
-        "warmup_s": 10,
+        "horizon_s": 60,
+        "warmup_s": 6,
         "seed": 3,
         "replications": 2,
         "slo": {"ttft_s": 1.0},
@@ -98,7 +98,7 @@ def test_cases_do_not_depend_on_the_number_of_workers(
 
 def test_what_cannot_be_reached_ends_at_the_limit(tmp_path: Path) -> None:
     wanted = {"metric": "ttft_s_p99", "relative": 0.001, "max_replications": 7}
-    loaded = scenario(tmp_path, precision=wanted, horizon_s=30, sweep={"workload.arrivals.rate_rps": [2.0, 30.0]})
+    loaded = scenario(tmp_path, precision=wanted, horizon_s=15, sweep={"workload.arrivals.rate_rps": [2.0, 30.0]})
     cases = run(loaded, tmp_path / "out")
     held = {(one.fleet, one.axes["rate_rps"]): one for one in attained_precision(loaded, cases)}
     assert (held["one", 2.0].met, held["one", 2.0].replications) == (False, 7)
