@@ -111,7 +111,7 @@ def test_gap_to_a_more_expensive_copy_is_price_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
-    text = f"{TWO_OR_ONE}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 15")
+    text = f"{TWO_OR_ONE}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 8")
     done = run(tmp_path, text)
     assert done.code == 0, done.err
     out = tmp_path / "out"
@@ -139,7 +139,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
-    text = TWO_OR_ONE.replace("horizon_s: 10", "horizon_s: 6\nreplications: 3")
+    text = TWO_OR_ONE.replace("horizon_s: 10", "horizon_s: 4\nreplications: 3")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
     assert done.code == 0, done.err
     moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}

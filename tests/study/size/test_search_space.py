@@ -202,8 +202,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 20
-warmup_s: 8
+horizon_s: 14
+warmup_s: 5
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 size:
@@ -219,14 +219,22 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 """
 
 
+@pytest.fixture(scope="module")
+def mixed_points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is simulated under one budget is known under the next."""
+    return tmp_path_factory.mktemp("mixed")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "pools"),
     [("capex_usd: 11000", {"buy": 2, "rent": 1}), ("capex_usd: 10999", {"rent": 3}), ("kw: 1.2", {"rent": 3})],
 )
-def test_a_mixed_fleet_keeps_to_the_budget(tmp_path: Path, budget: str, pools: dict[str, int]) -> None:
+def test_a_mixed_fleet_keeps_to_the_budget(
+    tmp_path: Path, mixed_points: Path, budget: str, pools: dict[str, int]
+) -> None:
     scenario = scenario_of(tmp_path, MIXED.replace("size:\n", f"size:\n  budget: {{{budget}}}\n"))
-    winner = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1)).winner
+    winner = search(scenario, load_catalog(), mixed_points, ProcessPool(1)).winner
     assert winner is not None
     assert winner.fleet is not None
     ways = zip(winner.fleet.pools, winner.fleet.costs, strict=True)
