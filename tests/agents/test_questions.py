@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.cli.frame import app
+from sim.study import breakeven
 from sim.yamlio import read
 
 mcp = pytest.importorskip("mcp")
@@ -91,7 +92,9 @@ def filled(value: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", QUESTIONS, ids=[one["question"][:40] for one in QUESTIONS])
-def test_questions_in_plain_words(root: Path, asked: dict[str, Any]) -> None:
+def test_questions_in_plain_words(root: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 4)
+    monkeypatch.setattr(breakeven, "HALVINGS", 4)
     [(failed, text)] = called(root, [(asked["tool"], filled(asked["arguments"]))])
     assert failed == ("error" in asked), text
     for part in asked.get("says", [asked.get("error")]):

@@ -8,6 +8,7 @@ import pytest
 import sim
 from sim.api.result import Result
 from sim.report.charts.picture import Chart
+from sim.study import breakeven
 
 CHOICE = {
     "gpus": ["l4"],
@@ -27,7 +28,11 @@ ASKED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("question", ASKED)
-def test_every_answer_has_a_verdict_a_table_frames_and_figures(question: str, scenario: dict[str, Any]) -> None:
+def test_every_answer_has_a_verdict_a_table_frames_and_figures(
+    question: str, scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 4)
+    monkeypatch.setattr(breakeven, "HALVINGS", 4)
     values, options, frames = ASKED[question]
     found: Result = getattr(sim, question)(
         scenario, {"sweep": None, "horizon_s": 10, **values}, 1, workers=1, quiet=True, **options

@@ -40,7 +40,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path, once:
     checked = gpufleet("check", "s.yaml", "--details")
     assert checked.returncode == 0
     assert "2 runs in runs.csv" in checked.stdout
-    ran = gpufleet("run", "s.yaml", "--quiet")
+    ran = gpufleet("run", "s.yaml", "--quiet", "--no-report")
     assert (ran.returncode, ran.stderr) == (0, "")
     again = gpufleet("calibrate", "runs.csv", "--gpu", "rtx-4090", "--out", "ours/my-gpu.yaml", "--quiet")
     assert (again.returncode, again.stdout) == (0, "")

@@ -13,6 +13,7 @@ from sim.cli import app
 from sim.report.words.money import cash, twin
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
+from sim.study import breakeven
 from sim.yamlio import dump
 
 RATE = 1.25
@@ -57,7 +58,11 @@ def called(folder: Path, command: str, data: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", list(PAGES))
-def test_everything_is_shown_in_the_scenarios_currency(tmp_path: Path, command: str) -> None:
+def test_everything_is_shown_in_the_scenarios_currency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(breakeven, "STEPS", 4)
+    monkeypatch.setattr(breakeven, "HALVINGS", 4)
     printed = called(tmp_path, command, SCENARIO)
     page = text_of((tmp_path / "out" / PAGES[command]).read_text())
     for text in (printed, page):
