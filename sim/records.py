@@ -17,6 +17,10 @@ class ReplicaProgress:
     output_tokens: int
     """Tokens of the answer that were made, there or before."""
 
+    # as in the records below: pickle and copy cannot restore a compiled class that is frozen or needs arguments
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReplicaProgress, (self.computed_tokens, self.output_tokens)
+
 
 @dataclass(slots=True)
 class BusyTime:
@@ -42,7 +46,6 @@ class ReplicaVisit:
     """Progress when the request was removed from the replica; None if it was not."""
     busy: BusyTime = field(default_factory=BusyTime)
 
-    # as in `Request` and `Leap`: pickle and copy cannot restore a compiled class that needs arguments
     def __reduce__(self) -> tuple[Any, ...]:
         return ReplicaVisit, (self.replica, self.came_s, self.left_s, self.progress, self.busy)
 
