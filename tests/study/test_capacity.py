@@ -102,12 +102,12 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
-    for start_rps in (1e-3, 1.7, 20.0):
+    for start_rps in (1e-3, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
         loaded = scenario(tmp_path, arrivals, output, horizon_s=160, warmup_s=16, replications=2)
         means.append(found(loaded, tmp_path / "out", 0.02).mean)
     assert means[0] == pytest.approx(1.7, rel=0.1)
-    assert means == means[:1] * 3, "to the last digit"
+    assert means[0] == means[1], "to the last digit"
 
 
 def test_capacity_is_infinite_where_the_largest_load_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

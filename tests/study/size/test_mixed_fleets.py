@@ -28,13 +28,13 @@ SCENARIO = """\
 name: m
 model: llama3.1-8b
 workload:
-  arrivals: {process: poisson, rate_rps: 5.2}
+  arrivals: {process: poisson, rate_rps: 6}
   lengths:
     prompt: {distribution: lognormal, mean: 1200, cv: 2.0, max: 16000}
     output: {distribution: lognormal, mean: 150, cv: 0.8, max: 800}
 horizon_s: 20
 warmup_s: 7
-replications: 2
+replications: 1
 requests: none
 slo: {ttft_s: 0.6, tpot_s: 0.05}
 max_model_len: 20000
@@ -176,12 +176,10 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
 
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
-    text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1").replace(
-        "rate_rps: 5.2", "rate_rps: 6"
-    )
+    text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
     text = (
-        text.replace("replications: 2", "replications: 1")
-        .replace("horizon_s: 20\nwarmup_s: 7", "horizon_s: 12\nwarmup_s: 4")
+        text.replace("length_classes: 3", "length_classes: 2")
+        .replace("horizon_s: 20\nwarmup_s: 7", "horizon_s: 10\nwarmup_s: 3")
         .replace("gpus: [l4, rtx-4090, l40s]", "gpus: [l4, rtx-4090]")
     )
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
@@ -196,7 +194,7 @@ def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("poisson, rate_rps: 5.2", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
+        ("poisson, rate_rps: 6", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
         ("length_classes: 3", "length_classes: 1", "size.mixed.length_classes: "),
         ("length_classes: 3", "most_kinds: 1", "size.mixed.most_kinds: "),
     ],
