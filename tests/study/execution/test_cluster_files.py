@@ -1,10 +1,9 @@
 """What a cluster gets: files below the scenario's folder alone, and over TLS where the address says so."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
+import dask.config
 import pytest
 from dask_machines import Machines
 from small_scenario import REFEREE, variant
@@ -83,7 +82,8 @@ def certificates(folder: Path) -> tuple[Path, Path]:
     """A certificate that is its own authority, and its key."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=gpufleet",
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+         "-days", "2", "-subj", "/CN=gpufleet",
          "-keyout", str(key), "-out", str(cert)],
         check=True, capture_output=True,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def certificates(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-def test_tls(folder: Path, tmp_path: Path, root: Path) -> None:
+def test_tls(folder: Path, tmp_path: Path) -> None:
     (folder / "s.yaml").write_text(SCENARIO % "t.csv")
     asked = ["run", str(folder / "s.yaml"), "--no-report", "--quiet", "--out", str(folder / "out"), "--cluster"]
     without = CliRunner().invoke(app, [*asked, "tls://127.0.0.1:9"])
@@ -105,11 +105,10 @@ def test_tls(folder: Path, tmp_path: Path, root: Path) -> None:
         assert machines.address.startswith("tls://")
         tls = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(cert) for name in ("CA_FILE", "CLIENT__CERT")}
         tls["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] = str(key)
-        done = subprocess.run(
-            [sys.executable, "-m", "sim", *asked, machines.address],
-            cwd=root, env=os.environ | tls, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        given = dask.config.merge(dask.config.config, dask.config.collect_env(tls))  # as dask reads them at its import
+        with dask.config.set(given):
+            done = CliRunner().invoke(app, [*asked, machines.address])
     finally:
         machines.stop()
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert (folder / "out" / "summary.csv").is_file()
