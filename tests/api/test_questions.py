@@ -18,7 +18,11 @@ CHOICE = {
 }
 LATENCY = {"metric": "ttft_s_p95", "inputs": {"workload.arrivals.rate_rps": [1, 3]}}
 ASKED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
-    "capacity": ({"precision": {"relative": 0.9, "max_replications": 5}}, {"relative": 0.3}, ("search",)),
+    "capacity": (
+        {"horizon_s": 5, "precision": {"relative": 0.9, "max_replications": 5}},
+        {"relative": 0.3},
+        ("search",),
+    ),
     "size": ({"fleets": None, "model": "llama3.1-8b", "size": CHOICE}, {}, ("pareto",)),
     "sensitivity": ({"sensitivity": LATENCY}, {}, ()),
     "breakeven": ({}, {}, ("utilisation", "months", "tipping")),

@@ -119,6 +119,10 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         "--set",
         "sweep=null",
         "--set",
+        "horizon_s=10",
+        "--set",
+        "warmup_s=2",
+        "--set",
         "precision={max_replications: 5}",
     ]
     said = answer(*search, "--out", "out")
