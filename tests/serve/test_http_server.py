@@ -50,8 +50,9 @@ def test_it_prints_its_address_and_answers_there(gpufleet: Command, folder: Path
     printed: Queue[str] = Queue()
 
     def asked() -> list[int]:
+        address = printed.get(timeout=30)
         try:
-            start, _, token = (address := printed.get(timeout=30)).partition("?token=")
+            start, _, token = address.partition("?token=")
             assert start.startswith("http://127.0.0.1:")
             assert token
             for page in (address, f"{start}healthz"):
