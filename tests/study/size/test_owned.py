@@ -97,7 +97,7 @@ def test_no_fleet_around_owned_gpus_is_cheaper_or_below_its_bound(tmp_path: Path
 def test_what_is_added_to_owned_gpus_costs_as_much_when_it_is_run(tmp_path: Path) -> None:
     scenario_of(tmp_path)
     out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--out", str(out), "--quiet"])
+    done = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--out", str(out), "--quiet", "--no-report"])
     assert done.exit_code == 0, done.output
     with (out / "size.csv").open(encoding="utf-8") as file:
         row = next(csv.DictReader(file))
