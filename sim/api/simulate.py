@@ -32,15 +32,15 @@ COLUMNS = ["pool", "replica", "arrived_s", "started_s", "first_token_s", "finish
 COLUMNS += ["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "status"]
 TOKENS = ("prompt_tokens", "output_tokens")
 ONE_UNIT = {"prompt_tokens": 0, "output_tokens": 1}
-"""Lengths that requests.csv has for a request of a one-pass service."""
+"""Token counts in requests.csv of a request to a one-pass service."""
 NOT_SIMULATED = ("cost", "site", "finance", "operations", "api", "carbon")
 """Keys of a fleet or pool that concern costs only."""
 ONE_READING_S = 2 * LATEST_S
-"""Interval of meters that exceeds every run, since nothing reads them [s]."""
+"""Meter interval longer than any run [s]: no meter readings are used."""
 
 
 class GivenWorkload(Workload):
-    """Workload of requests that a caller supplies; its arrivals and lengths only describe it."""
+    """Workload of requests supplied by a caller; its `arrivals` and `lengths` serve only the checks of a scenario."""
 
     _table: RequestTable = PrivateAttr()
 
@@ -68,15 +68,18 @@ def simulate(
     Returns
     -------
     pandas.DataFrame
-        One row per request, in the order and with the index of *requests*: pool, replica, `started_s`, `first_token_s`,
-        `finished_s` (nan for what never happened) and status (finished or rejected). Latencies are those of a client.
+        One row per request, in the order and with the index of *requests*: pool, replica, `arrived_s`, `started_s`,
+        `first_token_s` and `finished_s` as a client sees them [s] (nan for what never happened), prompt, output and
+        cached tokens, preemptions, and status (finished or rejected).
 
     Raises
     ------
     ScenarioErrors
-        For a wrong fleet.
+        If *fleet* is invalid.
+    TypeError
+        If *requests* or *fleet* is of another type.
     ValueError
-        For wrong columns.
+        If a column is missing or invalid.
     Infeasible
         If the model does not fit.
 
@@ -111,7 +114,7 @@ def simulate(
 
 
 def _frame(requests: Mapping[str, ArrayLike] | pd.DataFrame) -> pd.DataFrame:
-    """Return the columns as a frame; those of a mapping by position, whatever index they have."""
+    """Return the columns as a frame; columns of a mapping are aligned by position, and their indices ignored."""
     columns = {name: np.asarray(column) for name, column in requests.items()}
     try:
         return pd.DataFrame(columns, index=requests.index if isinstance(requests, pd.DataFrame) else None)
@@ -169,7 +172,7 @@ def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
 
 
 def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> Any:
-    """Resolve the only case. Raises ScenarioErrors with places in *fleet*."""
+    """Return the resolved plan of *fleet* with the requests. Raises ScenarioErrors with places in *fleet*."""
     data, inside = _as_fleet(fleet)
     lengths = {"prompt": _fixed(table.prompt_tokens), "output": _fixed(table.output_tokens)}
     workload: dict[str, Any] = {"arrivals": {"process": "burst", "num_requests": 1}}

@@ -13,11 +13,11 @@ class ServiceFit(Spec):
     """Fitted coefficients of one service, or of a family of services."""
 
     compute: Value
-    """Fraction of the datasheet rate reached by large batches on a card of factor 1."""
+    """Fraction of the datasheet rate reached by large batches on a card whose factors (architecture, GPU) are 1."""
     traffic: Value
-    """Bytes moved relative to the count layer by layer."""
+    """Bytes moved, relative to a count in which every layer reads and writes memory by itself."""
     kernels: Value
-    """Kernel time relative to the counted launches."""
+    """Kernel time relative to that of the counted launches."""
 
 
 class BatchTimeCoefficients(Spec):
@@ -41,7 +41,7 @@ class BatchTimeCoefficients(Spec):
     slice_speed: Value
 
     def of(self, model: OtherModel) -> ServiceFit:
-        """Return the coefficients of *model*: its own, its family's, or the general ones."""
+        """Return the coefficients of *model*: its own, those of its family, or those of `other`."""
         return self.services[self.stands_for(model)]
 
     def stands_for(self, model: OtherModel) -> str:

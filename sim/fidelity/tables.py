@@ -102,7 +102,11 @@ def _link(one: PredictedRow) -> tuple[str, str]:
 
 
 def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]:
-    """Return coverage and errors by class, and errors of the scored class by engine, within 80 columns."""
+    """Return the tables of a validation within 80 columns.
+
+    Coverage and errors are by class; reasons, errors by engine, joint errors, rankings and intervals cover the scored
+    class only.
+    """
     category, engine = GROUPS["class"][1], GROUPS["engine"][1]
     scored = [one for one in outcomes if one.category == SCORED]
     by_engine = [score for score in scores(scored, engine) if score.quantity in ("throughput", "tpot", "ttft loaded")]
@@ -171,7 +175,7 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
 
 
 def joint_table(found: Sequence[JointScore]) -> FittedTable:
-    """Return the table of biases of TTFT and TPOT in rows that have both, for joint scores in their order."""
+    """Return the table of *found*, a row per score: biases of TTFT, TPOT and whole answer where both are measured."""
     heads = [_("engine"), _("rows with"), _("rows"), "TTFT", "TPOT", _("whole answer")]
     heads += [_("TTFT short, TPOT long"), _("TTFT long, TPOT short")]
     rows, before = [], ""

@@ -1,7 +1,7 @@
 """A replica of the fleet: its possible states, its engine on the fleet's clock, and requests stranded on it.
 
 Schedules, autoscalers and failures move replicas from state to state through `ReplicaLifecycle`; routing, metering and
-rent only read the table `STATE_PROPERTIES`. `Replica` wakes when its engine changes something that others can see.
+rent only read the table `STATE_PROPERTIES`. `Replica` wakes when its engine changes something that the fleet observes.
 `StrandedRequests` lists the requests at each replica: those of a failed one are stranded until the failure is detected.
 """
 
@@ -74,7 +74,7 @@ STATE_PROPERTIES: dict[State, StateProperties] = {
     ),
     # under repair, or replaced by the provider
     State.REPAIRING: StateProperties(_states(State.PROVISIONING, State.BOOTING, State.OFF)),
-    # a spare, or asleep: the machine is on, and serving is a shorter start away
+    # a spare or asleep: the machine is on, so a shorter start suffices
     State.RESERVE: StateProperties(
         _states(State.BOOTING, State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
     ),
@@ -102,12 +102,12 @@ class ReplicaLifecycle:
         """
         self.states = states
         self.moves = [0] * len(states)
-        """Number of state changes of each replica: a start that was cancelled must not end in serving."""
+        """Number of state changes of each replica, by which a start detects that it was cancelled meanwhile."""
         self._before_move = before_move
         self._opened = opened
 
     def move(self, replicas: Iterable[int], state: State) -> None:
-        """Move *replicas*, which belong together, to *state*; those already in it stay.
+        """Move *replicas* to *state*, and call *opened* once if they begin to serve; those already in it stay.
 
         Raises `IllegalTransition` where *state* cannot follow.
         """
@@ -131,10 +131,10 @@ Released = Callable[[float], None]
 
 
 class Replica:
-    """Replica of a pool on the fleet's clock; it wakes only when its engine changes something that others can see.
+    """Replica of a pool on the fleet's clock; it wakes only when its engine changes something that the fleet observes.
 
-    A replica is no SimPy process: it requests a wake-up call at the engine's planned end and keeps its number as due. A
-    later plan requests another call, and the earlier one does nothing when it comes.
+    A replica is no SimPy process: it schedules a wake-up call at the engine's planned end and keeps the number of this
+    call. A later plan schedules another call; a call with an old number has no effect.
     """
 
     __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
@@ -162,7 +162,7 @@ class Replica:
         """Callback for every step that begins."""
 
     def catch_up(self, now: float) -> None:
-        """End the step that was over before *now*, where rounding woke an arrival first."""
+        """End a step that ended before *now*: rounding can process an arrival first."""
         if now > self.end_s:
             self._fire()
 
@@ -229,7 +229,7 @@ class Replica:
         return gone
 
     def broken_off(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """End the visits of the requests among *requests* that the engine has ended with an error, and return them."""
+        """End the visits of those of *requests* that the engine has rejected, and return them."""
         broken = [request for request in requests if request.rejected]
         for request in broken:
             request.rejected = False
@@ -287,14 +287,15 @@ Lose = Callable[[list[Request], float], None]
 class StrandedRequests:
     """Requests at each replica, and requests stranded on failed ones.
 
-    From a failure until its detection the router continues to send requests to the replica; they are stranded with
-    those that it had.
+    From a failure until its detection the router continues to send requests to the replica; these are stranded as
+    well.
     """
 
     def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose, move: Lose) -> None:
         """Track *replicas*.
 
-        *left* removes a request from the router's counts; *move* gets requests that continue elsewhere.
+        *left* removes a request from the router's counts, *lose* retries lost requests, and *move* sends requests
+        on to other replicas.
         """
         self._replicas = replicas
         self._left, self._lose, self._move = left, lose, move

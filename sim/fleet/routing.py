@@ -1,4 +1,4 @@
-"""Routers of a running fleet: a routing policy chooses among the open replicas with the request's role and model.
+"""Routers of a running fleet: a policy chooses among open replicas that serve the request's role and model.
 
 `ServingReplicas` follows the states of replicas, `RoleRouter` sends prompts and answers to pools with roles (prefill,
 decode), and `ServiceRouter` has a policy for each of several services. The policies are those of `sim.routing`.
@@ -19,9 +19,9 @@ from sim.workload import Streams
 class ServingReplicas:
     """Router that follows the states of replicas.
 
-    The policy is notified when replicas open and close, and keeps its state of the others. A closed replica continues
-    with the requests it has; when a draining one has answered the last, *drained* is called. A failure is not detected
-    at once: a failed replica stays open until it leaves that state.
+    The policy is notified when a replica opens or closes, and keeps its state of all others. A closed replica completes
+    the requests it has; when a draining replica has answered its last request, *drained* is called. A failure is not
+    detected at once: a failed replica stays open until it leaves that state.
     """
 
     def __init__(self, policy: Router, states: list[State], drained: Callable[[int], None]) -> None:
@@ -100,10 +100,10 @@ class AssignedReplicas:
         return request.replica
 
     def joined(self, replica: int, request: Request) -> None:
-        """Ignore *request*: the choices are made."""
+        """Ignore *request*: its replica is assigned."""
 
     def left(self, replica: int, request: Request) -> None:
-        """Ignore *request*: the choices are made."""
+        """Ignore *request*: its replica is assigned."""
 
     def opened(self, replica: int, outstanding: int) -> None:
         """Ignore *replica*: all are open."""
@@ -135,7 +135,7 @@ class SubsetRouter:
 class RoleRouter:
     """Router over the replicas of pools with roles.
 
-    A request goes to a prefill replica, or, where its prompt is short, directly to an answering one.
+    A request goes to a prefill replica or, where its prompt is short, directly to a decode replica.
     """
 
     def __init__(self, plan: CasePlan, pool_of_replica: Sequence[int], streams: Streams) -> None:
@@ -188,11 +188,11 @@ class RoleRouter:
 
 
 class ServiceRouter:
-    """Routing policy per service over the replicas that serve it; each policy counts all requests there.
+    """Routing policy per service over the replicas that serve it; each counts the requests of all services there.
 
-    With sleep mode, replicas that have the service's model awake and a free slot in the batch come first: of these the
-    one with the fewest outstanding requests. Where pools have roles, a service has one policy for prompts and another
-    for answers.
+    With sleep mode, replicas with the service's model awake and a free slot in the batch take precedence; among these,
+    the replica with the fewest outstanding requests is chosen. Where pools have roles, a service has one policy for
+    prompts and another for answers.
     """
 
     def __init__(

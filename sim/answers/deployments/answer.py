@@ -30,7 +30,7 @@ SHOWN = {
     "cost_usd_per_h": "{} USD/h",
     COST: "{} USD per million output tokens",
 }
-"""Columns of summary.csv that a deployment states."""
+"""Column of summary.csv -> its text in the head of a deployment."""
 
 
 def deployment_text(folder: Path, form: str, fleet: str | None, catalog: Catalog) -> tuple[str, list[str]]:
@@ -43,15 +43,15 @@ def deployment_text(folder: Path, form: str, fleet: str | None, catalog: Catalog
     form
         Tool: a key of FORMATS.
     fleet
-        Name of the fleet; None for the one that the answer recommends: the winner of `size`, else the cheapest fleet at
-        the highest load at which any meets the service level.
+        Name of the fleet; None for the recommended fleet: the winner of `size`, else the cheapest of the fleets that
+        meet the SLO at 90 % or more of the highest load at which any fleet meets it.
     catalog
-        Catalogue of ids.
+        Catalogue in which the ids of the scenario are looked up.
 
     Raises
     ------
     NoDeployment
-        The tool cannot run the fleet, or the answer recommends none.
+        If the tool cannot run the fleet, the answer has no such fleet, or it recommends none.
 
     """
     winner = folder / WINNER

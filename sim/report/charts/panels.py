@@ -9,9 +9,9 @@ from typing import Any
 from sim.report.words.text import plain
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CE6BA3", "#6F5A00", "#1A94FE", "#000000"]
-"""Colours of fleets: a palette after Okabe and Ito, Color Universal Design (2008), for all common colour blindness.
+"""Colours of fleets, distinct with all common kinds of colour blindness: Okabe and Ito, Color Universal Design (2008).
 
-Pink, orange and sky blue are darker than there, so that each has a contrast of 3:1 against white.
+Pink, orange and sky blue are darkened, so that each has a contrast of 3:1 against white.
 """
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 GLYPHS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
@@ -39,13 +39,13 @@ class ChartCurve:
     half: tuple[float | None, ...] = ()
     """Half-widths of the 95 % intervals of y."""
     ends: tuple[tuple[float, float] | None, ...] = ()
-    """Ends of the 95 % intervals that are not centred at y (shares), in place of half-widths."""
+    """Ends of the 95 % intervals, in place of half-widths where intervals are not centred at y (shares)."""
     filled: bool = False
     """Whether the area below the curve is shaded."""
     good: tuple[bool, ...] = ()
     """Whether each point meets the SLO and is drawn filled; other points are hollow."""
     steady: tuple[bool, ...] = ()
-    """Whether each point is not overloaded; such points set the range of the chart."""
+    """Whether each point is free of overload; only these points set the range of the chart."""
     tags: tuple[str, ...] = ()
     """Text beside each point."""
     fleet: str = ""
@@ -55,7 +55,7 @@ class ChartCurve:
     names: tuple[str, ...] = ()
     """Name of each point, for a curve whose points have no common name."""
     marks: tuple[str, ...] = ()
-    """Distance of each point to measurements, as a mark of `sim.study.confidence`; empty where unknown."""
+    """Confidence mark of each point (`sim.study.confidence.Mark`); empty where unknown."""
 
     @property
     def bands(self) -> list[tuple[float, float] | None]:
@@ -75,7 +75,7 @@ class Limit:
     at: float
     text: str
     forbids: bool = True
-    """Whether values to the right of an upright limit miss it, and are shaded."""
+    """Whether values to the right of a vertical limit violate it; the area there is shaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Panel:
 
     @property
     def shows_bands(self) -> bool:
-        """Whether the 95 % intervals are drawn: not those of three or more curves that would cover each other."""
+        """Whether the 95 % intervals are drawn: no, where three or more curves have them and two of these overlap."""
         bands = [
             {x: band for x, band in zip(curve.x, curve.bands, strict=False) if band is not None}
             for curve in self.curves
@@ -140,20 +140,20 @@ class Panel:
 
 
 def for_print(panel: Panel) -> Panel:
-    """Return *panel* as drawn in a paper: a line style for every fleet, unless these stand for settings; a legend."""
+    """Return *panel* for a paper: with a legend, and a line style per fleet unless line styles stand for settings."""
     alike = len({str(curve.dash) for curve in panel.curves}) == 1
     curves = tuple(replace(curve, dash=print_dash(curve.color)) if alike else curve for curve in panel.curves)
     return replace(panel, curves=curves, labelled=False)
 
 
 def print_dash(color: str) -> Any:
-    """Return the line style that tells *color* from others in black and white."""
+    """Return the line style that distinguishes *color* from others in black and white."""
     looks = list(DASHES.values())
     return looks[COLORS.index(color) % len(looks)] if color in COLORS else looks[0]
 
 
 MOST_COVERING = 2
-"""Largest number of curves whose intervals may cover each other."""
+"""Largest number of curves whose intervals may overlap."""
 SCALE = ("#5063D2", "#8F4FC4", "#C8478F", "#D8573F", "#C27A12")
 """Colours of a scale, from its low to its high end: each has a contrast of 3:1 against white and against black."""
 

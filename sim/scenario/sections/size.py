@@ -139,7 +139,7 @@ Offer = Annotated[str, BeforeValidator(_offer)]
 class Size(Spec):
     """Search space of fleets, in which `gpufleet size` looks for the cheapest.
 
-    It has every GPU in every layout, format, batching policy and acquisition, and the scenario's own fleets.
+    The space has every listed GPU in every layout, format, batching policy and acquisition, and the scenario's fleets.
     """
 
     gpus: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class Size(Spec):
     """GPU -> server or servers, as ids in data/servers. A GPU left out is bought in the cheapest server of the
     catalogue with slots, power and link for it, and rented without one."""
     mig: Annotated[tuple[str, ...], Field(min_length=1)] = (WHOLE,)
-    """MIG profiles of which a replica may be a slice, on the GPUs that have them; none: whole GPUs as well."""
+    """MIG profiles of replicas on slices, for the GPUs that have these profiles; `none` adds whole GPUs."""
     tensor_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8)
     """GPUs that share every layer."""
     pipeline_parallel_sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
@@ -166,9 +166,9 @@ class Size(Spec):
     rents: dict[Label, Annotated[dict[str, Offer], BeforeValidator(_labelled)]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
     owned: dict[str, Count] = Field(default_factory=dict)
-    """GPU -> number that is owned already; those in use cost electricity, and space and upkeep of their part of a
-    server: unused slots and GPUs are free for other loads. Candidates are fleets of owned GPUs, all owned GPUs with
-    others added, and the fleets without them."""
+    """GPU -> number owned already. A GPU in use costs its electricity, and its part of the server's space and upkeep;
+    unused slots and GPUs cost nothing, as other loads can use them. Candidates are fleets of owned GPUs, fleets of all
+    owned GPUs with others added, and fleets without owned GPUs."""
     budget: Budget | None = None
     """Limits on spending. Default: none."""
     cost_ceiling: CostCeiling | None = None
@@ -389,7 +389,7 @@ def _of_owned(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
 
 
 def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
-    """Yield issues of failures without an availability target, and of spares beside one."""
+    """Yield issues of failures without an availability target, and of given spares with one."""
     has_target = scenario.slo.availability is not None
     if size.failures is not None and not has_target:
         text = "apply only with slo.availability, the share of requests over failures: set it, to 0.999 for example"
@@ -438,7 +438,7 @@ def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]
     try:
         cut = [gpu.mig.profiles for name in size.gpus if (gpu := catalog.gpu(name)).mig is not None]
     except ValueError:
-        return  # _check_ids names it
+        return  # _check_ids reports the unknown id
     known = dict.fromkeys(name for profiles in cut for name in profiles)
     for i, name in enumerate(size.mig):
         if name != WHOLE and name not in known:
@@ -458,7 +458,7 @@ def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue
             try:
                 holds = catalog.server(name).gpu
             except ValueError:
-                continue  # _check_ids names it
+                continue  # _check_ids reports the unknown id
             if holds is not None and holds != gpu:
                 yield ValidationIssue(("size", "servers", gpu), f"{name} holds {holds}")
 

@@ -1,4 +1,4 @@
-"""Jobs on the cores of this machine: this process works at once, others are started when the work lasts longer."""
+"""Process pool for jobs on this machine: this process starts work at once, others join if the work takes longer."""
 
 import logging
 import signal
@@ -22,13 +22,13 @@ ALONE_S = 0.5
 IDLE_S = 60
 """Time that a process without work is kept [s]."""
 DEATHS = 3
-"""Number of processes that may be killed at one task, or in a row at their start."""
+"""Number of killed processes at which a task fails, or, killed in a row at their start, at which a helper ends."""
 
 
 @dataclass(slots=True)
 class _Task:
     token: Any
-    """Job of the task, or position of its item."""
+    """Job of the task, or position of its item in `map`."""
     call: Callable[[], Any]
     deaths: int = 0
     """Number of processes that were killed during the task."""
@@ -68,7 +68,7 @@ class ProcessPool:
         self._put(_Task(job, job.run))
 
     def finished(self) -> CaseJob:
-        """Return one of the submitted jobs, stored; this process runs it if no result is there and a task is left."""
+        """Return a submitted job whose result is stored; run a waiting job in this process if no result is ready."""
         job: CaseJob = self._next()[0]
         return job
 
@@ -122,7 +122,7 @@ class ProcessPool:
     def _own_task(self) -> _Task | None:
         """Return the next task for this process.
 
-        A task at which a process was killed is left to the other processes, while there are any.
+        A task during which a process was killed is left to the other processes, while there are any.
         """
         task = next((task for task in self._waiting if not (task.deaths and self._helpers)), None)
         if task is not None:
@@ -163,10 +163,10 @@ class ProcessPool:
             self._changed.notify_all()
 
     def drop_helper(self, helper: "_Helper") -> None:
-        """Continue without *helper*, whose processes are killed before they have finished any task."""
+        """Continue without *helper*, whose last `DEATHS` processes were killed at their start."""
         with self._changed:
             if helper in self._helpers:
-                LOG.warning("%s processes in a row were killed at their start; the work goes on with one less", DEATHS)
+                LOG.warning("%s processes in a row were killed at their start; one process fewer is used", DEATHS)
                 self._helpers.remove(helper)
                 self._changed.notify_all()
 
@@ -177,7 +177,7 @@ class ProcessPool:
 
 
 class _Helper(threading.Thread):
-    """Thread that runs tasks of *cores* in a process of its own, replaced by another one after it was killed."""
+    """Thread that runs tasks of *cores* in its own process; a killed process is replaced."""
 
     def __init__(self, cores: ProcessPool) -> None:
         super().__init__(daemon=True)
@@ -226,8 +226,8 @@ def _process(progress: Path) -> Any:
     """Return an executor of one process, which starts with the first task and writes its progress to *progress*.
 
     joblib's executor is used: a process of concurrent.futures runs the user's script once more, which fails for a
-    script without a guard and for a notebook, and cannot unpickle a policy defined in a notebook. It has a single
-    process because a killed process breaks its whole executor, without an indication of the task.
+    script without a `__main__` guard and for a notebook, and cannot unpickle a policy defined in a notebook. The
+    executor has a single process, because a killed process breaks a whole executor without an indication of the task.
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 

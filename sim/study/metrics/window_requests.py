@@ -62,7 +62,7 @@ class WindowRequests:
         self.open_end = open_end
         self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
         self.finished = np.isfinite(self.finished_s)
-        # without an answer a request has waited forever: no percentile may leave it out
+        # an unanswered request has infinite latency, so that percentiles include it
         self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
         self.e2e_s = np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
         gaps = np.maximum(self.output_tokens - 1, 1)
@@ -103,7 +103,7 @@ class WindowRequests:
         return np.isin(self._tenants, list(names))
 
     def shares(self, level: ServiceLevel, chosen: NDArray[np.bool_]) -> list[float | None]:
-        """Return the share of the measured requests among the *chosen* within each goal of *level*; None without."""
+        """Return the share of *chosen* measured requests within each goal of *level*; None for no requests."""
         found: list[float | None] = []
         for goal in level.goals:
             members = self.members(goal.percentile.latency) if goal.percentile else self.measured
@@ -124,26 +124,26 @@ class WindowRequests:
         return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
 
     def served(self) -> NDArray[np.bool_]:
-        """Return the mask of the requests that finished in [start, end), or in [start, end] where the run ends it."""
+        """Return the mask of the requests that finished in [start, end); in [start, inf) without a horizon."""
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
     def good_share_of_tokens(self, good: NDArray[np.bool_]) -> float:
         """Return the share of the output tokens of requests finishing in the window that belongs to *good* requests.
 
-        The share is applied to the window's tokens, so that requests and tokens are counted over the same time and good
-        tokens are a part of all tokens.
+        The share is applied to the window's tokens, so that requests and tokens are counted over the same time and
+        goodput is a part of the throughput.
         """
         served = self.served()
         every = int(self.output_tokens[served].sum())
         return int(self.output_tokens[served & good].sum()) / every if every else 0.0
 
     def endings(self, requests: Sequence[Request]) -> Counter[str]:
-        """Return the number of measured requests by the reason why they ended without an answer."""
+        """Return the number of measured requests by the reason for ending without an answer (`Request.gave_up`)."""
         return Counter(one.gave_up for one, measured in zip(requests, self.measured.tolist(), strict=True) if measured)
 
     def queue_growth(self) -> Growth:
-        """Return the growth of the number of requests in the system; none for a load that ends by itself."""
+        """Return the growth of the number of requests in the system; zero for a window without a horizon."""
         if self.open_end:
             return Growth(0, False)
         queued = ~(self.rejected | self.given_up)
@@ -156,7 +156,7 @@ def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
 
 
 def percentile(values: Floats, percent: float) -> float:
-    """Return the percentile *percent* (numpy's linear one), also where upper values are infinite; nan for none.
+    """Return the percentile *percent* by linear interpolation; upper values may be infinite. nan for no values.
 
     >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
     (2.0, inf)
@@ -198,7 +198,7 @@ def prefix_hits(requests: Sequence[Request], start_s: float, end_s: float, block
     """
     if not any(request.block_hashes for request in requests):
         return None
-    seen: dict[int, int] = {}  # a block of the trace -> tokens of it whose KV somebody has computed
+    seen: dict[int, int] = {}  # hash of a block -> number of its tokens whose KV has been computed
     prompts = found = could = 0
     for request in requests:
         ids, size = request.block_hashes, request.hash_block_tokens
