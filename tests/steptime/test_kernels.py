@@ -60,7 +60,7 @@ def test_check_lists_the_rate_of_prompts_with_its_source() -> None:
     rate = {"part": "layers", "arithmetic": "fp8", "format": "fp8", "kernel": "DeepGEMM", "pool": "a", "measured": []}
     rate |= {"prefill_flops": 1e15, "peak_flops": 2e15, "decode_bytes_per_s": 3e12, "memory_bytes_per_s": 4e12}
     rate |= {"basis": {"kind": "fitted", "source": "gpufleet-study"}}
-    (shown,) = kernel_lists([({}, {"fleet": "f", "pools": [{}], "kernels": [rate]})])
+    (shown,) = kernel_lists([({}, {"fleet": "f", "pools": [{"name": "a", "gpu": "h100"}], "kernels": [rate]})])
     prefill, decode = shown.entries
     assert (prefill.name, prefill.text) == ("prefill, layers", "1,000 of 2,000 TFLOPS (50%)")
     assert list(prefill.below) == ["fp8: DeepGEMM; fitted, gpufleet-study"]
