@@ -303,10 +303,6 @@ class EmissionCharge(Metered):
         intensity = plan.market_g_per_kwh(interval, window) if self.by_market else plan.g_per_kwh(interval)
         return wall_j_by_phase(interval).scaled(plan.pue * intensity / JOULES_PER_KWH / GRAMS_PER_KG)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return the emissions [kg CO2e]."""
-        return followed
-
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
         """Return the charge at the mean grid intensity of the year."""
         return replace(self, plan=self.plan.averaged(by_hour))
@@ -328,7 +324,3 @@ class EmbodiedCharge(Metered):
         parts = gpu_s_by_phase(interval)
         busy = ByPhase(parts.prefill, parts.decode, parts.recompute, 0.0)
         return busy.scaled(self.kg_per_gpu_h / SECONDS_PER_HOUR)
-
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return the emissions [kg CO2e]."""
-        return followed

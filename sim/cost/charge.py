@@ -262,6 +262,10 @@ class Metered:
     by_peak: ClassVar[bool] = False
     shared: ClassVar[bool] = False
 
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
+        """Return *followed*: the meter reads billed units."""
+        return followed
+
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return 0: the meter readings of an idle fleet are not known in general [USD/h]."""
         return 0.0

@@ -51,7 +51,3 @@ class EgressCharge(Metered):
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the data sent in *interval*, all in the decoding phase [GB]."""
         return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
-
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return the data sent [GB]."""
-        return followed
