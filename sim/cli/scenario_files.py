@@ -185,13 +185,15 @@ def check(
         loaded = load_for_size(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
+        brief = bool(first) and format == "table" and not details and loaded.size is None
         plans = []
         for number, case in enumerate(first, 1):
             STAGE.set(Message("planning fleet and point {number:,} of {count:,}", number, len(first)))
             plan = resolve(loaded, case, catalog)
-            plans.append((case.axes, describe(plan, catalog) | {"kernels": kernels(plan, catalog)}))
+            shown = describe(plan, catalog)
+            plans.append((case.axes, shown if brief else shown | {"kernels": kernels(plan, catalog)}))
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-        if format == "table" and plans and not details and loaded.size is None:
+        if brief:
             _show_brief(loaded, catalog, plans, hint)
         else:
             _show_details(loaded, catalog, plans, len(found), hint, format)
