@@ -35,6 +35,17 @@ def months_between(start: str, end: str) -> int:
     return (last - year) * MONTHS_PER_YEAR + of_last - month
 
 
+def month_after(start: str, months: int) -> str:
+    """Return the calendar month that is *months* after the calendar month *start*.
+
+    >>> month_after("2025-03", 22)
+    '2027-01'
+    """
+    year, month = map(int, start.split("-"))
+    years, rest = divmod(month - 1 + months, MONTHS_PER_YEAR)
+    return f"{year + years}-{rest + 1:02}"
+
+
 Rate = Annotated[float, Field(gt=-1, le=10, strict=True)]
 Decline = Annotated[float, Field(gt=-1, lt=1, strict=True)]
 
@@ -146,14 +157,17 @@ class MultiYear(Spec):
 
     def calendar(self, month: int) -> tuple[int, int]:
         """Return the calendar (year, month from 1 to 12) of the plan's *month*, counted from 0."""
-        year, first = map(int, self.starts.split("-"))
-        years, rest = divmod(first - 1 + month, MONTHS_PER_YEAR)
-        return year + years, rest + 1
+        year, of_year = self.date(month).split("-")
+        return int(year), int(of_year)
+
+    def date(self, month: int) -> str:
+        """Return the plan's *month*, counted from 0, as year and month: 2027-01."""
+        return month_after(self.starts, month)
 
     @property
     def dates(self) -> list[str]:
         """Months of the plan, for example 2027-01."""
-        return [f"{year}-{month:02}" for year, month in map(self.calendar, range(self.months))]
+        return list(map(self.date, range(self.months)))
 
     def age_months(self, bought: str) -> int:
         """Return the months from *bought* to the start of the plan.

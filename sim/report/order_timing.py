@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.cost.time_value import MONTHS_PER_YEAR
+from sim.cost.multi_year import month_after
 from sim.language import N_, _
 from sim.report.page.page import PageTable
 from sim.report.run.tables import write_rows
@@ -31,7 +31,7 @@ def timing_rows(found: Timings, key: str, starts: str | None) -> list[dict[str, 
             row: dict[str, Any] = {
                 key: name,
                 "order_month": NEVER if one.month is None else one.month + 1,
-                "order_date": "" if one.month is None or starts is None else _date(starts, one.month),
+                "order_date": "" if one.month is None or starts is None else month_after(starts, one.month),
                 "meanwhile": one.meanwhile,
                 "net_present_cost_usd": one.expected_usd,
             }
@@ -46,12 +46,6 @@ def timing_rows(found: Timings, key: str, starts: str | None) -> list[dict[str, 
                 }
             rows.append({name: value.item() if hasattr(value, "item") else value for name, value in row.items()})
     return rows
-
-
-def _date(starts: str, month: int) -> str:
-    year, first = map(int, starts.split("-"))
-    years, rest = divmod(first - 1 + month, MONTHS_PER_YEAR)
-    return f"{year + years}-{rest + 1:02}"
 
 
 def write_timing(folder: Path, found: Timings, key: str, starts: str | None) -> None:
@@ -117,7 +111,7 @@ def order_text(month: int | None, meanwhile: str, starts: str | None) -> str:
         return _("using the API throughout") if meanwhile == "api" else _("renting throughout")
     if month == 0:
         return _("ordering now")
-    when = _("in month {month}", month=month + 1) if starts is None else _("in {date}", date=_date(starts, month))
+    when = _("in month {month}", month=month + 1) if starts is None else _("in {date}", date=month_after(starts, month))
     template = {
         "rent": N_("renting and ordering {when}"),
         "api": N_("using the API and ordering {when}"),
@@ -144,7 +138,7 @@ def timing_table(found: Timings, starts: str | None) -> PageTable:
         for i, one in enumerate(timing.times):
             when = _("never") if one.month is None else _("month {month}", month=one.month + 1)
             if one.month is not None and starts is not None:
-                when = _date(starts, one.month)
+                when = month_after(starts, one.month)
             cells = [name, when, _(MEANWHILE[one.meanwhile]), cash(float(timing.means_usd[i]))]
             if drawn:
                 cells += [cash(float(usd)) for usd in spread[i]]

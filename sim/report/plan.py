@@ -19,7 +19,7 @@ from sim.report.json_document import heading
 from sim.report.order_timing import Timings, timing_rows, timing_sentences, timing_table, write_timing
 from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
-from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
+from sim.report.plan_tables import components, month_rows, summary_row, write_months, write_summary
 from sim.report.run.page_tables import swatches
 from sim.report.run.tables import write_rows
 from sim.report.sources import one_per_fleet, sources, weak_values
@@ -278,7 +278,7 @@ def _standing(one: FleetPlanOutlook, plan: MultiYear) -> str:
         )
     if one.short:
         worst = max(one.short, key=lambda row: row.shortfall)
-        where = _("{low} to {high}", low=date(plan, one.short[0].month), high=date(plan, one.short[-1].month))
+        where = _("{low} to {high}", low=plan.date(one.short[0].month), high=plan.date(one.short[-1].month))
         parts.append(
             _(
                 "short in {months} ({where}), by {shortfall} at worst",
@@ -306,13 +306,13 @@ def _bought_elsewhere(one: FleetPlanOutlook, plan: MultiYear) -> str:
 
 def _sale(one: FleetPlanOutlook, group: HeldUnits, plan: MultiYear) -> str:
     """Describe when a plan sells existing units, and for how much."""
-    when = _("in {date}", date=date(plan, group.sold))
+    when = _("in {date}", date=plan.date(group.sold))
     if not group.kind.capacity:
         when = _("at once, as one of them does not meet the SLO at any load,")
     elif group.sold == 0:
         when = _("at once")
     elif group.sold == group.ends:
-        when = _("at the end of their life, {date},", date=date(plan, group.sold))
+        when = _("at the end of their life, {date},", date=plan.date(group.sold))
     elif group.sold == plan.months:
         when = _("at the end of the plan")
     gain = group.gain_usd(group.sold)
@@ -352,7 +352,7 @@ def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear)
         )
     return _(
         "From the end of {date} on, the cumulative payments of {fleet} are below those of {other}.",
-        date=date(plan, following),
+        date=plan.date(following),
         fleet=best.fleet,
         other=other.fleet,
     )
@@ -531,7 +531,7 @@ def _rows_by_month(one: FleetPlanOutlook, plan: MultiYear) -> list[tuple[bool, l
     so_far, result = 0.0, []
     for row in one.rows:
         so_far += row.net_usd
-        cells = _cells(row, date(plan, row.month), row.month == plan.months, so_far)
+        cells = _cells(row, plan.date(row.month), row.month == plan.months, so_far)
         result.append((not row.meets_slo, [*cells, *(_existing(row) if one.held else [])]))
     return result
 

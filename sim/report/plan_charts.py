@@ -20,7 +20,6 @@ from sim.report.charts.layout import INK
 from sim.report.charts.panels import DASHES, ChartCurve, Panel, style
 from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
 from sim.report.charts.vega_lite import PageFigure, panel_figure
-from sim.report.plan_tables import date
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import axis_label, plain
 from sim.study.plan import FleetPlanOutlook
@@ -61,7 +60,7 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
     drawn = [one for one in found if one.rows]
     top = 1.08 * max((max(max(row.capacity, row.peak) for row in one.months) for one in drawn), default=1.0)
     colors = {name: color for name, (color, _) in style([one.fleet for one in found]).items()}
-    ticks = {month: date(plan, month) for month in _months(plan)}
+    ticks = {month: plan.date(month) for month in _months(plan)}
     charts = []
     for one in drawn:
         first, last = one.months[0].in_service, one.months[-1].in_service
@@ -86,7 +85,7 @@ def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -
 
 def _step(one: FleetPlanOutlook, row: PlanMonth, plan: MultiYear) -> MonthlyCapacity:
     new = 0.0 if one.api else (row.owned - row.existing) * one.capacity.mean
-    tooltip = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
+    tooltip = {_("month"): plan.date(row.month), _("demand in the busiest hours"): plain(row.peak)}
     tooltip |= {_("mean demand"): plain(row.demand), _("capacity"): plain(row.capacity)}
     tooltip |= {_("units owned"): str(row.owned)} if row.owned else {}
     tooltip |= {_("units rented"): str(row.rented)} if row.rented else {}
@@ -118,10 +117,10 @@ def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
         _("minus receipts, not discounted; dotted: hardware sold at the end"),
         _("month"),
         tuple(curves),
-        x_format=lambda month: date(plan, int(month)),
+        x_format=lambda month: plan.date(int(month)),
         y_format=money_mark,
         x_ticks=tuple(map(float, ticks)),
-        x_names=tuple(date(plan, month) for month in ticks),
+        x_names=tuple(plan.date(month) for month in ticks),
         x_anchored=False,
         kind="plan",
     )

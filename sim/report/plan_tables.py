@@ -30,12 +30,6 @@ OWED = "owed_usd"
 CLOSING = "end"
 
 
-def date(plan: MultiYear, month: int) -> str:
-    """Format the plan's *month* as year and month: 2027-01."""
-    year, of_year = plan.calendar(month)
-    return f"{year}-{of_year:02}"
-
-
 def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
     """Return the rows of plan.csv of a fleet; the closing row lacks the columns of load and capacity."""
     result = []
@@ -45,7 +39,7 @@ def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any
         cells: dict[str, Any] = {
             "fleet": outlook.fleet,
             "month": CLOSING if closing else row.month + 1,
-            "date": date(plan, row.month),
+            "date": plan.date(row.month),
             **({} if closing else _load(row, outlook.api)),
             "ordered": row.ordered,
             "on_order": row.on_order,
