@@ -79,11 +79,8 @@ class _Board:
 
     def fleets(self) -> dict[str, str]:
         """Return candidate -> fleet whose name it begins with."""
-        fleets = sorted((str(one["name"]) for one in self.answer.scenario.get("fleets", ())), key=len, reverse=True)
-        return {
-            name: next((one for one in fleets if f"{name} ".startswith(f"{one} ")), name)
-            for name in map(str, self.answer.summary[self.key])
-        }
+        names = [str(name) for name in self.answer.summary[self.key]]
+        return {name: str((self.answer.fleet_of(name) or {"name": name})["name"]) for name in names}
 
     def changed(self) -> str:
         """Return the scenario's name with the values from --set, which replace its question; empty without any."""

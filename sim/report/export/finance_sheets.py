@@ -5,6 +5,7 @@ Cash by month is a block of rows for each candidate and way to finance it; fisca
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -56,6 +57,12 @@ class Block:
         """Row of the last month."""
         return self.first + len(self.rows) - 1
 
+    @property
+    def way(self) -> str:
+        """Way to finance, in the current language."""
+        return _(self.names[1]) if self.names[1] else _("not bought")
+
+    @cached_property
     def years(self) -> dict[int, Years]:
         """Fiscal year -> its rows."""
         found: dict[int, Years] = {}
@@ -98,8 +105,7 @@ class FinanceSheets:
 
     def _finance(self, name: str) -> Mapping[str, Any]:
         """Return the finance section of a candidate: that of its fleet, else the scenario's."""
-        fleets = [one for one in self.answer.scenario.get("fleets") or () if name.startswith(str(one.get("name")))]
-        own: Mapping[str, Any] = max(fleets, key=lambda one: len(str(one["name"])), default={})
+        own: Mapping[str, Any] = self.answer.fleet_of(name) or {}
         found: Mapping[str, Any] = own.get("finance") or self.answer.scenario.get("finance") or {}
         return found
 
@@ -136,7 +142,7 @@ class FinanceSheets:
     def _write_totals(self, sheet: Worksheet, block: Block, way: pd.Series) -> None:
         formats, row = self.book.formats, block.inputs
         sheet.write_string(row, 0, block.names[0])
-        sheet.write_string(row, 1, _(block.names[1]) if block.names[1] else _("not bought"))
+        sheet.write_string(row, 1, block.way)
         for column, terms in ((2, block.loan), (3, block.tax)):
             if terms:
                 sheet.write_number(row, column, float(terms["rate"]), formats["input"])
@@ -175,7 +181,7 @@ class FinanceSheets:
         for month, usd in enumerate(costs):
             row = block.first + month
             sheet.write_string(row, 0, block.names[0])
-            sheet.write_string(row, 1, _(block.names[1]) if block.names[1] else _("not bought"))
+            sheet.write_string(row, 1, block.way)
             sheet.write_number(row, 2, int(rows[month]["fiscal_year"]))
             sheet.write_number(row, 3, month)
             balance -= values["loan_drawn"][month] + values["principal"][month]
@@ -222,7 +228,7 @@ class FinanceSheets:
         if not rate or block.tax.get("losses", "used_at_once") != "used_at_once":
             return []
         found = [-usd / rate for usd in values["income_tax"]]
-        for year in block.years().values():
+        for year in block.years.values():
             first, last = year.first - block.first, year.last - block.first
             found[last] -= sum(values["interest"][first : last + 1])
         return found
@@ -241,7 +247,7 @@ class FinanceSheets:
         if line == "interest" and block.loan and month:
             return f"={self._cell(row - 1, 'loan_balance')}*{self._input(block, 2)}/12"
         if line == "income_tax" and others:
-            year = next(one for one in block.years().values() if one.first <= row <= one.last)
+            year = next(one for one in block.years.values() if one.first <= row <= one.last)
             interest = f"+SUM({self._span(year.first, year.last, 'interest')})" if row == year.last else ""
             return f"=-{self._input(block, 3)}*({self._cell(row, 'other_deductions')}{interest})"
         start = max((one for one in starts if one < month), default=None)
@@ -262,7 +268,7 @@ class FinanceSheets:
 
     def _months_of(self, block: Block, year: int, name: str) -> str:
         """Return the range of a fiscal year's months on the sheet of debt and tax."""
-        rows = block.years()[year]
+        rows = block.years[year]
         return f"'{_(DEBT_SHEET)}'!{self._span(rows.first, rows.last, name)}"
 
     def _write_years(self) -> None:
@@ -301,7 +307,7 @@ class FinanceSheets:
         sheet, top = self.book.sheet(BOOKS_SHEET, "books.csv", [note])
 
         def formula(block: Block, year: int, name: str, row: int, at: Mapping[str, int]) -> str:
-            short, first = names[name], year == next(iter(block.years()))
+            short, first = names[name], year == next(iter(block.years))
 
             def here(line: str, line_row: int = row) -> str:
                 return cell(line_row, at[column[line]])
@@ -317,7 +323,7 @@ class FinanceSheets:
             if short == "profit":
                 return f"={here('revenue')}-{here('expenses')}"
             if short == "loan_balance":
-                return f"='{_(DEBT_SHEET)}'!{self._cell(block.years()[year].last, 'loan_balance')}"
+                return f"='{_(DEBT_SHEET)}'!{self._cell(block.years[year].last, 'loan_balance')}"
             if short == "net_balance":
                 return f"={here('gross_balance')}-{here('accumulated_balance')}"
             if short == "retained_balance":
@@ -337,6 +343,6 @@ class FinanceSheets:
         """Return the capital with which the books open: what the owners paid in before the first month."""
         label = frame["financing"].fillna("") == block.names[1]
         first = float(frame[(frame[self.key] == block.names[0]) & label][column].iloc[0])
-        year = next(iter(block.years()))
+        year = next(iter(block.years))
         paid = block.rows[block.rows["fiscal_year"] == year][self.amount("after_tax_cost_usd")]
         return round(first - float(paid.sum()), 6)

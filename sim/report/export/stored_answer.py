@@ -158,6 +158,12 @@ class StoredAnswer:
         found: dict[str, Any] = self._stored("scenario.yaml") or {}
         return found
 
+    def fleet_of(self, candidate: str) -> dict[str, Any] | None:
+        """Return the fleet of the scenario with whose name that of *candidate* begins, the longest; None if none."""
+        fleets: list[dict[str, Any]] = self.scenario.get("fleets") or []
+        own = [one for one in fleets if f"{candidate} ".startswith(f"{one['name']} ")]
+        return max(own, key=lambda one: len(str(one["name"])), default=None)
+
     @property
     def axes(self) -> list[str]:
         """Names of the swept axes: columns of the main table between the fleet and the status."""
