@@ -3,7 +3,7 @@
 # make test-fast   run all but the slow tests (under a minute; CONTRIBUTING.md)
 # make lint   style and types
 # make docs   build the pages of docs/ as a site
-# make language   bring the catalogues of other languages up to date (docs/language.md)
+# make language   bring the catalogues of other languages up to date (CONTRIBUTING.md)
 # make fast   compile the hot modules in place, some three times as fast (minutes; needs a C compiler)
 # make bench  time whole runs (minutes; see benchmarks/README.md)
 # make clean  take the environment, compiled modules and the caches away

@@ -1,4 +1,4 @@
-"""Languages of reports: English in the source, others by the catalogues in this folder (docs/language.md).
+"""Languages of reports: English in the source, others by the catalogues in this folder (CONTRIBUTING.md).
 
 An English sentence reaches the reader in two ways. A report composes its sentences in the reader's language: `_` and
 `ngettext` take the English text, which is the key of the catalogue, and the values of its named fields. The rooms below

@@ -16,7 +16,7 @@ from sim.language import ENGLISH, LANGUAGES
 from sim.language.catalogue import file_of
 from tests.language.messages import found
 
-HEADER = "# Messages of gpufleet; docs/language.md says how to translate. `make language` brings this file up to date."
+HEADER = "# Messages of gpufleet; CONTRIBUTING.md says how to translate. `make language` brings this file up to date."
 
 
 def updated(code: str) -> bytes:
