@@ -287,8 +287,8 @@ def financed(
 
     Returns
     -------
-    Cash at the ends of months 0 (delivery), 1, 2, ... Operating cost, interest and lease payments are deducted at the
-    end of each twelve months, and at the end.
+    Cash at the ends of months 0 (delivery), 1, 2, ... All deductions of a fiscal year reduce the tax at its end, after
+    twelve months each, and at the last month.
 
     """
     last = len(operating_usd)
@@ -299,7 +299,6 @@ def financed(
     for month, usd in enumerate([0.0, *operating_usd]):
         found[month].parts_usd["operating"].append(usd)
     deducted = [0.0, *operating_usd]
-    depreciated = [0.0] * (last + 1)
 
     def pay(month: int, line: str, usd: float) -> None:
         found[month].parts_usd[line].append(usd)
@@ -323,30 +322,25 @@ def financed(
             pay(own.start_month, "purchase", own.price_usd)
             pay(own.end_month, "sale", -own.proceeds_usd)
             if tax is not None:
-                _depreciate(own, tax.depreciation, depreciated)
+                _depreciate(own, tax.depreciation, deducted)
         if loan is not None:
             _borrow(one, loan, pay, deducted)
     if tax is not None:
-        for month, usd in _relieved(tax, deducted, depreciated, revenue_usd):
+        for month, usd in _relieved(tax, deducted, revenue_usd):
             pay(month, "income_tax", -usd)
     return found
 
 
-def _relieved(
-    tax: IncomeTax, deducted: Sequence[float], depreciated: Sequence[float], revenue_usd: Sequence[float]
-) -> Iterator[tuple[int, float]]:
-    """Yield (month, tax saved) of what is *deducted* and *depreciated* in each month."""
+def _relieved(tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Yield (last month, tax saved) of each fiscal year, by what is *deducted* in each month."""
     last = len(deducted) - 1
     ends = [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
     years = list(zip([1, *(month + 1 for month in ends)], ends, strict=False))
-    if tax.losses == "carried_forward":
-        both = [fsum((*deducted[first : end + 1], *depreciated[first : end + 1])) for first, end in years]
-        sold = [fsum(revenue_usd[first - 1 : end]) for first, end in years] if revenue_usd else []
-        yield from zip(ends, tax.reliefs(both, [end - first + 1 for first, end in years], sold), strict=True)
-        return
-    for first, end in years:
-        yield end, tax.rate * fsum(deducted[first : end + 1])
-    yield from ((month, tax.rate * depreciated[month]) for month in range(1, last + 1))
+    sums = [fsum(deducted[first : end + 1]) for first, end in years]
+    if tax.losses == "used_at_once":
+        return zip(ends, (tax.rate * usd for usd in sums), strict=True)
+    sold = [fsum(revenue_usd[first - 1 : end]) for first, end in years] if revenue_usd else []
+    return zip(ends, tax.reliefs(sums, [end - first + 1 for first, end in years], sold), strict=True)
 
 
 def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], deducted: list[float]) -> None:
@@ -363,16 +357,19 @@ def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], de
     pay(one.end_month, "principal", balance)
 
 
-def _depreciate(one: Holding, terms: TaxDepreciation, depreciated: list[float]) -> None:
-    """Add the deductions of a holding to those of each month; a sale is deducted with a minus."""
+def _depreciate(one: Holding, terms: TaxDepreciation, deducted: list[float]) -> None:
+    """Add the depreciation of a holding to what is *deducted*; a sale is deducted with a minus.
+
+    The fiscal year of the sale deducts all that is left.
+    """
     left = base = one.price_usd if one.tax_value_usd is None else one.tax_value_usd
-    for year, fraction in enumerate(terms.fractions, 1):
-        month = one.start_month + MONTHS_PER_YEAR * year
-        if month > one.end_month:
+    year, months = divmod(one.start_month, MONTHS_PER_YEAR)
+    for end, fraction in enumerate(terms.by_fiscal_year(months), year + 1):
+        if MONTHS_PER_YEAR * end > one.end_month:
             break
-        depreciated[month] += fraction * base
+        deducted[MONTHS_PER_YEAR * end] += fraction * base
         left -= fraction * base
-    depreciated[max(1, one.end_month)] += left - one.proceeds_usd
+    deducted[max(1, one.end_month)] += left - one.proceeds_usd
 
 
 def cost_of_capital(loan: Loan, tax: IncomeTax | None, discount_rate: float) -> float:

@@ -80,7 +80,7 @@ class TaxDepreciation(Spec):
 
     @property
     def fractions(self) -> tuple[float, ...]:
-        """Fraction of the price deducted in each tax year; their sum is 1.
+        """Fraction of the price deducted in each year from the delivery; their sum is 1.
 
         Notes
         -----
@@ -99,12 +99,46 @@ class TaxDepreciation(Spec):
         [20.0, 32.0, 19.2, 11.52, 11.52, 5.76]
 
         """
+        return self.by_fiscal_year(0)
+
+    def by_fiscal_year(self, months: int) -> tuple[float, ...]:
+        """Return the fraction of the price deducted in each fiscal year, from that of the delivery on; their sum is 1.
+
+        Parameters
+        ----------
+        months
+            Months of the fiscal year that have passed at the delivery, 0 to 11.
+
+        Notes
+        -----
+        With m months passed, fiscal year k deducts (1 - m/12) f_k + m/12 f_(k-1) of the fractions f of the years from
+        delivery (pro rata temporis). A table and the half-year convention state fiscal years, in all of which m is 0;
+        the bonus is deducted in the first.
+
+        References
+        ----------
+        IRS Publication 946, chapter 4 (Which Convention Applies?); German Income Tax Act, section 7 (1) sentence 4.
+
+        Examples
+        --------
+        >>> TaxDepreciation(years=2).by_fiscal_year(9)
+        (0.125, 0.5, 0.375)
+        >>> TaxDepreciation(years=2, half_year=True).by_fiscal_year(9)
+        (0.25, 0.5, 0.25)
+
+        """
+        later = months / MONTHS_PER_YEAR
         if self.rule is not None:
-            usual: Sequence[float] = published_rules()[self.rule].terms.fractions
+            usual: Sequence[float] = published_rules()[self.rule].terms.by_fiscal_year(months)
         elif self.table is not None:
             usual = self.table
+        elif self.method == "macrs_5":
+            usual = MACRS_5
         else:
-            usual = MACRS_5 if self.method == "macrs_5" else tuple(self._by_year())
+            usual = tuple(self._by_year())
+            if later and not self.half_year:
+                pairs = zip([*usual, 0.0], [0.0, *usual], strict=True)
+                usual = [(1 - later) * now + later * before for now, before in pairs]
         rest = [(1 - self.bonus) * each for each in usual]
         return (self.bonus + rest[0], *rest[1:])
 

@@ -18,6 +18,8 @@ STATED_WAYS = (N_("own money"), N_("loan"), N_("lease"))
 """Ways to finance that a scenario does not name itself, for translation."""
 WORKING_USD = "working_capital_usd"
 """Column of tables where purchases are not paid at delivery, or VAT is recovered."""
+PREPAID_USD = "prepaid_rent_usd"
+"""Column of plan.csv: part of the month's rent that was paid in advance."""
 Financings = Mapping[str, Mapping[str, AfterTax]]
 """Candidate -> way to finance -> cost with it."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.cost.multi_year import MultiYear
 from sim.language import _
-from sim.report.financing_tables import WORKING_USD
+from sim.report.financing_tables import PREPAID_USD, WORKING_USD
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import bare, heading_mark, shown
@@ -33,7 +33,7 @@ CLOSING = "end"
 def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
     """Return the rows of plan.csv of a fleet; the closing row lacks the columns of load and capacity."""
     result = []
-    moves = any(row.working_usd for row in outlook.rows)
+    moves, prepays = (any(getattr(row, name) for row in outlook.rows) for name in ("working_usd", "prepaid_usd"))
     for row, cumulative_usd in zip(outlook.rows, outlook.cumulative_usd, strict=True):
         closing = row.month == plan.months
         cells: dict[str, Any] = {
@@ -60,6 +60,7 @@ def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any
             **({ELSEWHERE: row.elsewhere} if outlook.api and not closing else {}),
             **({OWED: outlook.owed_usd} if closing else {}),
             **({WORKING_USD: row.working_usd} if moves else {}),
+            **({PREPAID_USD: row.prepaid_usd} if prepays else {}),
         }
         result.append(cells | {f"{name}_usd": amount for name, amount in {**row.capex_usd, **row.opex_usd}.items()})
     return result
@@ -96,7 +97,8 @@ def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear)
     optional = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
     optional += [OWED] if any(one.owed_usd for one in found) else []
     optional += [WORKING_USD] if any(row.working_usd for one in found for row in one.rows) else []
-    rows = [{WORKING_USD: 0.0, **row} for one in found for row in month_rows(one, plan)]
+    optional += [PREPAID_USD] if any(row.prepaid_usd for one in found for row in one.rows) else []
+    rows = [{WORKING_USD: 0.0, PREPAID_USD: 0.0, **row} for one in found for row in month_rows(one, plan)]
     write_rows(path, rows, [*FRONT, *BACK, *optional, *parts])
 
 

@@ -144,7 +144,10 @@ class PlanMonth:
     elsewhere: float = 0.0
     """Mean load that an API serves."""
     working_usd: float = 0.0
-    """Payments less receipts beside those at delivery: deposits, payment terms and VAT [USD]; their total is 0."""
+    """Payments less receipts at the start of the month beside the purchases: deposits, payment terms, VAT and prepaid
+    rent [USD]; the total is that of `prepaid_usd`."""
+    prepaid_usd: float = 0.0
+    """Part of the rent that was paid in advance [USD]."""
 
     @property
     def in_service(self) -> int:
@@ -179,7 +182,12 @@ class PlanMonth:
     @property
     def net_usd(self) -> float:
         """Cash paid minus cash received [USD]."""
-        return self.at_once_usd + self.running_usd + self.rental_usd
+        return self.at_once_usd + self.in_arrears_usd
+
+    @property
+    def in_arrears_usd(self) -> float:
+        """Payments at the end of the month [USD]."""
+        return self.running_usd + self.rental_usd - self.prepaid_usd
 
 
 def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[PlanMonth]:
@@ -205,8 +213,9 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
     opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
-    working_usd = total(usd for one in moved_usd(stock, terms).values() for at, usd in one if at == month)
+    working_usd, prepaid_usd = _moved_in(month, stock, terms)
     at_start_usd = resale_usd - removal_usd - total(capex_usd.values()) - working_usd
+    in_arrears_usd = total(opex_usd.values()) + rental_usd - prepaid_usd
     return PlanMonth(
         month=month,
         demand=mean,
@@ -233,8 +242,9 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
         existing_sold=sold.units,
         existing_resale_usd=sold.resale_usd,
         gain_usd=sold.gain_usd,
-        present_usd=present_usd(terms.discount_rate, month, at_start_usd, total(opex_usd.values()) + rental_usd),
+        present_usd=present_usd(terms.discount_rate, month, at_start_usd, in_arrears_usd),
         working_usd=working_usd,
+        prepaid_usd=prepaid_usd,
     )
 
 
@@ -301,6 +311,21 @@ def moved_usd(stock: Supply, terms: PlanTerms) -> dict[UnitBatch | Contract, tup
             price = declines.factor(PREPAID, one.signed, one.signed)
             found[one] = _settled(prepaid, price, one.signed, min(one.ends, stock.months))
     return found
+
+
+def _moved_in(month: int, stock: Supply, terms: PlanTerms) -> tuple[float, float]:
+    """Return (payments at the start of a month beside purchases, prepaid part of the rent at its end) [USD].
+
+    Prepaid rent of months after the plan is returned in the closing row.
+    """
+    working, prepaid = [], []
+    for one, moved in moved_usd(stock, terms).items():
+        for place, (at, usd) in enumerate(moved):
+            if isinstance(one, Contract) and 0 < place == at - one.signed:
+                prepaid += [-usd] if at == month + 1 else []
+            elif at == month:
+                working.append(usd)
+    return total(working), total(prepaid)
 
 
 def _settled(moved: Sequence[tuple[int, float]], price: float, start: int, end: int) -> tuple[tuple[int, float], ...]:

@@ -319,9 +319,15 @@ class UnitCosts:
         return tuple(one for charge in self.priced(1).charges if not charge.agreed_months for one in charge.moved_usd)
 
     def prepaid_usd(self, units: int) -> tuple[tuple[int, float], ...]:
-        """Return the payments (month of the contract, amount [USD]) beside the rent of committed *units*, today."""
-        charges = self.priced(max(1, units)).charges
-        return tuple(one for charge in charges if charge.agreed_months for one in charge.moved_usd)
+        """Return the payments (month of the contract, amount [USD]) beside the rent of committed *units*, today.
+
+        One payment per month, from month 0, the signing, to the end of the term; empty where nothing is prepaid.
+        """
+        found: dict[int, float] = {}
+        for charge in self.priced(max(1, units)).charges:
+            for month, usd in charge.moved_usd if charge.agreed_months else ():
+                found[month] = found.get(month, 0.0) + usd
+        return tuple(sorted(found.items()))
 
     @property
     def resold_usd(self) -> float:

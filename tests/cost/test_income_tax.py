@@ -60,10 +60,22 @@ def test_schedules_are_those_of_the_tables(terms: dict[str, object], percent: li
     assert [100 * each for each in found] == pytest.approx(percent, abs=0.0101)
 
 
-@given(DEPRECIATIONS)
-def test_depreciation_sums_to_the_price(terms: TaxDepreciation) -> None:
-    assert fsum(terms.fractions) == pytest.approx(1)
-    assert min(terms.fractions) >= 0
+@given(DEPRECIATIONS, st.integers(0, 11))
+def test_depreciation_sums_to_the_price(terms: TaxDepreciation, months: int) -> None:
+    assert fsum(terms.by_fiscal_year(months)) == pytest.approx(1)
+    assert min(terms.by_fiscal_year(months)) >= 0
+    assert terms.by_fiscal_year(0) == terms.fractions
+
+
+def test_a_purchase_within_a_fiscal_year_is_deducted_by_fiscal_year() -> None:
+    # delivered after 18 months, sold after 42: six months of year 2, year 3, and all that is left in year 4
+    holding = [Holding(18, 42, 1000.0, 200.0)]
+    found = {}
+    for name, terms in {"by month": {"years": 4}, "half": {"years": 4, "half_year": True, "bonus": 0.2}}.items():
+        months = financed([0.0] * 60, holding, None, IncomeTax(rate=1.0, depreciation=TaxDepreciation(**terms)))
+        found[name] = {one.month: usd for one in months if (usd := -one.lines_usd["income_tax"])}
+    assert found["by month"] == pytest.approx({24: 125, 36: 250, 48: 425})
+    assert found["half"] == pytest.approx({24: 200 + 100, 36: 200, 48: 300})
 
 
 CARRIED = st.builds(

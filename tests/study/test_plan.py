@@ -298,26 +298,35 @@ def test_deposits_terms_and_vat_move_cash_and_sum_to_nothing() -> None:
 
 
 COMMITTED = {"gpus": 2, "months": 6, "discount": 0.25, "upfront": "all"}
+RENT = BASIS["fleets"][1]["cost"]
 PREPAID = {
     "fleets": [
         BASIS["fleets"][0],
-        {"name": "rented", "pools": [POOL], "cost": BASIS["fleets"][1]["cost"] | {"commitment": COMMITTED}},
+        {"name": "rented", "pools": [POOL], "cost": RENT | {"commitment": COMMITTED}},
     ]
 }
 
 
 def test_a_prepaid_commitment_is_paid_at_its_signing() -> None:
-    one = planned(scenario({"demand": {"now": LOAD}, "rental_decline_per_year": 0.2}, **PREPAID), 1)
-    plain = planned(scenario({"demand": {"now": LOAD}, "rental_decline_per_year": 0.2}), 1)
-    assert [row.rental_usd for row in one.rows] == [row.rental_usd for row in plain.rows]
-    paid = [row.working_usd + (row.rental_usd if row.month < 24 else 0) for row in one.rows]
-    # rent is due at month ends, which are the starts of the next months
-    moved = [row.working_usd for row in one.rows]
-    rents = [row.rental_usd for row in one.rows[:-1]]
-    assert moved[0] == pytest.approx(6 * rents[0])
-    assert moved[6] == pytest.approx(6 * rents[6] - rents[0])
-    assert moved[1:6] == pytest.approx([-usd for usd in rents[:5]])
-    assert fsum(paid) == pytest.approx(fsum(rents))
+    keys = {"demand": {"now": LOAD}, "rental_decline_per_year": 0.2}
+    one, plain = planned(scenario(keys, **PREPAID), 1), planned(scenario(keys), 1)
+    rents = [row.rental_usd for row in one.rows]
+    assert rents == [row.rental_usd for row in plain.rows]
+    signed = [6 * usd if month % 6 == 0 else 0 for month, usd in enumerate(rents)]
+    assert [row.working_usd for row in one.rows] == pytest.approx(signed)
+    assert [row.prepaid_usd for row in one.rows] == pytest.approx(rents)
+    assert fsum(row.working_usd + row.in_arrears_usd - row.running_usd for row in one.rows) == pytest.approx(
+        fsum(rents)
+    )
+
+
+def test_prepaid_rent_of_months_after_a_plan_is_returned_in_its_closing_row() -> None:
+    longer = COMMITTED | {"months": 36, "upfront": "partial"}
+    rented = {"fleets": [BASIS["fleets"][0], {**PREPAID["fleets"][1], "cost": RENT | {"commitment": longer}}]}
+    one = planned(scenario({"demand": {"now": LOAD}}, **rented), 1)
+    rent = one.rows[0].rental_usd
+    assert [row.working_usd for row in one.rows] == pytest.approx([18 * rent, *[0] * 23, -6 * rent])
+    assert [row.prepaid_usd for row in one.rows] == pytest.approx([*[rent / 2] * 24, 0])
 
 
 @pytest.mark.parametrize(("index", "more"), [(0, {}), (1, {}), (0, WORKING), (1, PREPAID)])
@@ -328,6 +337,10 @@ def test_cash_after_a_tax_of_nothing_is_that_of_the_plan(index: int, more: dict[
     assert one.after_tax is not None
     assert one.after_tax.net_present_usd == pytest.approx(one.present_usd)
     assert fsum(at.cost_usd for at in one.after_tax.months) == pytest.approx(one.total_usd)
+    # a month's end is the start of the next
+    rows, months = one.rows, [at.cost_usd for at in one.after_tax.months]
+    at_ends = [0.0, *(row.in_arrears_usd for row in rows)]
+    assert months == pytest.approx([row.at_once_usd + usd for row, usd in zip(rows, at_ends, strict=False)], abs=1e-6)
 
 
 def test_a_plan_pays_its_lease_while_units_serve() -> None:

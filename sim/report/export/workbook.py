@@ -17,7 +17,7 @@ from sim.report.export.finance_sheets import BOOKS_SHEET, YEARS_SHEET, FinanceSh
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
-from sim.report.financing_tables import WORKING_USD
+from sim.report.financing_tables import PREPAID_USD, WORKING_USD
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.sources import notes
 from sim.report.words.money import heading_mark
@@ -111,7 +111,7 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     months = answer.table("plan")
     if months.empty:
         return None
-    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED, WORKING_USD)} | {ELSEWHERE}
+    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED, WORKING_USD, PREPAID_USD)} | {ELSEWHERE}
     parts = [name for name in months.columns if name not in known]
     frame = months[["fleet", "date", *parts]].copy()
     frame["rent"] = months[answer.amount("rental_usd")]
@@ -119,6 +119,8 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     frame["resale"] = -months[answer.amount("resale_usd")]
     if (moved := answer.amount(WORKING_USD)) in months:
         frame["working capital"] = months[moved]
+    if (paid := answer.amount(PREPAID_USD)) in months:
+        frame["prepaid rent"] = -months[paid]
     names = {name: name.removesuffix(f"_{answer.currency}").removesuffix("_usd") for name in parts}
     note = _("Payments of each month; receipts are negative. The last row of a fleet is the sale at the end.")
     return frame.rename(columns=names), ["fleet", "date"], note
@@ -189,7 +191,8 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("resale"), amount("resale_usd")),
         SheetColumn(N_("operating cost"), amount("opex_usd")),
         SheetColumn(N_("rent"), amount("rental_usd")),
-        *_working(months, amount(WORKING_USD)),
+        *_optional(WORKING, months, amount(WORKING_USD)),
+        *_optional(PREPAID, months, amount(PREPAID_USD)),
         SheetColumn(N_("net cost"), "", _net, lambda row: row[amount("net_cost_usd")]),
         SheetColumn(N_("present cost"), "", _present, lambda row: row[amount("present_cost_usd")]),
         SheetColumn(N_("cost so far"), "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
@@ -199,24 +202,30 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
 
 
 WORKING = N_("working capital")
+PREPAID = N_("prepaid rent")
 
 
-def _working(months: pd.DataFrame, name: str) -> list[SheetColumn]:
-    """Return the column of deposits, payment terms and VAT where the answer has one."""
-    return [SheetColumn(WORKING, name)] if name in months else []
+def _optional(head: str, months: pd.DataFrame, name: str) -> list[SheetColumn]:
+    """Return the column *head* where the answer has it."""
+    return [SheetColumn(head, name)] if name in months else []
 
 
 def _net(row: int, on: SheetLayout) -> str:
     heads = ("capital cost", "decommissioning", "operating cost", "rent", WORKING)
     paid = "+".join(on.at(row, head) for head in heads if head in on.columns)
-    return f"={paid}-{on.at(row, 'resale')}"
+    return f"={paid}-{on.at(row, 'resale')}{_prepaid(row, on)}"
+
+
+def _prepaid(row: int, on: SheetLayout) -> str:
+    """Return the term of prepaid rent in the payments of a month."""
+    return f"-{on.at(row, PREPAID)}" if PREPAID in on.columns else ""
 
 
 def _present(row: int, on: SheetLayout) -> str:
     month = on.at(row, "months from start")
     moved = f"+{on.at(row, WORKING)}" if WORKING in on.columns else ""
     at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')}{moved})"
-    at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')})"
+    at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')}{_prepaid(row, on)})"
     return f"={at_start}*(1+{RATE})^(-{month}/12)+{at_end}*(1+{RATE})^(-({month}+1)/12)"
 
 
@@ -249,7 +258,7 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("operating cost"), amount("operating_usd")),
         SheetColumn(N_("hardware would bring"), amount("brings_usd")),
         SheetColumn(N_("renewal"), amount("renewal_usd")),
-        *_working(cash, amount(WORKING_USD)),
+        *_optional(WORKING, cash, amount(WORKING_USD)),
         SheetColumn(N_("discount factor"), "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
         SheetColumn(N_("paid so far, present value"), "", _paid, lambda row: row["paid"]),
         SheetColumn(N_("net present cost"), "", _stopped, lambda row: row[value]),

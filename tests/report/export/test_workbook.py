@@ -73,7 +73,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made("run", folder / "s.yaml", "--set", "sweep={workload.arrivals.rate_rps: [2, 4]}", "--out", folder / "run",
              "--set", "fleets.1.cost.commitment={gpus: 2, months: 12, discount: 0.25}",
              "--replications", "2", *quick)  # fmt: skip
-    made("plan", folder / "s.yaml", "--relative", "0.3", "--out", folder / "plan", *quick)
+    made("plan", folder / "s.yaml", "--relative", "0.3", "--out", folder / "plan", *quick,
+             "--set", "fleets.1.cost.commitment={gpus: 1, months: 5, discount: 0.25, upfront: partial}")  # fmt: skip
     made("breakeven", folder / "s.yaml", "--out", folder / "breakeven", *quick)
     for name in ("run", "plan", "breakeven"):
         made("export", folder / name)
