@@ -105,7 +105,7 @@ def _lines(blocks: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Any:
         starts = pa.array([",".join(map(_text, front)) for front, _ in blocks])
         numbers = [number for number, (_, one) in enumerate(blocks) for _ in range(len(one[0]))]
         texts.insert(0, starts.take(pa.array(numbers, pa.int32())))
-    elif len(texts) == 1:  # csv quotes an empty cell that is alone on its line
+    elif len(texts) == 1:  # the csv writer quotes an empty cell that is alone on its line
         texts = [pc.replace_with_mask(texts[0], pc.equal(texts[0], ""), '""')]
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, ","), "", "\n")
     return lines.buffers()[2] if len(lines) else b""

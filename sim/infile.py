@@ -51,8 +51,8 @@ def confined_also(root: Path) -> AbstractContextManager[None]:
 def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any) -> IO[Any]:
     """Open a regular file to read; *how* goes to `open`.
 
-    Raises OSError, also for a pipe, a socket or a device, and Outside where a confined program may not read it: hidden
-    files below a root are read only where *hidden* says that they are the program's own.
+    Raises OSError, also for a pipe, a socket or a device, and OutsideFolders where a confined program may not read it.
+    Hidden files below a root are read only if they are the program's own (*hidden*).
     """
     file = Path(path)
 
@@ -82,7 +82,7 @@ def why_outside(path: Path) -> str:
         os.close(_opened(path, False))
     except OutsideFolders as error:
         return str(error.strerror)
-    except (OSError, ValueError):  # reading the file raises the error
+    except (OSError, ValueError):  # reading the file will raise the error
         pass
     return ""
 
@@ -90,7 +90,7 @@ def why_outside(path: Path) -> str:
 def write_below(root: Path, file: Path, text: str) -> None:
     """Write *text* to *file* below *root*, through no link; the file appears complete or not at all.
 
-    Raises OSError, and Outside where *file* lies elsewhere or behind a link.
+    Raises OSError, and OutsideFolders where *file* lies elsewhere or behind a link.
     """
     folder, name = _folder(file, (root,), False, made=True)
     aside = f".{os.urandom(8).hex()}"
@@ -126,7 +126,7 @@ def _opened(file: Path, hidden: bool) -> int:
     try:
         return os.open(file, _READ) if roots is None else _inside(file, roots, hidden)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+        if error.errno == errno.ENXIO:  # *file* is a socket, or a device without a driver
             raise OSError(None, "it is not a regular file", str(file)) from None
         raise
 
@@ -143,7 +143,7 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
     """Return the descriptor of the folder of *file*, below one of *roots*, and its name; *made*: create folders."""
     whole = Path(os.path.normpath(file.absolute()))
     if not any(map(whole.is_relative_to, roots)):
-        whole = Path(os.path.realpath(whole))  # a root may be reached through links above it
+        whole = Path(os.path.realpath(whole))  # a link above the root may lead to it
     root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
     steps = whole.relative_to(root).parts if root is not None else ()
     if root is None or (not hidden and any(step.startswith(".") for step in steps)):
@@ -163,7 +163,7 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
 
 
 def _step(name: str, flags: int, folder: int, file: Path) -> int:
-    """Open *name* in *folder* and return its descriptor. Raises Outside where it is a link."""
+    """Open *name* in *folder* and return its descriptor. Raises OutsideFolders where it is a link."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:

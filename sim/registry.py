@@ -1,9 +1,9 @@
 """Registered policies: user-defined classes that a scenario may name beside the built-in ones.
 
 `sim.register` enters a class under a kind and a name; a package may offer classes as entry points of the group
-`gpufleet.policies`, named like `routing.sticky`. A scenario names such a policy and its options like a built-in one.
-The options are the parameters of the class that the program does not provide itself. A result records the version of
-each policy that it depends on: a digest of the code that the policy runs.
+`gpufleet.policies`, named like `routing.sticky`. A scenario names such a policy and its options as it does for a
+built-in policy. The options are the parameters of the class that the program does not provide itself. A result records
+the version of each policy that it depends on: a digest of the code that the policy runs.
 """
 
 import hashlib
@@ -166,7 +166,7 @@ def _spec(one: Registration) -> type[Registered]:
     if not callable(one.make):
         raise ValueError(Message("{name}: a class is needed, not {make!r}", one.name, one.make))
     fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
-    if isinstance(one.make, type):  # the methods of a function's policies are unknown before it is called
+    if isinstance(one.make, type):  # the methods of a policy made by a function are known only after the call
         _check_methods(one, one.make)
     hints = _hints(one)
     for name, parameter in _parameters(one.make).items():

@@ -74,7 +74,7 @@ def log_moments(mean: float, cv: float) -> tuple[float, float]:
 
 def lognormal(u: U, mu: float, sigma: float, largest: float = np.inf) -> U:
     """Return the quantiles *u* of exp(mu + sigma Z) with Z standard normal, at most *largest*."""
-    from scipy.special import ndtri  # slow to import; a scenario is also read without being run
+    from scipy.special import ndtri  # imported here because it is slow, and scenarios are also read without being run
 
     quantiles = np.exp(np.minimum(mu + sigma * ndtri(u), log(largest)))
     return float(quantiles) if isinstance(u, float) else quantiles
@@ -85,7 +85,8 @@ def truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float
 
     The equation is F^-1(F(low) + u (F(high) - F(low))).
     """
-    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
+    # imported here because it is slow, and scenarios are also read without being run
+    from scipy.special import ndtr, ndtri
 
     below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
     return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
@@ -149,7 +150,8 @@ def correlated(u: Numbers, ranks: Numbers, dependence: Dependence = "gaussian_co
     Communications in Statistics B11 (1982).
 
     """
-    from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
+    # imported here because it is slow, and scenarios are also read without being run
+    from scipy.special import ndtr, ndtri
 
     wanted = normal_correlations(ranks)
     root = np.linalg.cholesky(wanted + 2 * _ROUNDING * np.eye(len(ranks)))

@@ -45,7 +45,7 @@ SMALL_TEXT = 4000
 
 
 class YamlError(ValueError):
-    """A file that cannot be read as YAML. `line` counts from 1; 0 where no line is to blame."""
+    """A file that cannot be read as YAML. `line` counts from 1; 0 where the error has no line."""
 
     def __init__(self, path: str, line: int, message: str) -> None:
         self.path, self.line, self.message = path, line, message
@@ -171,7 +171,7 @@ def dump_line(data: Any) -> str:
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )
-    return text.strip().removesuffix("\n...")  # end marker of a document with a plain value
+    return text.strip().removesuffix("\n...")  # PyYAML ends a document of one plain value with this mark
 
 
 def _compose(text: str, name: str) -> yaml.Node | None:
@@ -190,7 +190,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         problem = error.problem or error.context or "is not YAML"
         if problem.endswith("document"):
             raise YamlError(name, mark.line + 1 if mark else 0, "begins another document: one is read") from None
-        # libyaml's own limit is reached by a text of brackets alone before its first event arrives here
+        # brackets alone reach libyaml's own limit before its first event arrives here
         message = TOO_DEEP if "nesting depth" in problem else Message("is not valid YAML: {problem}", problem)
         raise YamlError(name, mark.line + 1 if mark else 0, message) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ MOST_SOURCES = 15
 MOST_CHARACTERS = 24_000
 """Largest answer; rows are left out beyond it [characters]."""
 LEFT_OUT = ("_ci95", "_ci95_low", "_ci95_high", "_mean", "_p50", "_p99")
-"""Ends of the names of columns that a small answer leaves out; the tables in the folder have them."""
+"""Suffixes of columns that a small answer omits; the tables in the folder contain them."""
 KEPT = ("replicas_mean", "batch_mean", "gpu_power_w_mean")
 MOST_COLUMNS = 26
 FIRST = (
@@ -25,7 +25,7 @@ FIRST = (
     *("cost_usd_per_h", "usd_per_h", "cost_usd_per_month", "usd_per_million_output_tokens", "net_present_cost_usd"),
     *("capex_usd", "energy_kwh"),
 )
-"""Columns that a small answer has before others."""
+"""Columns that come first in a small answer."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Answer:
     headline: str
     """Verdict in a sentence or two."""
     findings: list[str]
-    """Range of validity, and what qualifies the verdict."""
+    """Sentences that limit or qualify the verdict."""
     rows: list[dict[str, Any]]
     """Main table: a row per fleet and load, or per candidate; units are in the names."""
     rows_left_out: int
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass
 class CheckAnswer:
-    """Plan of each fleet before anything is simulated."""
+    """Resolved plan of each fleet, without a simulation."""
 
     headline: str
     simulations: int

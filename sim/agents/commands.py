@@ -1,4 +1,4 @@
-"""Commands of gpufleet as child processes: their output, progress, and an end after a time limit."""
+"""Execution of gpufleet commands as child processes, with their output, progress and a time limit."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ LONGEST_LINE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Ended command."""
+    """Exit code and output of a command that has ended."""
 
     code: int
     stdout: str
@@ -29,11 +29,11 @@ class Finished:
 
 
 Execute = Callable[[Sequence[str], Path, float, Progress], Awaitable[Finished]]
-"""Function that runs a command: its words, working directory, time limit [s] and receiver of progress."""
+"""Function (words of the command, working directory, time limit [s], receiver of progress) that runs a command."""
 
 
 async def in_child(words: Sequence[str], root: Path, limit_s: float, progress: Progress) -> Finished:
-    """Run `gpufleet` with *words* in a process of its own, which ends with this call.
+    """Run `gpufleet` with *words* in a child process, which has ended when this call returns.
 
     Raises
     ------
@@ -77,5 +77,5 @@ async def in_child(words: Sequence[str], root: Path, limit_s: float, progress: P
     finally:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        await child.communicate()  # what is left in its pipes
+        await child.communicate()  # reads the output left in the pipes
     return Finished(code, stdout.decode(errors="replace"), "\n".join(lines))

@@ -196,7 +196,7 @@ class _Tools:
         return document
 
     async def _output(self, ctx: Context[Any, Any], words: Sequence[str]) -> str:
-        """Return what a command prints; its errors are those of the tool."""
+        """Return the output of a command; if the command fails, its error becomes that of the tool."""
         limit_s = self._workspace.limit_s
 
         async def progress(seconds: float, line: str) -> None:

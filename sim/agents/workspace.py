@@ -73,7 +73,7 @@ class Workspace:
         return self.root / FOLDER / f"mcp-{command}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def settings(self, values: Mapping[str, Any] | None) -> list[str]:
-        """Return `--set` options for *values*. Raises Refused for too many, and for paths that lead outside."""
+        """Return `--set` options for *values*. Raises Refused for too many values, and for paths that lead outside."""
         given = dict(values or {})
         if len(given) > MOST_SETS:
             raise Refused(Message("at most {most} values can be set", MOST_SETS))
@@ -81,7 +81,7 @@ class Workspace:
         return [f"--set={path}={json.dumps(value)}" for path, value in given.items()]
 
     def check_size(self, file: Path, values: Mapping[str, Any] | None, replications: int | None) -> None:
-        """Refuse a scenario with more simulations than the limit, before it is read."""
+        """Raise Refused for a scenario with more simulations than the limit, before the scenario is read in full."""
         data = _data(file)
         given = dict(values or {})
         sweep = given.get("sweep", data.get("sweep"))

@@ -50,7 +50,7 @@ def deliver(
 def _keep_basis(
     folder: Path, scenario: Scenario, catalog: Catalog, fleets: Sequence[Fleet] | None
 ) -> list[dict[str, object]]:
-    """Write scenario.yaml, and resolved.yaml of its *fleets* (None: all) without the sweep; return its content."""
+    """Write scenario.yaml, and resolved.yaml of *fleets* (None: all) without the sweep; return the latter's content."""
     chosen = {"sweep": None} | ({} if fleets is None else {"fleets": tuple(fleets)})
     resolved = resolved_plans(scenario.model_copy(update=chosen), catalog)
     keep_scenario(folder, scenario)

@@ -18,7 +18,7 @@ from sim.report.export.workbook import write_workbook
 ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv", "board": "-board.html"} | {
     name: ending for name, (ending, _) in FORMATS.items()
 }
-"""Format -> end of the file's name."""
+"""Export format -> suffix of the file's name."""
 DEPLOYED = tuple(FORMATS)
 """Formats of deployments."""
 BILLED = ("run", "price")
@@ -34,7 +34,7 @@ def default_file(folder: Path, form: str) -> Path:
 
 
 def why_no_export(folder: Path, form: str, file: Path) -> str:
-    """Return why the answer in *folder* cannot be written to *file* in that form; empty if it can."""
+    """Return why the answer in *folder* cannot be written to *file* in the format *form*; empty if it can."""
     if not is_finished(folder):
         return Message(
             "{folder}: is not a finished run: gpufleet run creates a run, and continues an interrupted one", folder

@@ -44,14 +44,14 @@ BY_THEMSELVES = EFFORT | {"question", "base", "replications", "sweep", "fleets"}
 CATALOG = "catalog"
 """Key of the manifest for the folders of the user's own catalogue entries."""
 StoredQuestion = dict[str, Any]
-"""Question in the form of the manifest: `command`, and all that must agree; scenario values by their digests."""
+"""Question as stored in the manifest: `command`, and all values that must agree; scenario values by their digests."""
 
 
 def question_of(command: str, scenario: Scenario, **options: Any) -> StoredQuestion:
     """Return the question of *command* about *scenario* with *options*."""
     data = placeless(as_data(scenario))
     left_out = BY_THEMSELVES.union(name for name, one in SECTIONS.items() if one.command not in ("", command))
-    sweeping = command not in QUESTIONS  # they ask about the workload as it stands
+    sweeping = command not in QUESTIONS  # these commands simulate the scenario's own workload, without its sweep
     return {
         "command": command,
         "options": options,
@@ -120,7 +120,7 @@ class FolderBusy(RuntimeError):
 
 
 def why_not(out: Path) -> str:
-    """Return why results cannot be written to *out*; empty if it is new, empty or of an earlier run, and writable."""
+    """Return why results cannot be written to *out*; empty if it is writable, and new, empty or of an earlier run."""
     if out.is_dir():
         names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
         if names and names != {POINTS} and manifest_of(out) is None:
@@ -184,7 +184,7 @@ def owned(out: Path) -> Iterator[None]:
     finally:
         (out / LOCK).unlink(missing_ok=True)
         with suppress(OSError):
-            out.rmdir()  # nothing was written
+            out.rmdir()  # fails if results were written
         os.close(handle)
 
 
@@ -208,7 +208,7 @@ def _locked(out: Path) -> int:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             return handle
-        os.close(handle)  # its owner has finished, and removed it, since it was opened
+        os.close(handle)  # the previous owner has removed this file since it was opened
 
 
 def begin(

@@ -34,7 +34,7 @@ class Task:
 
     @property
     def place(self) -> tuple[Any, Path, Any]:
-        """Catalogue, folder and workplace: arguments of every study after the scenario."""
+        """Catalogue, folder and workplace: the arguments of every study after the scenario."""
         return self.catalog, self.out, self.workplace
 
 
@@ -82,14 +82,14 @@ class Question(ABC):
     """True if `slo.availability` is judged."""
 
     def read(self, *args: Any, **options: Any) -> Any:
-        """Return the scenario that `load` reads from the same arguments; its sweep is not simulated."""
+        """Return the scenario that `load` returns for the same arguments; its sweep is not simulated."""
         from sim.scenario.reading.load import load, load_for_size
 
         return (load_for_size if self.fleets_optional else load)(*args, swept=False, **options)
 
     @abstractmethod
     def why_not(self, scenario: Any) -> Iterable[str]:
-        """Return the reasons why *scenario* has no answer; empty texts are no reasons."""
+        """Return the reasons why *scenario* has no answer; empty texts are skipped."""
 
     def ignored(self, scenario: Any, relative: float) -> str:
         """Return a sentence on the sections of *scenario* that this question ignores; empty if there are none."""
@@ -106,7 +106,7 @@ class Question(ABC):
         """Return the answer; points that are missing in the folder of the *task* are simulated."""
 
     def simulated(self, found: Any) -> dict[str, Any]:
-        """Return the entries of manifest.json that only this question has."""
+        """Return the entries that this question adds to manifest.json."""
         return {}
 
     def fleets(self, found: Any) -> Sequence[Any] | None:
@@ -142,7 +142,7 @@ class Question(ABC):
         """Return the charts under the *question* and its answer."""
 
     def unable(self, found: Any) -> Mapping[str, str]:
-        """Return fleet -> reason why it cannot run, empty if it can; {} where the answer itself has the reasons."""
+        """Return fleet -> reason why it cannot run, empty if it can; {} where the answer itself states the reasons."""
         return {}
 
 

@@ -85,7 +85,7 @@ def _finish(
     drawn: dict[str, Any] = {}
     if study is not None:
         points = summarize(cases, axes(scenario), limits(scenario))
-        with speaking(ENGLISH):  # the manifest keeps them
+        with speaking(ENGLISH):  # the manifest stores these sentences, in English whatever the language
             answers = sentences(study, points, axes(scenario))
         drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(study, points)]}
     entries = entries | {"cases": len(cases)} | drawn | statistics_entries(scenario, cases)

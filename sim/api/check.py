@@ -70,7 +70,7 @@ class CheckResult:
 
 
 def _scaler(pool: dict[str, Any]) -> dict[str, Any]:
-    """Return the autoscaler of a described *pool*, whose replicas only a run shows; empty without one."""
+    """Return the autoscaler of a described *pool*, which sets the number of replicas in a run; empty without one."""
     return pool.get("autoscaling") or {}
 
 

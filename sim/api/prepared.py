@@ -85,7 +85,7 @@ class Prepared:
         read: Callable[..., Any] = load,
         catalog: Catalogs = (),
     ) -> None:
-        """Read the scenario by *read*, a function like `load` that turns a file or data into a scenario."""
+        """Read the scenario with *read*, a function like `load` that turns a file or data into a scenario."""
         data = as_read(scenario)
         stated = [Path(catalog)] if isinstance(catalog, str | Path) else [Path(one) for one in catalog]
         with in_python():
@@ -125,7 +125,7 @@ class Prepared:
         return other
 
     def errors(self, texts: Iterable[str]) -> list[InputError]:
-        """Return *texts* about the scenario as errors with its file."""
+        """Return *texts* about the scenario as errors in its file."""
         return [InputError(self.file, 0, "", text) for text in texts]
 
     def refuse(self, *refusals: str) -> None:

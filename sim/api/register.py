@@ -22,7 +22,7 @@ def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], na
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
     `window` are optional.
     - autoscaling: nothing, and `wanted(seen)` returns the target number of replicas of the pool; `seen` is a
-    `sim.autoscaling.Seen`.
+    `sim.autoscaling.protocol.PoolMetrics`.
 
     The version of the class or its package is part of a result's inputs: another version is simulated anew. A package
     offers a policy without a call as an entry point of the group `gpufleet.policies`, named `KIND.NAME`.

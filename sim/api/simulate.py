@@ -36,7 +36,7 @@ ONE_UNIT = {"prompt_tokens": 0, "output_tokens": 1}
 NOT_SIMULATED = ("cost", "site", "finance", "operations", "api", "carbon")
 """Keys of a fleet or pool that concern costs only."""
 ONE_READING_S = 2 * LATEST_S
-"""Meter interval longer than any run [s]: no meter readings are used."""
+"""Meter interval longer than any run [s], as no meter readings are used."""
 
 
 class GivenWorkload(Workload):

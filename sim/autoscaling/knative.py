@@ -86,7 +86,7 @@ class RunningKpa:
         The number never falls during a panic.
         """
         spec, now = self._spec, seen.now
-        if not self._begun:  # a pool of several begins in a panic: there is no history yet
+        if not self._begun:  # a pool with several replicas begins in a panic, because there is no history yet
             self._begun = True
             self._most_in_panic = seen.ready
             self._panic_since_s = now if seen.ready > 1 else None

@@ -83,7 +83,7 @@ class PrefillFirst(PrefillFirstLimits):
     """Prefill-first batching: waiting prompts are computed, several in a step, before any sequence decodes.
 
     KV blocks are allocated on demand. `max_num_batched_tokens` limits the prompts of a step; a longer prompt gets a
-    step for itself. `sim/engine/schedulers/prefill_first/` implements the policy.
+    step for itself. `sim/engine/schedulers/prefill_first.py` implements the policy.
     """
 
     policy: Literal["prefill_first"]

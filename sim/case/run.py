@@ -82,7 +82,7 @@ def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult |
 
 
 def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
-    """Return whether two plans, resolved from inputs that differ in prices only, have the same requests and meters."""
+    """Return whether two plans, resolved from inputs that differ in prices only, give the same meter readings."""
     if len(one.pools) != len(other.pools):
         return False
     pools = tuple(_with_step_times_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
@@ -98,7 +98,7 @@ def _with_step_times_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
 
 
 def with_warmup(plan: CasePlan) -> CasePlan:
-    """Return *plan* with the warm-up [s] that a simulation without warm-up shows by MSER-5."""
+    """Return *plan* with the warm-up [s] that MSER-5 estimates from a simulation without warm-up."""
     log = RunningFleet(replace(plan, warmup_s=0.0, cost_per_request=False)).run()
     warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
     return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
@@ -121,11 +121,11 @@ def idle_window(plan: CasePlan) -> MeteredWindow:
 
 
 def without_load(plan: CasePlan) -> CasePlan:
-    """Return *plan* without requests, for an hour; for its own window where replicas are started and stopped."""
+    """Return *plan* without requests: over one hour, or over its own window if replicas start and stop."""
     window_s = (0.0, SECONDS_PER_HOUR)
     if plan.switched and plan.horizon_s is not None:
         window_s = (plan.warmup_s, plan.horizon_s)
-    # a burst of no requests: not a load that a scenario may ask for
+    # a burst of zero requests, which the schema of scenarios does not allow
     nothing = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
     return replace(
         plan,

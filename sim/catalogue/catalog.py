@@ -494,7 +494,7 @@ def _validated(
         for problem in error.errors(include_url=False):
             steps = problem["loc"]
             if steps and isinstance(data, dict) and steps[0] == data.get("kind"):
-                steps = steps[1:]  # pydantic puts the tag of a union in front
+                steps = steps[1:]  # pydantic puts the tag of a union in front of the place
             path = (*place, *steps)
             dotted = ".".join(str(step) for step in path) or "file"
             message = str(problem.get("ctx", {}).get("error", problem["msg"]))

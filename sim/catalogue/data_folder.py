@@ -19,7 +19,7 @@ class UnknownId(ValueError, KeyError):
         super().__init__(Message("unknown {kind} {id!r}{hint}", kind, shown, hint))
 
     def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError would quote it
+        return str(self.args[0])  # KeyError itself puts the message in quotes
 
     def __reduce__(self) -> Any:
         return type(self), (self.kind, self.name, self.suggestions)

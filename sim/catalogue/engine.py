@@ -86,7 +86,7 @@ class HostWeights:
             return float(self._outside(matrix, model))
         layers = max(self.layers, self.expert_layers if matrix.role == "expert" else 0)
         if model.linear_attention is not None and matrix.role == "attention":
-            return max(self.layer_share, layers / model.layers)  # both kinds of layers alternate
+            return max(self.layer_share, layers / model.layers)  # layers with and without attention alternate
         in_host = max(0, min(layers, matrix.last_layer) - matrix.first_layer)
         return max(self.layer_share, in_host / (matrix.last_layer - matrix.first_layer))
 

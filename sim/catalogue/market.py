@@ -58,7 +58,7 @@ def _known_code(value: Any) -> Any:
         return value
     code = str(value).strip().upper()
     near = get_close_matches(code, sorted(ISO_4217), n=len(ISO_4217), cutoff=0.5)
-    near.sort(key=lambda one: one[:2] != code[:2])  # a code begins with its country's
+    near.sort(key=lambda one: one[:2] != code[:2])  # the first two letters are those of the country
     meant = Message("; did you mean {near}?", near[0]) if near else ""
     raise ValueError(
         Message(

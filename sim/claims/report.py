@@ -96,7 +96,7 @@ def rule(holds: ClaimRule, unit: str) -> str:
         return _("{low} to {high}", low=plain(holds.between[0], EXACT), high=plain(holds.between[1], EXACT))
     if holds.at_least is not None:
         return _("yes") if unit == YES_NO else _("at least {exact}", exact=plain(holds.at_least, EXACT))
-    assert holds.at_most is not None  # a rule has one key
+    assert holds.at_most is not None  # each rule has exactly one key
     return _("no") if unit == YES_NO else _("at most {exact}", exact=plain(holds.at_most, EXACT))
 
 

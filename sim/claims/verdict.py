@@ -95,13 +95,13 @@ def _status(part: ClaimPart, figure: ClaimFigure) -> Status:
 
 def _meets(rule: ClaimRule, value: float, claimed: float | None) -> bool:
     if rule.within is not None:
-        assert claimed  # the part's own check
+        assert claimed  # `ClaimPart` requires a claimed number beside `within`
         return abs(value / claimed - 1) <= rule.within
     if rule.between is not None:
         return rule.between[0] <= value <= rule.between[1]
     if rule.at_least is not None:
         return value >= rule.at_least
-    assert rule.at_most is not None  # a rule has one key
+    assert rule.at_most is not None  # each rule has exactly one key
     return value <= rule.at_most
 
 

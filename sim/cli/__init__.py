@@ -49,13 +49,14 @@ app.registered_commands.sort(key=_place)
 def main() -> None:
     """Run the command `gpufleet`; its entry point."""
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
-    atexit.register(gc.freeze)  # the search at exit would free each object of all modules, which takes up to 0.4 s
+    # otherwise the collector frees each object of all modules at exit, which takes up to 0.4 s
+    atexit.register(gc.freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core; our matrices are small
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # so that any name can be printed in any locale
+            stream.reconfigure(errors="backslashreplace")  # prints any name in any locale
     try:
-        # not standalone: typer would print usage errors on several lines
+        # in standalone mode typer would print usage errors on several lines
         words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
         command = typer.main.get_command(app)
         if current() != ENGLISH:
@@ -63,14 +64,15 @@ def main() -> None:
         code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
-        problem = error.format_message().replace("Value error, ", "")  # pydantic's prefix of a refused value
+        # pydantic prefixes the message of a refused value
+        problem = error.format_message().replace("Value error, ", "")
         sentence = _("gpufleet: {problem} (see gpufleet --help)", problem=translate_rendered(problem))
         typer.echo(sentence, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has closed it (`| head`); Python must not complain while it flushes on exit.
+        # the reader has closed stdout (`| head`); flushing it at exit would print an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
     except OSError as error:

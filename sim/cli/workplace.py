@@ -62,7 +62,7 @@ def workplace(
 
     if cluster is not None:
         _refuse_files_elsewhere(scenario, file.absolute().parent)
-    before = signal.signal(signal.SIGTERM, _terminate)  # sent by batch systems at the time limit
+    before = signal.signal(signal.SIGTERM, _terminate)  # batch systems send SIGTERM at the time limit
     try:
         with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found
@@ -115,7 +115,7 @@ def _terminate(*_: object) -> None:
 
 def _interrupted(out: Path) -> str:
     """Return what an interrupted command keeps in *out*, and how to go on."""
-    # hidden folders are of cases that were being written
+    # hidden folders belong to cases that were being written
     kept = sum(1 for _case in out.glob("points/[!.]*/case.json"))
     if not kept:
         return Message(

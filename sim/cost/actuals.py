@@ -84,7 +84,7 @@ class _Row:
 
     def __init__(self, row: dict[str | Any, str | Any], dates: Sequence[str], fleets: Sequence[str]) -> None:
         self.mistakes: list[str] = []
-        if None in row:  # csv.DictReader's key of cells without a heading, such as those of 1,800 without quotes
+        if None in row:  # DictReader's key of cells beyond the header, such as those of an unquoted 1,800
             self.mistakes.append("has more cells than the first line: write 1,800 as 1800")
         fleet = self._known(row.get("fleet") or fleets[0], fleets, "fleet")
         when = self._known(row["date"], dates, "date")

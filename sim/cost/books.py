@@ -244,7 +244,7 @@ def _recognise(
             expenses["lease_amortisation"][month] += at.amortisation_usd
         changes["right_of_use"][month] += at.asset_usd - before.asset_usd
         changes["lease_liability"][month] += at.liability_usd - before.liability_usd
-        if month in planned and month not in paid:  # in advance for the month after the last
+        if month in planned and month not in paid:  # a payment in advance for the month after the last one shown
             changes["lease_liability"][month] += lease.monthly * term.hardware_usd
         before = at
     if is_bought and bought <= term.end_month:

@@ -34,7 +34,7 @@ class CashFlows:
     """(Months after which a contract is renewed, or 0 for the life of hardware; month from its start) -> payment beside
     those at delivery and by month; they sum to 0 (VAT, payment terms, prepaid rent) [USD]."""
     profiles: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Monthly component -> amount of each month of the life or contract over the level one."""
+    """Monthly component -> ratio of each month's amount, over the life or contract, to the level amount."""
     resold_usd: float = 0.0
     """Part of the purchases that is resold at the end, at its price when new [USD]."""
     rent_usd_per_h: float = 0.0
@@ -47,7 +47,7 @@ class CashFlows:
     """Part of each monthly component that is proportional to the price of hardware [USD/h]."""
 
     def of_month(self, component: str, month: int) -> float:
-        """Return the amount of *component* in *month* of the life or contract, from 1, over the level one."""
+        """Return the amount of *component* in *month* (from 1) of the life or contract, as a ratio to the level one."""
         profile = self.profiles.get(component)
         return profile[(month - 1) % len(profile)] if profile else 1.0
 
@@ -164,7 +164,7 @@ def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
     found: dict[str, Any] = {}
     for one in fields(CashFlows):
         values = [(getattr(flows, one.name), weight / total) for flows, weight in weighted]
-        if one.name == "profiles":  # the same at all loads
+        if one.name == "profiles":  # profiles do not depend on the load
             found[one.name] = values[0][0]
         elif isinstance(values[0][0], Mapping):
             names = dict.fromkeys(name for lines, _ in values for name in lines)

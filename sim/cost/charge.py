@@ -141,7 +141,7 @@ class Charge(Protocol):
 
     @property
     def profile(self) -> Sequence[float]:
-        """Amount of each month of the machines' life, or of the contract, over the level one; empty: equal months."""
+        """Amount of each month of the machines' life or of the contract, as a ratio to the level one; empty: equal."""
 
     @property
     def agreed_months(self) -> float:

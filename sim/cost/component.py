@@ -35,7 +35,7 @@ class OwnedFleet:
 
 
 class OwnerComponent(Spec):
-    """Component that the owner of the hardware pays; for rented hardware, the landlord."""
+    """Component that the owner of the hardware pays: for rented hardware, the landlord."""
 
     buys: ClassVar[bool] = False
     """True if the charges are purchases, to which tax and maintenance apply."""

@@ -166,7 +166,7 @@ class Lease(Spec):
         return range(start, last) if self.in_advance else range(start + 1, last + 1)
 
     def terms(self, holding: "Holding") -> Iterator["Holding"]:
-        """Yield the times in which one piece of leased hardware each is held within *holding*."""
+        """Yield the time of each lease within *holding*; each lease has its own hardware."""
         if self.at_end != "return":
             yield holding
             return
@@ -176,7 +176,7 @@ class Lease(Spec):
             yield Holding(start, end, holding.price_usd, removal_usd, holding.hardware_usd, 0.0)
 
     def owned(self, term: "Holding") -> list["Holding"]:
-        """Return what the lessee owns of the leased hardware *term*: what a lease leaves out, and what is bought."""
+        """Return what the lessee owns beside the lease *term*: unleased parts, and hardware bought at its end."""
         rest_usd = term.price_usd - term.hardware_usd
         found = [Holding(term.start_month, term.end_month, rest_usd, term.proceeds_usd - term.resale_usd)]
         bought = term.start_month + self.term_months
@@ -219,9 +219,10 @@ class Holding:
     proceeds_usd: float
     """Sale at the end, less removal [USD]."""
     hardware_usd: float = 0.0
-    """Part of the payment that a lease replaces: what is resold, without sales tax and deployment [USD]."""
+    """Part of the payment that a lease replaces: the price of resellable hardware, without sales tax and deployment
+    [USD]."""
     resale_usd: float = 0.0
-    """Sale within the proceeds [USD]."""
+    """Resale value within the proceeds [USD]."""
     tax_value_usd: float | None = None
     """Value that is depreciated, for tax and in the books [USD]; None: the payment."""
     book_months: int | None = None
@@ -273,8 +274,8 @@ def financed(
     operating_usd
         Operating cost paid at the end of months 1, 2, ... [USD].
     holdings
-        Hardware bought and sold within these months. What it has not been depreciated at its sale is deducted then, and
-        a gain over it is taxed; a loan that still runs is repaid.
+        Hardware bought and sold within these months. At a sale, the undepreciated rest is deducted, a gain over it is
+        taxed, and a loan that still runs is repaid.
     loan
         Loan on each purchase; None: own money.
     tax
@@ -283,7 +284,7 @@ def financed(
         Lease of the hardware, in place of its purchase. Its payments are deducted when paid; those after the last month
         are not counted.
     revenue_usd
-        Revenue of months 1, 2, ..., of which losses carried forward are deducted [USD]; no line has it.
+        Revenue of months 1, 2, ..., from which losses carried forward are deducted [USD]; it is not part of any line.
 
     Returns
     -------
@@ -358,9 +359,9 @@ def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], de
 
 
 def _depreciate(one: Holding, terms: TaxDepreciation, deducted: list[float]) -> None:
-    """Add the depreciation of a holding to what is *deducted*; a sale is deducted with a minus.
+    """Add the depreciation of a holding to the deductions of each month; a sale is a negative deduction.
 
-    The fiscal year of the sale deducts all that is left.
+    The fiscal year of the sale deducts the remaining value.
     """
     left = base = one.price_usd if one.tax_value_usd is None else one.tax_value_usd
     year, months = divmod(one.start_month, MONTHS_PER_YEAR)

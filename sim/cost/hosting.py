@@ -197,7 +197,7 @@ class PerRack(Spec):
 
     def _racks(self, servers: Sequence[float], fits: Sequence[RackFit]) -> list[float]:
         """Return the number of racks that each kind of server pays for."""
-        if self.count == "fraction" and not self.by_height:  # whole servers per rack
+        if self.count == "fraction" and not self.by_height:  # a rack holds whole servers
             return [n / min(fit.by_space, whole(fit.by_power)) for n, fit in zip(servers, fits, strict=True)]
         by_space = [count / fit.by_space for count, fit in zip(servers, fits, strict=True)]
         by_power = [count / fit.by_power for count, fit in zip(servers, fits, strict=True)]
@@ -207,7 +207,8 @@ class PerRack(Spec):
         kinds = [
             ServerKind(number, size / fit.by_space, size / fit.by_power)
             for count, fit in zip(servers, fits, strict=True)
-            for number, size in ((floor(count), 1.0), (1, count % 1))  # part of the last one may be paid by others
+            # another tenant may pay for the rest of the last server
+            for number, size in ((floor(count), 1.0), (1, count % 1))
             if number and size
         ]
         racks = racks_needed(tuple(kinds))

@@ -30,14 +30,14 @@ class TaxDepreciation(Spec):
     table: tuple[Fraction, ...] | None = None
     """Fraction of the price deducted in each fiscal year, in place of the keys below except bonus; they sum to 1."""
     method: Literal["straight_line", "declining_balance", "macrs_5"] = "straight_line"
-    """straight_line: equal parts over `years`. declining_balance: a rate of what is left. macrs_5: the five-year table
-    of the US, half-year convention."""
+    """straight_line: equal parts over `years`. declining_balance: a rate of the remaining value. macrs_5: the five-year
+    table of the US, half-year convention."""
     years: Annotated[Count, Field(le=50)] = 5
     """Tax years of the method; macrs_5 always spreads over six."""
     factor: Annotated[float, Field(ge=1, le=10)] | None = None
     """Rate of declining_balance as a multiple of the straight line; default: 2 (double declining)."""
     rate: Share | None = None
-    """Rate of declining_balance per year, as a fraction of what is left, in place of `factor`."""
+    """Rate of declining_balance per year, as a fraction of the remaining value, in place of `factor`."""
     switch: bool = True
     """Whether declining_balance changes to equal parts once they deduct as much; without, the last year deducts the
     rest."""
@@ -84,8 +84,8 @@ class TaxDepreciation(Spec):
 
         Notes
         -----
-        Declining balance over n years deducts the larger of r and, with `switch`, 1 / (years left) of what is left;
-        r = factor / n. With the half-year convention the first year deducts half of it.
+        Declining balance over n years deducts the larger of r and, with `switch`, 1 / (years left) of the remaining
+        value; r = factor / n. With the half-year convention the first year deducts half of it.
 
         References
         ----------
@@ -186,7 +186,7 @@ class IncomeTax(Spec):
     """Deduction of purchases."""
     losses: Literal["used_at_once", "carried_forward"] = "used_at_once"
     """used_at_once: the buyer has other profits from which all is deducted. carried_forward: deductions beyond
-    `profit_usd_per_year` reduce the profits of later years; what no year uses is lost."""
+    `profit_usd_per_year` reduce the profits of later years, and are lost where no later year uses them."""
     profit_usd_per_year: NonNegative | None = None
     """Profit of a fiscal year before these costs, beside the `revenue` of tokens, with losses carried forward [USD]."""
     loss_use_limit: Share = 1.0

@@ -85,7 +85,7 @@ class Operations(Spec):
         return added
 
     def rented_charges(self, fleet: Sequence[FleetHardware]) -> list[Charge]:
-        """Return the charges of the components that tenants pay as well. Raises CostError."""
+        """Return the charges of the components that tenants pay for, too. Raises CostError."""
         problems: list[Problem] = []
         added = [
             charge

@@ -73,7 +73,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         runs = self._runs
-        if runs is None:  # no step runs: the request waits
+        if runs is None:  # no step runs, so the request waits
             return next((one for rank in self._ranks if (one := rank.remove_waiting(request))), ReplicaProgress(0, 0))
         progress = runs.evict(request, runs.whole(now, runs.steps - 1))
         self._cut(runs, now)

@@ -136,7 +136,7 @@ class PipelineEngine(StagedEngine):
 
     def plan(self, now: float) -> float:
         """See `ReplicaEngine.plan`."""
-        # requests that were in a batch before are scheduled before new ones get an empty lane
+        # requests that have been in a batch are scheduled before new requests get an empty lane
         for lane in sorted(self._lanes, key=lambda lane: not lane.rank.running):
             if lane.end_s == inf:
                 self._launch(lane, now)

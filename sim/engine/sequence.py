@@ -183,7 +183,7 @@ class AsyncRequestGpuTime(RequestGpuTime):
         for sequence, since_s in self._moved:
             if since_s is None:
                 sequence.token_s = now
-            elif not isnan(since_s):  # otherwise it started in these steps, too
+            elif not isnan(since_s):  # nan: the sequence also started in these steps
                 sequence.busy.decode_s += now - since_s
         self._moved.clear()
 

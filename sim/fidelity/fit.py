@@ -225,7 +225,7 @@ class Fit:
 
         prior_sd = np.array([self.prior_sd[name] for name in self.names])
         runs = len(self.problem.observed)
-        loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
+        loss: Any = partial(_huber, runs=runs)  # scipy's stubs demand a two-dimensional array
 
         def residuals(theta: Floats) -> Floats:
             [self._residual] = self._residuals([self._named(theta)])

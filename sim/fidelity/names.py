@@ -59,7 +59,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except ConfigError as error:
         missing.append(Message("unknown model {model!r}: {error}", row.model, error))
     try:
-        # a table that says nothing about precision ran the checkpoint as its name says, or as it is
+        # without a stated precision, the name of the checkpoint or its own format decides
         if model is None:
             catalog.quantization(row.precision or "none")
         else:

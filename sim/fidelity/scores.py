@@ -343,7 +343,7 @@ def _predictions(rows: Sequence[BenchRow], catalog: Catalog, workers: int) -> It
         place += 1
     left = rows[place:]
     if left:
-        # neighbours in a table are alike: dealt out in turn, every chunk takes about as long
+        # neighbouring rows are alike, so they are dealt out in turn and all chunks take about as long
         chunks = [left[start :: -(-len(left) // CHUNK)] for start in range(-(-len(left) // CHUNK))]
         parallel = Parallel(n_jobs=min(workers, len(chunks)), return_as="generator_unordered", batch_size=1)
         for found in parallel(delayed(_in_worker)(chunk, catalog.root) for chunk in chunks):

@@ -363,7 +363,7 @@ def _parallel(
         if global_batch is not None and network.is_transformer and dp > global_batch:
             dp, context = global_batch, max(1, ranks // global_batch)
     else:
-        dp = min(dp, ranks)  # a table may count context-parallel ranks, or name another number of GPUs
+        dp = min(dp, ranks)  # the table's number may include context-parallel ranks, or refer to another number of GPUs
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
         fits = model_bytes <= LARGEST_SHARE * memory_bytes * tp * pp

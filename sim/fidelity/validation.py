@@ -86,7 +86,7 @@ def _header(path: Path) -> frozenset[str]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return frozenset(name.strip() for name in next(csv.reader(file), []))
     except (OSError, UnicodeDecodeError, csv.Error):
-        return frozenset()  # the kind's own reader says what is wrong
+        return frozenset()  # the reader of the kind reports the error
 
 
 def run_validation(

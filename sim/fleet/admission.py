@@ -83,7 +83,8 @@ class TokenBucket:
         limit = self._limit
         self._requests = min(float(limit.burst), self._requests + (now - self._at_s) * limit.requests_per_s)
         self._at_s = now
-        if self._requests < 1.0 - 1e-9:  # after 1/rate seconds one request passes, despite rounding
+        # the tolerance lets a request pass after exactly 1/rate seconds, despite rounding
+        if self._requests < 1.0 - 1e-9:
             return False
         self._requests -= 1.0
         return True

@@ -23,7 +23,7 @@ class FleetClock:
     cannot be waited for. It keeps its place in the order of events. Replicas ask for several per request.
     """
 
-    # no subclass of `simpy.Environment`: a compiled class reads its own fields at once, inherited ones by name
+    # not a subclass of `simpy.Environment`: compiled code reads its own fields directly, inherited ones by name
     __slots__ = ("_events", "_numbers", "now", "pending")
 
     def __init__(self) -> None:

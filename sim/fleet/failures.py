@@ -249,7 +249,7 @@ class ReplicaRemovals:
         if following in (*OUT, State.RESERVE):
             for one, by in self._waiting:
                 if one == engine:
-                    # other events of this moment, and the consequences of this change, come first
+                    # checked after the other events of this moment and the consequences of this change
                     self._env.timeout(0).callbacks.append(partial(self._check_later, engine, by))
 
     def _check_later(self, engine: int, by: str, event: simpy.Event) -> None:
@@ -269,7 +269,7 @@ class ReplicaRemovals:
         """Switch off *engines*, whose notice is over; requests that have not been answered are lost and resent."""
         now, lost = self._env.now, []
         for engine in engines:
-            # it may have returned meanwhile and be draining for another withdrawal
+            # skips a replica that has returned meanwhile and drains for another withdrawal
             waits = self._waiting.get((engine, by), (None,))[0] is engines
             if waits and self._lifecycle.states[engine] is State.DRAINING:
                 self._stranded.fail(engine, now)
@@ -372,7 +372,7 @@ class SpotMarket:
             self.interrupt(position, [place], spot)
 
         def back(_: simpy.Event) -> None:
-            # the notice has ended before: its event was scheduled earlier
+            # the event that ends the notice was scheduled earlier, so the notice is over
             self.return_replicas(position, [place])
             self._arm(position, place, spot, rng)
 

@@ -60,7 +60,7 @@ class LayerStreams:
 
     def offered(self, request: Request) -> None:
         """Register *request*, which is at a replica that computes its prompt."""
-        if request.output_tokens > 1:  # an answer of one token is complete there
+        if request.output_tokens > 1:  # an answer of one token needs no transfer
             self._prompts[request.index] = request
 
     def _formed(self, replica: Replica) -> None:

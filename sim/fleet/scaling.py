@@ -190,11 +190,11 @@ class PoolScaling:
     def start(self, position: int, engines: list[int]) -> None:
         """Start a replica that is off, in reserve or repaired; a draining one serves again at once."""
         start = self._plan.pools[position].start
-        if self._drains(engines):  # the server still runs: its engines that are off already return with it
+        if self._drains(engines):  # the server still runs, so its engines that are off serve again at once
             states = self._lifecycle.states
             self._lifecycle.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
             self._lifecycle.move(engines, State.SERVING)
-        elif engines[0] in self._starting_spares:  # the start continues, now in order to serve
+        elif engines[0] in self._starting_spares:  # the start continues, with the state serving as its end
             self._starting_spares.remove(engines[0])
         elif self._lifecycle.states[engines[0]] is not State.RESERVE:
             self._stage(position, engines, start.stages)

@@ -41,7 +41,7 @@ class ClusterJob:
 
 @dataclass(slots=True)
 class JobSegment:
-    """Uninterrupted run of a job: restart, then work that is preemption_key, then work that is lost."""
+    """Uninterrupted run of a job: a restart, then work that is kept, then work that is lost."""
 
     start_s: float
     end_s: float
@@ -50,7 +50,7 @@ class JobSegment:
 
     @property
     def useful_s(self) -> float:
-        """Time of work that is preemption_key [s]."""
+        """Time of work that is kept [s]."""
         return self.end_s - self.start_s - self.restart_s - self.lost_s
 
 
@@ -86,7 +86,7 @@ class JobState:
         self.restarting_s = self.job.restart_s if self.segments else 0.0
 
     def stop(self, now_s: float) -> None:
-        """Preempt the run at *now_s*; only saved work is preemption_key."""
+        """Preempt the run at *now_s*; only saved work is kept."""
         ran_s = now_s - self.running_since_s
         restart_s = min(ran_s, self.restarting_s)
         reached_s = self.done_s + ran_s - restart_s
@@ -96,7 +96,7 @@ class JobState:
         self.done_s, self.running_since_s = saved_s, nan
 
     def stop_at_horizon(self, now_s: float) -> None:
-        """End the run at the horizon *now_s*; all work is preemption_key, saved or not."""
+        """End the run at the horizon *now_s*; all work is kept, saved or not."""
         ran_s = now_s - self.running_since_s
         restart_s = min(ran_s, self.restarting_s)
         self.segments.append(JobSegment(self.running_since_s, now_s, restart_s, 0.0))
@@ -280,7 +280,7 @@ class _Cluster:
             self._free -= self._service_changes.pop(0)[1]
             changed = True
         if self._free < 0:
-            # of jobs that started together, those that were behind in the queue go first
+            # among jobs that started together, those further back in the queue are preempted first
             running = list(self._running.values())[::-1]
             for work in sorted(running, key=self._policy.preemption_key):
                 self._preempt(work, now_s)

@@ -200,7 +200,7 @@ def _unknown_ids(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Itera
     figures = job_figures(catalog).data
 
     def model(name: str) -> None:
-        with suppress(NotTrainable):  # job_issues says what is
+        with suppress(NotTrainable):  # `job_issues` reports models that cannot be trained
             network_named(name, catalog, figures)
 
     for training in kind.trainings(data):

@@ -198,7 +198,7 @@ def _intervals(plan: QueuePlan, timeline: ClusterTimeline) -> list[Interval]:
             found.append(_serving_interval(plan, start_s, end_s, serving_s, loads[SERVING]))
         if (left_s := end_s - start_s - serving_s) <= 0:
             continue
-        # meters of the jobs' part read times: those GPUs are left_s / (end_s - start_s) of all
+        # readings are per second of the interval, but the jobs have the pool for left_s only: quantities are stretched
         stretched = (end_s - start_s) / left_s
         interval = Interval(
             pool=pool.name,

@@ -96,7 +96,7 @@ def translate_rendered(text: str) -> str:
         return translate_message(text)
     sentence = _translated(hidden(text), code)
     if (fewer := hidden(text, words=False)) != hidden(text):
-        # a one-word name may also be a word of the message: keep the variant with less English left
+        # a one-word name may also be a word of the message: the translation with less English left is right
         sentence = min(sentence, _translated(fewer, code), key=lambda one: len(re.findall("[A-Za-z]", hidden(one))))
     return shown(sentence)
 
@@ -159,7 +159,7 @@ def _part(text: str, known: dict[str, str], code: str) -> str:
 
 def _value(text: str, known: dict[str, str], code: str) -> str:
     """Translate the value of a field: a sentence or a list of names; any other name or number stays unchanged."""
-    if not re.search("[A-Za-z]", text):  # a mark between sentences
+    if not re.search("[A-Za-z]", text):  # punctuation between sentences
         return known.get(text, text)
     if text == NOTHING or " " in text:
         parts = text.split(", ")

@@ -111,7 +111,7 @@ class StageMemory:
             usable = min(share * device, room)
             kv = usable - weights - working
         elif need.share == "weights_and_kv":
-            # SGLang takes its share of what is free once the ranks have met, before it loads the weights
+            # SGLang's share is of the memory that is free after the ranks have met and before the weights are loaded
             usable = min(share * (room - comms), room - working)
             kv = usable - weights
         else:

@@ -41,7 +41,7 @@ ROUNDING = 1e-9
 
 
 WAYS = {"bought": N_("{fleet} bought"), "rented": N_("{fleet} rented")}
-"""Usual ways to pay -> name of a candidate that is paid for so."""
+"""Usual ways to pay -> example of a candidate's name with this way to pay."""
 
 
 def worded(answer: BreakevenAnswer, text: str) -> str:
@@ -86,7 +86,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
         lines += _tips(answer.winner, answer.tipping)
         lines += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
     if current() != ENGLISH:
-        return lines  # without capitals; those of names would hide them from `worded`
+        return lines  # not capitalised, since `worded` would not recognise capitalised names
     named = len(answer.products) if answer.models else 0  # lines that begin with a model's id keep their case
     return [*lines[:named], *(line[:1].upper() + line[1:] for line in lines[named:])]
 
@@ -289,7 +289,7 @@ def amount(one: TippingPoints, value: float) -> str:
 
 
 def unmoved(answer: BreakevenAnswer) -> str:
-    """Name the inputs that never change which candidate is the cheapest; empty for a single candidate."""
+    """Name the inputs whose change never makes another candidate the cheapest; empty for a single candidate."""
     if len(answer.usd_per_h) < 2:
         return ""
     every = [*answer.tipping, *answer.tipping_of_machines]

@@ -255,7 +255,7 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
     for fleet, pool, works in _failing(plans):
         text = _("{fleet}, {pool}: each replica is up {share} of the time.", fleet=fleet, pool=pool, share=works)
         yield Sentence(f"\n{text}")
-    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep may have equal start times
+    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep with equal start times share a row
     if rows:
         title = "\n" + _("Start of one replica while no other starts [s]")
         yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)
@@ -297,7 +297,7 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Sentence]:
     """Yield the number of candidates, the first that may serve, and the reasons of refusals, most frequent first."""
     assert scenario.size is not None
     every = units(scenario, scenario.size, catalog)
-    kinds = [unit for unit in every if unit.elastic is None and unit.owned is None]  # variants of the others
+    kinds = [unit for unit in every if unit.elastic is None and unit.owned is None]  # variants of other candidates
     candidate_bounds = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)
     able: list[Unit] = []
     refused: dict[str, list[Unit]] = {}

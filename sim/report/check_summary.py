@@ -129,7 +129,7 @@ def _fits_alone(
         plan = resolve(scenario, replace(case, overrides=case.overrides | dict(changes or {})), catalog)
     except (ValueError, LookupError):  # the schema, the catalogue or the fleet's own rules refuse the change
         return False
-    # the reasons of several pools are joined, each after its name
+    # the reasons of several pools are joined, each after the pool's name
     return f"pool {plan.pools[number].name}: " not in plan.infeasible if len(plan.pools) > 1 else not plan.infeasible
 
 

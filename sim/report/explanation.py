@@ -206,7 +206,7 @@ def trace(journal: RequestJournal) -> str:
             name = "decodes" if chunk is None else f"prompt, {chunk} tokens"
             events.append(_event(REQUEST, name, span, {}, threads))
     for what, at_s in (("arrives", request.arrived_s), ("first token", request.first_token_s)):
-        if at_s == at_s:  # nan where it has not happened
+        if at_s == at_s:  # nan: the event has not happened
             at = round(at_s * NANOSECONDS) / PER_MICROSECOND
             events.append({"name": what, "ph": "i", "s": "p", "ts": at, "pid": REQUEST, "tid": 0})
     events.sort(key=lambda event: event["ts"])

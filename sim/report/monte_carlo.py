@@ -224,7 +224,7 @@ def label(one: UncertainInput) -> str:
     if one.places[0] == RATE:
         return "load [requests/s]"
     name = one.name
-    usual = name.removesuffix(".price")  # a price in its own currency, which is unknown here
+    usual = name.removesuffix(".price")  # the price is in the item's own currency, which is unknown here
     if usual in INPUTS:
         words, unit = _(INPUTS[usual][0]), INPUTS[usual][1]
         return f"{words} [{unit}]" if unit and usual == name else words

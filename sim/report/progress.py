@@ -36,7 +36,7 @@ class _Live:
     def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
         self._quiet = quiet
         console = Console(stderr=True)
-        # in notebooks rich needs ipywidgets
+        # in notebooks, rich needs ipywidgets
         live = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar = Bar(*columns, console=console, transient=True, disable=quiet or not live)
         self._task = self._bar.add_task(_(doing), total=None, inside="")
@@ -45,7 +45,7 @@ class _Live:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=copy_context().run, args=(self._report,), daemon=True)
         self._said = _(doing)
-        """Progress until now, as a line of text without the time left."""
+        """Progress as a line of text without the time left, as last written."""
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -113,7 +113,7 @@ class CaseProgress(_Live):
         self._said = _("{done} of {total} {unit}", done=done, total=total, unit=self._unit)
 
     def _left(self, passed_s: float) -> str:
-        # simulations that run count by the fraction of their horizon
+        # running simulations count by the simulated fraction of their horizon
         done = self._done - self._found + sum(one.fraction for one in running())
         return time_left(done, self._total - self._found - done, passed_s)
 

@@ -494,7 +494,7 @@ def _part(gap: CostGap, group: str) -> str:
 def _widest(answer: SensitivityAnswer, one: Swing) -> float:
     """Return the range of the last result, which is the difference where two fleets are compared."""
     read = list(results(answer, one))
-    return swing(read[-1][1:]) if read else 0.0  # no results where no fleet runs
+    return swing(read[-1][1:]) if read else 0.0  # where no fleet runs, there are no results
 
 
 def _notes(answer: SensitivityAnswer) -> list[str]:

@@ -332,7 +332,7 @@ def _fastest(found: Sizing, ceiling: CostCeiling, at: str) -> str:
 
 
 def _owned(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
-    """Yield how many of the owned GPUs the winner uses, what is needed beside them, and what they are charged."""
+    """Yield the number of owned GPUs that the winner uses, the hardware added to them, and their costs."""
     owned = scenario.size.owned if scenario.size is not None else {}
     if not owned or best.fleet is None:
         return
@@ -488,7 +488,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:
-    """Yield a note on what a search of mixed fleets does not try: kinds of replicas that share a server."""
+    """Yield a note on fleets that a search of mixed fleets does not try: kinds of replicas that share a server."""
     size = scenario.size
     if size is None or size.mixed is None:
         return
@@ -531,9 +531,9 @@ def _mixed_sentences(found: Sizing) -> Iterator[str]:
 def _load(scenario: Scenario) -> str:
     try:
         axis = LoadAxis.of(at_peak(scenario))
-    except ValueError:  # a burst of requests has no load axis
+    except ValueError:  # a burst has no load axis
         return ""
-    if axis.label == ALL_LOADS:  # services have different loads
+    if axis.label == ALL_LOADS:  # services have their own loads
         return ""
     text = place(axis.label, float(f"{axis.start:.3g}"))
     if scenario.load_profile is not None:

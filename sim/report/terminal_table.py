@@ -117,7 +117,7 @@ class FittedTable:
     def _kept(self, width: int) -> list[int]:
         """Return the columns of an undivided table without as many optional ones as needed; empty if none fits."""
         left_out = list(self.optional or ())
-        # a column is left out before names wrap, then names wrap before further columns are left out
+        # in this order: optional columns are left out, names wrap, further columns are left out
         for narrow, count in ((False, 0), (False, 1), *((True, count) for count in range(len(left_out) + 1))):
             kept = [column for column in range(len(self.heads)) if column not in left_out[:count]]
             if sum(self._least(column, narrow) + GAP for column in kept) - GAP <= width:
@@ -219,7 +219,7 @@ class EntryList:
             grid.add_row(Text(one.name), Text(one.text))
             yield grid
             for paragraph in one.below:
-                if paragraph.startswith("http"):  # in a Padding, it would be cut at the edge
+                if paragraph.startswith("http"):  # inside a Padding, an address would be cut at the edge
                     yield Text(f"{'':{INDENT}}{paragraph}", style="dim", no_wrap=True, overflow="ignore")
                 else:
                     yield Padding(Text(paragraph, style="dim", overflow="fold"), (0, 0, 0, INDENT), expand=False)

@@ -20,7 +20,7 @@ class KvTransfer(Spec):
 
     link: str | None = None
     """Link id in data/links: the servers' ports. A server's `nics` ports are shared by its GPUs; where it states none,
-    each replica has a port. With PCIe or the server's own link each replica has the lanes of its GPUs."""
+    each replica has a port. With PCIe or the server's own link, a replica's port is the lanes of its GPUs."""
     bytes_per_s: Positive | None = None
     """Rate of each replica's port, each way, instead of `link`."""
     latency_s: NonNegative | None = None

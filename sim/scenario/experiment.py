@@ -325,7 +325,7 @@ class Experiment(InheritedKeys):
             parts = {service.name: service.workload for service in self.services}
             object.__setattr__(
                 self, "workload", MergedWorkload.of(parts)
-            )  # the model is frozen; the dump has the services
+            )  # set past the frozen model; a dump states the services instead
         elif self.workload is None:
             raise ValueError("workload: is missing")
         return self

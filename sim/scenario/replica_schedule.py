@@ -18,7 +18,7 @@ def _minute(value: Any) -> int:
         hours, minutes = map(int, found.groups())
         if minutes < 60:
             value = 60 * hours + minutes
-    if isinstance(value, str) and value.isdecimal():  # what went through JSON as a key is text
+    if isinstance(value, str) and value.isdecimal():  # a key that went through JSON is text
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MINUTES_PER_DAY:
         raise ValueError(Message('a time of day is needed, such as "08:30", not {value!r}', value))

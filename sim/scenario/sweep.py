@@ -106,7 +106,7 @@ def cases(scenario: Experiment) -> list[Case]:
     shown: list[dict[str, Any]] = []
     runs: list[list[int]] = []
     """Number of replications of each point, by fleet."""
-    for point in found:  # a scenario a point would be much to keep
+    for point in found:  # points are handled one by one, since a scenario for each would need much memory
         at = at_point(scenario, point)
         shown.append(axes_at(labels, point, at))
         runs.append([1 if is_deterministic(at, fleet) else at.replications for fleet in at.fleets])

@@ -202,7 +202,7 @@ class ExportRoutes:
     def _made(self, request: Request, folder: Path, form: str, values: Mapping[str, Any]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
             file = Path(aside) / f"export{KINDS[form].ending}"
-            if form in OF_BILLS and not values:  # from the folder alone, which works for runs of other versions too
+            if form in OF_BILLS and not values:  # reads only the folder, which also works for runs of other versions
                 with self.runs.turn():
                     exported(folder, form, file)
                 return file.read_bytes()

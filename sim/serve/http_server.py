@@ -307,7 +307,7 @@ def serve(
     with ExitStack() as opened_page:
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(opened_page.enter_context(_leading_to(address)))
-        with suppress(KeyboardInterrupt):  # the usual end of a server
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to stop the server
             threading.Thread(target=CHECKS.prepare, daemon=True).start()
             uvicorn.Server(config).run(sockets=[waiting])
 

@@ -238,7 +238,7 @@ def _write_top(found: dict[str, Any], given: dict[str, Any], before: Mapping[str
         process = {"process": "closed_loop"} if given["load"] == PEOPLE else {"process": "poisson"}
         think = {"think_s": given["think_s"]} if given["load"] == PEOPLE else {}
         workload["arrivals"] = {**process, key: amount, **think}
-        workload["lengths"] = workload.pop("lengths")  # below the arrivals
+        workload["lengths"] = workload.pop("lengths")  # moves `lengths` below `arrivals` in the file
         found["sweep"] = {f"workload.arrivals.{key}": list(_loads(amount, given["load"] == PEOPLE))}
         found.pop("load_profile", None)
         if given["hours"] < HOURS:
@@ -338,7 +338,7 @@ def choices(catalog: Catalog) -> dict[str, Any]:
 
 
 def field_of(where: str) -> str:
-    """Return the field of the form to blame for a mistake at the dotted path *where*; empty for none."""
+    """Return the field of the form that a mistake at the dotted path *where* belongs to; empty for none."""
     steps = where.replace("[", ".").replace("]", "").split(".")
     if steps[0] == "fleets" and len(steps) > 1:
         part = {"pools": "gpu", "cost": "price"}.get(steps[2] if len(steps) > 2 else "", "gpu")

@@ -175,7 +175,7 @@ class ScenarioRoutes:
     async def form(self, request: Request) -> JSONResponse:
         """Write the `values` of the form into the text; without any, read them from it.
 
-        The answer has the text, the values, and every mistake with the field to blame.
+        The answer has the text, the values, and every mistake with its field.
         """
         data = await json_body(request)
         sent, values = sent_in(data), data.get("values") or {}

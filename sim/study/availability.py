@@ -131,7 +131,7 @@ def _shares(log: FleetLog, pools: Sequence[PoolPlan], length_s: float) -> dict[C
         if one.state == "serving" and place % pools[position].engines_per_replica == 0:
             changes[one.start_s][position] += 1
             changes[one.end_s][position] -= 1
-    # changes of nothing cut the time into batches
+    # an empty change at the end of each batch divides the time into batches
     changes |= {
         at_s: [0] * len(pools) for batch in range(BATCHES) if (at_s := length_s * (batch + 1) / BATCHES) not in changes
     }

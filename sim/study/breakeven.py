@@ -119,7 +119,7 @@ def _by_override(ledgers: CandidateLedgers, path: str) -> Costs:
     def costs(value: float) -> dict[str, float]:
         try:
             return costs_at(ledgers, ledgers.load, {path: value})
-        except ValueError:  # no such price, or no such value
+        except ValueError:  # the scenario has no such price, or does not allow the value
             return {}
 
     return costs
@@ -270,7 +270,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
     models = _models(scenario, ledgers.candidates, api is not None)
     cash = {name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
-    # searched before the curves below, which use the loads that the search simulates
+    # runs before the curves below, which use the loads simulated by this search
     tipping = [] if models else list(tipping_points(ledgers))
     tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
     fleets, others = {one.name: one.fleet for one in ledgers.candidates}, terms.financing

@@ -156,7 +156,7 @@ class CandidateLedgers:
         self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
         self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
         self._loads = loads
-        if not self.beside_others:  # others that hold their load leave a fleet busy at a load of 0
+        if not self.beside_others:  # beside services that keep their load, the fleet is busy even at a load of 0
             self._loads = {name: [0.0, *values] for name, values in loads.items()}
             self._billing |= {(name, 0.0): self._rebilling([(Case(name, {}, {}, 0), None)]) for name in loads}
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
@@ -392,8 +392,7 @@ class CumulativeCost:
     renewal_usd: float = 0.0
     """Payment after the month where hardware is replaced: new hardware minus the proceeds of the old [USD]."""
     working_usd: float = 0.0
-    """Working capital at the end of this month: VAT to be recovered and deposits, less what is due to suppliers
-    [USD]."""
+    """Working capital at the end of this month: VAT to be recovered and deposits, less debts to suppliers [USD]."""
 
 
 def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
@@ -462,8 +461,8 @@ def moved_by_month(flows: CashFlows, life: int, count: int) -> list[float]:
 def moved_usd(flows: CashFlows, life: int, first: int, last: int, contracts: bool = True) -> list[tuple[int, float]]:
     """Return the payments (month, amount [USD]) beside the purchases and *contracts* from month *first* to *last*.
 
-    Payments before the first delivery count at it; what is still open when hardware is sold, or when a contract or the
-    comparison ends, is settled then.
+    Payments before the first delivery count at it; open payments are settled when the hardware is sold, the contract
+    ends or the comparison ends.
     """
     found = []
     for (term, month), usd in flows.moved_usd.items():

@@ -466,13 +466,13 @@ class _Search:
             _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
         ]
         self._total += len(members)
-        self._progress(self._done, self._total, 0)  # a longer horizon begins: its searches are not yet done
+        self._progress(self._done, self._total, 0)  # the searches at a longer horizon are not done yet
         found: FoundByFleet = {}
         for one in _side_by_side(searches, at, self._catalog, self._out, self._workplace):
             found.setdefault(one.fleet, []).append(one)
             self._done += 1
             self._progress(self._done, self._total, 0)
-        # workers finish in any order: the answer has that of the scenario
+        # workers finish in any order; the answer is in the order of the scenario
         return {name: sorted(found[name], key=lambda one: one.replication) for name in self._random if name in found}
 
     def until_accepted(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
@@ -582,7 +582,7 @@ def _search(
 
     def meets(case: StoredCase) -> bool:
         found = over.get(case.axes[axis.label])
-        good = attainment_of(slo, [case.metrics]).good  # true, too, where no requests arrive
+        good = attainment_of(slo, [case.metrics]).good  # also true where no requests arrive
         return good and (found is None or found.meets)
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
@@ -653,7 +653,7 @@ def _bracket(
         while load < start * WIDEST:
             case = yield from attempt(step * load)
             if _idle(case) and not _idle(kept):
-                break  # all requests that there are arrive before the window
+                break  # all requests of the workload arrive before the window
             if not meets(case):
                 return load, step * load, kept
             load, kept, step = step * load, case, min(step**2, STEP)

@@ -105,7 +105,7 @@ def charged_amounts(terms: Chargeback, case: FinishedCase) -> list[ChargedAmount
 
 
 def _parts(nano: int, weights: Mapping[str, float]) -> Iterator[tuple[str, int]]:
-    """Yield (tenant, part) of an amount by *weights*; what cannot be divided remains without a tenant."""
+    """Yield (tenant, part) of an amount by *weights*; an amount without weights remains without a tenant."""
     if nano <= 0 or not any(weights.values()):
         if nano:
             yield UNATTRIBUTED, nano

@@ -246,7 +246,7 @@ def mark_of(setting: PredictedSetting, index: Sequence[MeasuredSetup]) -> tuple[
     """
     if setting.covered_by_own_runs:
         return MARKS[0], ("it is calibrated on your own runs of this server",)
-    # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
+    # a calibrated GPU counts as measured, so that the other directions are looked up on all GPUs
     here = [entry for entry in index if entry.gpu == setting.gpu and not setting.calibrated]
     findings = [look(setting, here or index, index) for look in DIRECTIONS]
     findings = [finding for finding in (_gpu(setting, here, index), *findings) if finding[0]]

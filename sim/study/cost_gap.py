@@ -167,7 +167,7 @@ def _kv_tokens(pool: PoolPlan) -> int:
 
 
 def _roofline(pool: PoolPlan) -> RooflineStepTime:
-    assert isinstance(pool.steptime, RooflineStepTime)  # why_not has seen to it
+    assert isinstance(pool.steptime, RooflineStepTime)  # `why_not` refuses other models
     return pool.steptime
 
 
@@ -250,7 +250,7 @@ def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, f
 
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
     """Return the charges of *payer* for the GPUs of *pool*; charges by the clock in proportion to GPUs."""
-    assert payer.costs is not None  # why_not has seen to it
+    assert payer.costs is not None  # `why_not` refuses fleets without costs
     part = float(pool.gpus / payer.pools[0].gpus)
     return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
 

@@ -188,7 +188,8 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
     def watch(engine: ReplicaEngine, replica: int) -> ReplicaEngine:
         if replica not in replicas:
             return engine
-        if isinstance(engine, IntakeEngine):  # what the engine does is told from when it has a request
+        # the engine's steps are recorded from the time at which it has the request
+        if isinstance(engine, IntakeEngine):
             engine.engine = RecordingEngine(engine.engine, replica, spans, reached, index)
             return engine
         return RecordingEngine(engine, replica, spans, reached, index)
@@ -304,7 +305,7 @@ class _Visit:
             yield RequestPhase("waits", self._sent_s, self._came_s, "intake")
         for span in self._spans:
             one: RequestPhase | None = None
-            idle = covered_s == self._came_s  # its rank, while others step
+            idle = covered_s == self._came_s  # the request's rank is idle while others step
             if self._takes_part(span):
                 one = self._took_part(span)
             elif span.place == "running" and self._joined_by(span):
@@ -315,7 +316,7 @@ class _Visit:
                 late = one.start_s > covered_s + TINY_S
                 if late and idle:
                     yield RequestPhase("waits", covered_s, one.start_s)
-                elif late and last is not None and last.what == "waits":  # batches that were formed before go first
+                elif late and last is not None and last.what == "waits":  # earlier batches are computed first
                     yield RequestPhase("waits", covered_s, one.start_s, last.why, last.preempted)
                 covered_s, last = max(covered_s, one.end_s), one
                 yield one
@@ -372,7 +373,7 @@ class _Visit:
         if self._runs:
             self._runs, self._preempted, self._again = False, True, True
         steps = span.steps
-        if start_s > span.start_s:  # of steps that last about as long as each other
+        if start_s > span.start_s:  # the number of steps is estimated as if they were equally long
             steps = max(1, ceil(steps * (span.end_s - start_s) / (span.end_s - span.start_s) - TINY_S))
         return RequestPhase("waits", start_s, end_s, why, self._preempted, steps=steps, spans=[span])
 

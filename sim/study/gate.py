@@ -55,7 +55,7 @@ class Condition:
         return cls(text, name, operator == ">", limit, ("relative" if percent else "absolute") if sign else "")
 
     def value(self, before: float | None, after: float | None) -> float | None:
-        """Return what is compared with the limit, from the column in both runs; None where a run has no such value."""
+        """Return the value to compare with the limit, from the column in both runs; None where a run lacks it."""
         if not self.change or after is None:
             return after
         if before is None:

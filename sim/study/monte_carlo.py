@@ -243,7 +243,7 @@ class PricedTerms:
     def of(cls, terms: FleetTerms, machines: Machines, catalog: Catalog) -> "PricedTerms":
         """Return *terms* priced for *machines*; raises CostError only for a scenario that `load` has not checked."""
         costs = terms.costs(machines, catalog)
-        assert costs is not None  # Biller has seen to it
+        assert costs is not None  # `Biller` refuses fleets without costs
         flat = [charge for charge in costs.charges if charge.paid.by_the_clock]
         metered = tuple(charge for charge in costs.charges if not charge.paid.by_the_clock)
         return cls(
@@ -330,7 +330,7 @@ def _sum(cases: Sequence[StoredCase], *names: str) -> float | None:
 Numbers = NDArray[np.float64]
 MONTH, MILLION = "usd_per_month", "usd_per_million_output_tokens"
 PROFIT = "profit_usd_per_month"
-"""Measure of what is sold, where the scenario states a revenue."""
+"""Measure of revenue minus cost, where the scenario states a revenue."""
 API, CARBON = "api_usd_per_million_output_tokens", "kg_co2e_per_million_output_tokens"
 
 

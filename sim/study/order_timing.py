@@ -222,7 +222,7 @@ def _paid_usd(
         for signed in range(0, ordered, term or max(1, ordered)):
             paid = min(
                 max(0, signed + month), signed + (term or ordered), ordered
-            )  # what is open is settled at the end
+            )  # open payments are settled at the end
             usd = usd + open_usd * prices.factor("rent", signed) * discount_factor(discount_rate, paid)
     life = bought.finance.whole_life_months if bought.finance is not None else months
     for start in range(ordered, months, life):

@@ -463,7 +463,7 @@ class SalePlan:
         return round(missing, _DIGITS), round(usd, _DIGITS)
 
 
-_DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
+_DIGITS = 4  # digits to which costs are compared, so that rounding errors of sums do not matter
 
 
 def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SalePlan:

@@ -28,7 +28,7 @@ from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
 from sim.message import Message
 from sim.scenario.year import ALL_HOURS, Calendar, Hours
 
-ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whatever floats make of the quotient
+ROUNDING = 1e-9  # relative tolerance of quotients: a peak of exactly three capacities needs three units
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +210,10 @@ class BillLine(NamedTuple):
     committed: bool
     """True if the price is agreed for the term of a commitment."""
     profile: tuple[float, ...] = ()
-    """Amount of each month of the units' life, or of the contract, over the level one; empty: equal months."""
+    """Ratio of each month's amount, over the units' life or the contract, to the level amount; empty: equal months."""
 
     def of_month(self, month: int) -> float:
-        """Return the amount of *month* of the life or contract, from 0, over the level one."""
+        """Return the ratio of the amount of *month* (from 0) of the life or contract to the level amount."""
         return self.profile[min(max(0, month), len(self.profile) - 1)] if self.profile else 1.0
 
 

@@ -186,7 +186,7 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
 
 def point_attainment(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
     """Return the service level attained by a point with the replications *cases*; *slo* is the scenario's."""
-    # a sweep may vary the service level: the level of the case itself applies
+    # the service level of the case applies, since a sweep may vary it
     return attainment_of(Slo.model_validate(cases[0]["slo"] or slo), cases)
 
 

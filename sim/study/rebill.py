@@ -140,7 +140,7 @@ class Rebilling:
         return [case.bill(costs, copies) for case in self._cases]
 
     def _costs(self, case: "_Metered", overrides: Mapping[str, Any], copies: int, hours: Calendar | None) -> CostPlan:
-        # the sweep's values stand above the others
+        # values of the sweep take precedence over *overrides*
         at = self._terms(at_point(self.scenario, {**overrides, **case.case.overrides}))
         costs = case.costs(at, self.catalog, copies)
         return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
@@ -233,7 +233,7 @@ class _Metered:
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Return the charges under the scenario *at* this case's point of the sweep."""
         costs = FleetTerms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
-        assert costs is not None  # `of` has seen to it, and no override takes it away
+        assert costs is not None  # `of` has checked that the fleet has costs, and overrides cannot remove them
         return costs
 
     def bill(self, costs: CostPlan, copies: int) -> Bill:
@@ -261,7 +261,7 @@ def metered(stored: StoredCase, plan: CasePlan) -> MeteredWindow:
     """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
     whole = MeteredWindow.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
-    # a demand charge asks the parts, whose intervals are not added up
+    # the sums are used except by demand charges, which read the unsummed `parts`
     return replace(
         whole,
         parts=(whole,),

@@ -133,7 +133,7 @@ def refusal(data: dict[str, Any], item: str) -> InputError | None:
     try:
         place = place_of(data, path)
     except LookupError:
-        return None  # load reports it better
+        return None  # `load` reports the error with its line
     axes = [place_of(data, axis) for point in points(data.get("sweep")) for axis in point]
     if not _is_money(place):
         text = Message(

@@ -279,7 +279,7 @@ def _number(data: Mapping[str, object], path: str) -> bool:
 
 def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> VariedInput:
     named = number_at(path, value_at(data, place_of(data, path)))
-    assert named is not None  # the checks have seen to it
+    assert named is not None  # the checks of the section refuse other paths
     path, now = named
     place = place_of(data, path)
     usual = path.removesuffix(".price")
@@ -320,6 +320,6 @@ def difference(values: Mapping[str, Sample], between: tuple[str, str]) -> tuple[
     first, second = (values[name] for name in between)
     if not (isfinite(first.value) and isfinite(second.value)):
         return float("nan"), None
-    if len(first.tops) != len(second.tops):  # a fleet without chance runs once
+    if len(first.tops) != len(second.tops):  # a fleet without random events has one run
         return first.value - second.value, None
     return ratio_difference((first.tops, second.tops), (first.bottoms, second.bottoms))

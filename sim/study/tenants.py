@@ -93,7 +93,7 @@ def _share(columns: Mapping[str, Any], own: Any) -> TenantShare:
     if chosen.any():
         share.figures["slo_attainment"] = float(columns["slo_met"][chosen].mean())
     for name, at in (("ttft_s", "first_token_s"), ("e2e_s", "finished_s")):
-        # without an answer a request has waited forever: no percentile may leave it out
+        # unanswered requests count as infinitely late in percentiles
         taken_s = np.where(finished, columns[at][chosen] - columns["arrived_s"][chosen], np.inf)
         if finished.any():
             share.figures[f"{name}_mean"] = float(taken_s[finished].mean())

@@ -68,7 +68,7 @@ def timeline_of(case: FinishedCase) -> CaseTimeline:
 def _edges(end_s: float) -> Series:
     length_s = next((one for one in LENGTHS_S if end_s <= one * MOST_STRETCHES), LENGTHS_S[-1])
     begins_s = np.arange(0.0, end_s, length_s)
-    # rates over a last bit say nothing: it belongs to the stretch before
+    # a short rest would give meaningless rates, so it becomes part of the last stretch
     if len(begins_s) > 1 and end_s - begins_s[-1] < length_s / 2:
         begins_s = begins_s[:-1]
     return np.append(begins_s, end_s)
@@ -76,7 +76,7 @@ def _edges(end_s: float) -> Series:
 
 def _mean(edges_s: Series, starts_s: Series, ends_s: Series, amounts: Series) -> Series:
     """Return amounts that are spread evenly from starts to ends, per second of each stretch."""
-    # the amount up to an edge: of all that has ended, and the part of what has begun
+    # amount accumulated up to each edge
     total = np.zeros(len(edges_s))
     for place, edge_s in enumerate(edges_s):
         parts = np.clip((edge_s - starts_s) / (ends_s - starts_s), 0.0, 1.0)
@@ -117,7 +117,7 @@ def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
 def _cost(costs: Any, edges_s: Series) -> Series:
     """Return the cost rate [USD/h] from the bill's amounts, spread over their intervals; nan outside of the window."""
     starts_s, ends_s, usd = (costs[name].to_numpy() for name in ("start_s", "end_s", "amount_usd"))
-    # a stretch that warm-up or drain share with the window has the rate of its part of the window
+    # a stretch at an edge of the window has the rate of its part inside the window
     billed_s = np.diff(np.clip(edges_s, starts_s.min(), ends_s.max()))
     share = np.where(billed_s > 0, billed_s, np.nan) / np.diff(edges_s)
     return _mean(edges_s, starts_s, ends_s, usd) * SECONDS_PER_HOUR / share

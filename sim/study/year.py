@@ -128,7 +128,7 @@ ROUNDING = 1e-9
 NOT_FIGURES = ("fleet", "axes", "half_widths", "sold", "usd_of_runs")
 FIGURES = [one.name for one in fields(FleetYear) if one.name not in NOT_FIGURES]
 REVENUE, PROFIT = SALES = ("revenue_usd_per_year", "profit_usd_per_year")
-"""Columns of what is sold, where the scenario states a revenue."""
+"""Columns of revenue and profit, where the scenario states a revenue."""
 COLUMNS = [*FIGURES, *SALES, *(f"{name}_ci95" for name in WITH_INTERVAL)]
 
 
@@ -357,7 +357,7 @@ class _Year:
             for name, amount in _at_price(hourly(self._known[at]), price).items():
                 parts.setdefault(name, []).append(amount * share * HOURS_PER_YEAR)
         sums = {name: fsum(amounts) for name, amounts in parts.items()}
-        if "peak_usd" in sums:  # every month has the highest load, and pays for it in all its hours
+        if "peak_usd" in sums:  # every month contains the highest load, and pays for it in all of its hours
             loads = (self.around(one.relative * self._mean) for one in self._hours)
             peaks = [fsum(hourly(one).get("peak_usd", 0.0) * share for one, share in ends) for ends in loads]
             sums["usd"] += max(peaks) * HOURS_PER_YEAR - sums["peak_usd"]

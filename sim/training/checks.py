@@ -228,7 +228,7 @@ def placement_issues(
     try:
         network = network_named(job.model, catalog, job_figures(catalog).data)
     except NotTrainable:
-        return  # training_issues says so
+        return  # `training_issues` reports it
     hardware, wanted = JobHardware.of(pool, catalog), pool.parallel.over(job.parallel)
     precision = pool.precision or job.precision or default_precision(hardware.gpu)
     if precision not in (supported := precisions(hardware.gpu)):

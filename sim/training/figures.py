@@ -237,7 +237,7 @@ def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
     """Return the forward cost of an entry of data/training/networks.yaml."""
     if one.dimensions:
         return of_dimensions(id, one.dimensions, one.causal)
-    # a test reads every entry
+    # set in every entry without dimensions, as the tests check
     assert one.params
     assert one.forward_flop
     assert one.stream_bytes

@@ -125,7 +125,7 @@ def _activations(job: OptimizerStep, layout: FrameworkMemory) -> float:
     else:
         whole = activation_bytes(network, job.units, sequence, tensor, layout.keeps_scores)
     if job.method != "full":
-        # frozen matrices need no inputs for gradients of their own; norms, activations and attention still do
+        # matrices without gradients need no inputs for the backward pass; norms, activations and attention do
         whole -= job.units * network.layers * network.hidden * INPUT_BYTES / tensor
     if job.recompute == "selective":
         # Korthikanti et al. drop the scores; with fused attention PyTorch keeps every second matrix product

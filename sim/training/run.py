@@ -110,7 +110,8 @@ def makespan(training_s: float, interval_s: float, interruptions: Interruptions)
     if restart + segment > LARGEST_EXPONENT:
         return Makespan(training_s, saving_s, inf, 0.0, inf, interval_s)
     total_s = interruptions.mtbf_s * exp(restart) * expm1(segment) * training_s / interval_s
-    restarting_s = -expm1(-restart) * total_s  # each of total/M failures: a restart, cut short by the next failure
+    # total/M failures, each followed by a restart that the next failure may cut short
+    restarting_s = -expm1(-restart) * total_s
     lost_s = max(0.0, total_s - training_s - saving_s - restarting_s)
     return Makespan(training_s, saving_s, lost_s, restarting_s, total_s / interruptions.mtbf_s, interval_s)
 

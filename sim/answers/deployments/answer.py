@@ -34,7 +34,7 @@ SHOWN = {
 
 
 def deployment_text(folder: Path, form: str, fleet: str | None, catalog: Catalog) -> tuple[str, list[str]]:
-    """Return the file of a tool that deploys a fleet of the answer in *folder*, and what the file leaves open.
+    """Return the file of a tool that deploys a fleet of the answer in *folder*, and its open points.
 
     Parameters
     ----------

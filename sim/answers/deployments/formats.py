@@ -38,7 +38,7 @@ def vllm(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
 
 
 def kubernetes(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
-    """Return a Deployment and a Service per kind of server, with an HPA or a ScaledObject where they are scaled."""
+    """Return a Deployment and a Service per kind of server, and an HPA or a ScaledObject for each autoscaled kind."""
     documents: list[dict[str, Any]] = []
     for group in groups:
         labels = {"app": group.name}
@@ -62,7 +62,7 @@ def kubernetes(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
 
 
 def kserve(groups: Sequence[ServerGroup], head: Sequence[str]) -> str:
-    """Return an LLMInferenceService per kind of server; one has the prefill servers."""
+    """Return an LLMInferenceService per kind of server; prefill and decode servers share one."""
     prefill = [group for group in groups if group.role == "prefill"]
     others = [group for group in groups if group.role != "prefill"]
     if len(prefill) > 1 or (prefill and len(others) != 1):
@@ -186,7 +186,7 @@ FORMATS: dict[str, tuple[str, Callable[[Sequence[ServerGroup], Sequence[str]], s
     "dynamo": ("-dynamo.yaml", dynamo),
     "keda": ("-keda.yaml", keda),
 }
-"""Tool -> end of the file's name, and its writer."""
+"""Tool -> suffix of the file's name, and function that writes the file."""
 
 
 def _container(group: ServerGroup) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _workload(group: ServerGroup) -> dict[str, Any]:
 
 
 def _parallel(group: ServerGroup) -> tuple[list[str], dict[str, Any]]:
-    """Return the options without those of parallelism, and these in the words of KServe and llm-d."""
+    """Return the options without parallelism, and the parallelism in the terms of KServe and llm-d."""
     keys = {name: VLLM[name].key for name in group.options}
     words = {ours: theirs for theirs, ours in PARALLELISM.items()}
     parallel = {
@@ -241,7 +241,7 @@ def _runtime(group: ServerGroup) -> str:
 
 
 def _add_role(group: ServerGroup) -> None:
-    """Add the option by which a server that a command starts knows its role."""
+    """Add the option that sets the role of a server that is started by a command."""
     if not group.role:
         return
     if group.engine == "vllm":

@@ -17,7 +17,7 @@ SLACK = 2
 UNKNOWN_START_S = 900
 """Longest start that the probe allows where no start is computed [s]."""
 SCALED = ("hpa", "keda")
-"""Policies that Kubernetes runs: an HPA, or KEDA."""
+"""Autoscaling policies that Kubernetes can run: HPA and KEDA."""
 
 
 def resources(group: ServerGroup, name: str = "") -> dict[str, Any]:
@@ -68,7 +68,7 @@ def annotations(
 
 
 def scaling_keys(group: ServerGroup, whole: bool) -> dict[str, Any] | None:
-    """Return the keys of the autoscaler that its object does not hold: all of them with *whole*; None if none."""
+    """Return the autoscaler keys that its object cannot express, or all with *whole*; None if there are none."""
     if group.autoscaling is None:
         return None
     keys: dict[str, Any] = group.autoscaling.model_dump(mode="json", exclude_unset=True)

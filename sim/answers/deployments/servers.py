@@ -33,7 +33,7 @@ READ_ELSEWHERE = {
     *("name", "gpu", "mig", "replicas", "role", "cost", "model", "quantization", "engine", "kv_cache_dtype"),
     *("max_model_len", "batching", "autoscaling", "service", "services"),
 }
-"""Keys of a pool that become options of the tools, or that are not part of a deployment."""
+"""Keys of a pool that become options of the tools, or that a deployment does not need."""
 
 
 class NoDeployment(ValueError):
@@ -88,7 +88,7 @@ class ServerGroup:
 
 
 def words_of(options: Mapping[str, str]) -> list[str]:
-    """Return *options* as words of a command; one without a value is a flag.
+    """Return *options* as words of a command; an option without a value is a flag.
 
     >>> words_of({"max-num-seqs": "64", "enforce-eager": ""})
     ['--max-num-seqs=64', '--enforce-eager']
@@ -159,7 +159,10 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
 
 
 def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], policy: str) -> None:
-    """Write the keys of *pool* as options of *group*, and keep the others; *policy* is the engine's default policy."""
+    """Add the keys of *pool* to the options of *group*, and those without an option to its `own` keys.
+
+    *policy* is the engine's default policy.
+    """
     given = {
         key: value
         for key, value in pool.model_dump(mode="json", exclude_unset=True).items()
@@ -252,7 +255,7 @@ def _release(engine: str) -> str:
 
 
 def _servers(pool: Pool, catalog: Catalog) -> int:
-    """Return the servers that a replica fills; 1 without a known chassis."""
+    """Return the number of servers that a replica fills; 1 without a known chassis."""
     slots = catalog.server(pool.server).gpu_slots if pool.server is not None and not pool.mig else None
     gpus = pool.tensor_parallel_size * pool.pipeline_parallel_size * pool.data_parallel_size
     return 1 if slots is None else -(-gpus // int(slots.value))

@@ -89,7 +89,7 @@ def read_hpa(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) 
 
 
 def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
-    """Read KEDA's ScaledObject; only its first Prometheus trigger on an engine's gauge is simulated."""
+    """Read KEDA's ScaledObject; of its triggers, the first Prometheus trigger on an engine's gauge is simulated."""
     place = (*place, "spec")
     spec = held.get("spec")
     manifest.check_keys(spec, place, SCALED_OBJECT, "ScaledObject")
@@ -123,7 +123,7 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
     _behavior(manifest, at(spec, "advanced", "horizontalPodAutoscalerConfig", "behavior"), where, keys)
     if keys["policy"] == "hpa":
         for key in ("polling_interval_s", "cooldown_period_s"):
-            keys.pop(key, None)  # an HPA on the same metric decides
+            keys.pop(key, None)  # the policy becomes an HPA, which has neither key
         keys["min_replicas"] = max(1, keys["min_replicas"])
     _add(manifest, held, place, name, keys, simulated)
 
@@ -239,7 +239,7 @@ def _behavior(manifest: Manifest, behavior: Any, place: Place, keys: dict[str, A
 
 
 def _add(manifest: Manifest, held: dict[Any, Any], place: Place, name: str, keys: dict[str, Any], known: bool) -> None:
-    """Add the autoscaler to the source, or list it as not simulated where none of its metrics is *known*."""
+    """Add the autoscaler to the source; list it as not simulated unless one of its metrics is *known*."""
     kind, target = str(held.get("kind")), str(at(held, "spec", "scaleTargetRef", "name") or "")
     if not known:
         manifest.source.not_simulated.append(Message("{kind} {name} (the number of replicas is fixed)", kind, name))

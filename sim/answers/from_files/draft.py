@@ -30,9 +30,9 @@ from sim.yamlio import dump, dump_line, read_text
 
 ASSUMED_MODEL = "llama3.1-8b"
 ASSUMED_GPUS = ("h100-80gb-sxm", "h200-141gb-sxm", "b200-180gb-sxm", "b300-288gb-sxm")
-"""GPUs that a draft tries where no file names one, the usual one first."""
+"""GPUs to try in this order where no file names one."""
 SIZES = (1, 2, 4, 8)
-"""Tensor-parallel sizes that a draft tries where no file states one."""
+"""Tensor-parallel sizes to try in this order where no file states one."""
 ASSUMED_TRAFFIC = {
     "arrivals": {"process": "poisson", "rate_rps": 4},
     "lengths": {
@@ -43,19 +43,19 @@ ASSUMED_TRAFFIC = {
 ASSUMED_LINK = "infiniband-ndr"
 """Network between prefill and decode servers where no file names it."""
 ASSUMED_SERVER, SLOTS = "server-8gpu", 8
-"""Server of a replica over several servers where no file names it, and its GPUs."""
+"""Server and its number of GPUs, assumed for a replica over several servers where no file names the server."""
 SHOWN = (
     *("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size", "max_model_len", "gpu_memory_utilization"),
     *("block_size", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "overlap_schedule"),
 )
-"""Options of a scheduler whose defaults a draft lists."""
+"""Scheduler options whose defaults a draft lists."""
 ASSUMED_START_S = 60
-"""Start of an autoscaled engine, beside loading its weights, where none was measured [s]."""
+"""Assumed start time of an autoscaled engine without loading weights, where it was never measured [s]."""
 ASSUMED_SLO = {"ttft_s": 2.0, "tpot_s": 0.05, "attainment": 0.95}
 FACTORS = (0.5, 1, 2, 4)
 """Multiples of the observed load that a draft simulates."""
 REQUESTS, SHORTEST_S, LONGEST_S = 1000, 600, 3600
-"""Requests that a horizon should hold, and its bounds [s]."""
+"""Target number of requests within the horizon, and lower and upper bound of the horizon [s]."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Draft:
     assumed: dict[str, str] = field(default_factory=dict)
     """Key -> sentence on a value that no file states."""
     defaulted: list[str] = field(default_factory=list)
-    """Sentences on options that no file states and that engine or autoscaler set."""
+    """Sentences on options that no file states, so that the engine or the autoscaler sets them."""
     notes: list[str] = field(default_factory=list)
     """Sentences on contradictions between files."""
 
@@ -88,13 +88,13 @@ def draft_of(
     Parameters
     ----------
     paths
-        Files of any kind that is read.
+        Input files, each of a supported kind.
     target
-        File that the scenario is for; paths in it are relative to its folder.
+        Scenario file that will be written; paths in the scenario are relative to its folder.
     catalog
         Catalogue of ids.
     gpu
-        GPU of all servers, in place of what the files name.
+        GPU of all servers, in place of those that the files name.
     seconds
         Time between pages of /metrics [s].
     columns
@@ -256,7 +256,7 @@ class _Drafting:
 
     def _format(self, server: ServerDraft, model: Model) -> str:
         """Return the scenario's `quantization` of *server*."""
-        # the name of a checkpoint is more exact than the option: GPTQ-Int8 runs with --quantization gptq
+        # a checkpoint's name is more exact than the option: GPTQ-Int8 also runs with --quantization gptq
         named = stored_in(server.model, self.catalog) or server.precision
         return weight_format(named, "", model, self.catalog)
 
@@ -357,7 +357,7 @@ class _Drafting:
         scaled: dict[int, ScalerDraft],
         keys: dict[str, Any],
     ) -> bool:
-        """Remove keys of annotations that this traffic has no use for, and list them; return whether there are any."""
+        """Remove annotation keys that do not fit the traffic, and list them; return whether there were any."""
         if not any(server.own or server.fleet for server in servers):
             return False
         gpu, size = next(iter(self._candidates(servers)))
@@ -374,7 +374,7 @@ class _Drafting:
         return False
 
     def _remove(self, place: list[str], reason: str, servers: list[ServerDraft]) -> bool:
-        """Remove the key at *place* of the scenario from the annotation that holds it; return whether one does."""
+        """Remove the key at *place* of the scenario from the annotation that states it; return whether one does."""
         if len(place) > 4 and place[:3] == ["fleets", "0", "pools"] and place[3].isdecimal():
             server, key = servers[int(place[3])], place[4]
             holder = server.own
@@ -389,7 +389,7 @@ class _Drafting:
         return True
 
     def _of_fleet(self, servers: list[ServerDraft]) -> dict[str, Any]:
-        """Return keys of the fleet: those of annotations, and the network between prefill and decode servers."""
+        """Return the keys of the fleet: those of annotations, and the network between prefill and decode servers."""
         keys: dict[str, Any] = {}
         for server in servers:
             keys |= server.fleet
@@ -456,7 +456,7 @@ class _Drafting:
         return pool
 
     def _needs_network(self, pool: dict[str, Any]) -> bool:
-        """Return whether the GPUs of a replica of *pool* communicate beyond one server, and no key says how."""
+        """Return whether a replica of *pool* spans several servers and no key states the network between them."""
         if not {"server", "network", "link"}.isdisjoint(pool):
             return False
         link = self.catalog.link(self.catalog.gpu(pool["gpu"]).link)
@@ -497,7 +497,7 @@ class _Drafting:
         return reason
 
     def _located(self, where: str, mistake: str, servers: Sequence[ServerDraft]) -> tuple[str, int, str]:
-        """Return *mistake* at the key *where* of the draft as one of the file that states the server."""
+        """Return *mistake* at the key *where* of the draft as a mistake at the place of the file that states it."""
         found = re.fullmatch(r"fleets\.0\.pools\.(\d+)\.(.+)", where)
         if found is None:
             return self.sources[0].name, 0, placed(where, mistake)
@@ -574,7 +574,7 @@ def _most_replicas(pool: dict[str, Any]) -> int:
 
 
 def _defaults(pool: dict[str, Any], plan: PoolPlan) -> str:
-    """Return options of scheduler and autoscaler that *pool* leaves out, with their values in its *plan*."""
+    """Return the options of scheduler and autoscaler that *pool* leaves out, with their values in its *plan*."""
     stated = {**pool, **pool.get("batching", {})}
     values = {key: getattr(plan.batching, key, None) for key in SHOWN if key not in stated}
     scaling = plan.autoscaling.model_dump() if plan.autoscaling is not None else {}
@@ -596,5 +596,5 @@ def _relative(path: Path, folder: Path) -> str:
     """Return *path* as it is written in a scenario in *folder*."""
     try:
         return Path(relpath(path, folder)).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # path and folder are on different drives
         return str(path)

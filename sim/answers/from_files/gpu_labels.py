@@ -36,7 +36,7 @@ INSTANCES = (
     (r"standard_nc\d+as_t4", "t4"),
     (r"standard_nv\d+ads_a10", "a10"),
 )
-"""Beginnings of instance types of AWS, Google Cloud and Azure, and the GPU in them."""
+"""Prefixes of the instance types of AWS, Google Cloud and Azure, with their GPUs."""
 LABELS = {
     "nvidia-h100-80gb": "h100-80gb-sxm",
     "nvidia-h100-mega-80gb": "h100-80gb-sxm",
@@ -75,7 +75,7 @@ KEYS = (
 )
 """Node labels that name a GPU or an instance type, the most exact first."""
 PLAIN = ("nvidia", "accelerator", "gpu", "true", "amd")
-"""Values of such labels that name no product."""
+"""Values of these labels that do not name a product."""
 
 
 def gpu_of(label: str, catalog: Catalog) -> str:

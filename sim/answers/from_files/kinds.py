@@ -17,7 +17,7 @@ from sim.infile import opened
 from sim.message import Message, os_reason, placed
 
 START_BYTES = 1_000_000
-"""Size of the start of a file by which its kind is recognised, and largest command or manifest [bytes]."""
+"""Size of the part of a file from which its kind is recognised, and largest command or manifest [bytes]."""
 UNKNOWN = (
     "is of no kind that init reads: a log of requests (CSV, JSON Lines), a page of /metrics, a command line with "
     "`vllm serve` or `sglang.launch_server`, a Kubernetes manifest, values of llm-d or vLLM's production stack, a Ray "

@@ -39,7 +39,8 @@ def is_manifest(text: str) -> bool:
 def template_line(text: str) -> int:
     """Return the first line of *text* with a placeholder of a Helm template, counted from 1; 0 if there is none.
 
-    Placeholders that a controller fills in, such as KServe's {{ .Name }}, stand within texts of a rendered manifest.
+    Placeholders that a controller fills in, such as KServe's {{ .Name }}, may occur inside texts of a rendered
+    manifest.
     """
     lines = enumerate(text.splitlines(), 1)
     return next((number for number, line in lines if HELM.search(line) and not line.lstrip().startswith("#")), 0)
@@ -128,7 +129,7 @@ def _read_workload(manifest: Manifest, held: dict[Any, Any], place: Place, name:
     for pod_place, pod, replicas, annotations in _pods(held, place, None, None):
         containers = [((*pod_place, "containers", i), one) for i, one in enumerate(pod.get("containers") or ())]
         model = pod.get("model")
-        if isinstance(model, dict):  # KServe's predictor
+        if isinstance(model, dict):  # a predictor of KServe
             containers.append(((*pod_place, "model"), model))
         for where, container in containers:
             if not isinstance(container, dict):
@@ -164,7 +165,7 @@ def _read_groups(manifest: Manifest, held: dict[Any, Any], place: Place, name: s
             for index, container in enumerate(containers if isinstance(containers, list) else ()):
                 if not isinstance(container, dict):
                     continue
-                sized = {"name": "LWS_GROUP_SIZE", "value": size}  # as the controller sets it
+                sized = {"name": "LWS_GROUP_SIZE", "value": size}  # variable that the controller sets
                 whole = container | {"env": [*(container.get("env") or ()), sized]}
                 server = manifest.server(
                     whole,
@@ -299,7 +300,7 @@ def _read_graph(manifest: Manifest, held: dict[Any, Any], place: Place, name: st
         pod = at(service, "extraPodSpec") or {}
         container, pod_place = at(pod, "mainContainer"), (*where, "extraPodSpec")
         container_place: Place = (*pod_place, "mainContainer")
-        if isinstance(components, list):  # v1beta1
+        if isinstance(components, list):  # version v1beta1 of the graph
             manifest.check_keys(service, where, DYNAMO_COMPONENT, "Dynamo")
             pod, pod_place = at(service, "podTemplate", "spec") or {}, (*where, "podTemplate", "spec")
             containers = [(i, one) for i, one in enumerate(at(pod, "containers") or ()) if isinstance(one, dict)]

@@ -1,4 +1,4 @@
-"""Structured file of servers while it is read: lines of its keys, what it states, and its mistakes."""
+"""Structured file of servers during reading: line numbers of its keys, the servers found, and the mistakes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,17 +20,17 @@ from sim.yamlio import Document, YamlError, dump_line, read_text
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 """Resources that count GPUs; Dynamo calls them `gpu`."""
 MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
-"""Variable with further options, which KServe's runtime appends to the command."""
+"""Environment variable with further options, which KServe's runtime appends to the command."""
 Place = tuple[str | int, ...]
 
 
 class Manifest:
-    """Structured file of servers: reader of containers that the formats share."""
+    """Structured file of servers, with the reader of containers that all formats share."""
 
     def __init__(self, document: Document, source: SourceFile, problems: list[Problem], catalog: Catalog) -> None:
         self.document, self.source, self.problems, self.catalog = document, source, problems, catalog
         self.settings: Mapping[str, tuple[str, int]] = {}
-        """Files of ConfigMaps beside it: name -> text and the line before its first."""
+        """Files in ConfigMaps of the same manifest: name -> (text, number of the line before its first)."""
 
     def fault(self, place: Place, text: str) -> None:
         """Add a mistake at *place*."""
@@ -81,7 +81,7 @@ class Manifest:
         container, place
             Container and its place in the file.
         pod, pod_place
-            Holder of its node selector.
+            Pod spec that may have a node selector.
         replicas
             Number of pods; None if the file does not state it.
         name

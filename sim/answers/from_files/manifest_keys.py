@@ -1,4 +1,4 @@
-"""Valid keys of manifests by format, separated by spaces, with which misspelt keys are compared."""
+"""Valid keys of manifests by format, separated by spaces, for the detection of misspelt keys."""
 
 CONTAINER = (
     "name image command args env envFrom resources ports volumeMounts volumeDevices livenessProbe readinessProbe "
@@ -13,7 +13,7 @@ POD = (
     "hostPID runtimeClassName schedulerName priorityClassName dnsPolicy topologySpreadConstraints nodeName "
     "resourceClaims enableServiceLinks shareProcessNamespace hostname subdomain automountServiceAccountToken"
 )
-"""Keys of a pod that a misspelt key is compared with."""
+"""Keys of a pod that are checked for misspellings."""
 DEPLOYMENT = "replicas selector template strategy minReadySeconds revisionHistoryLimit progressDeadlineSeconds paused"
 """Keys of a Deployment's spec."""
 LLM_INFERENCE_SERVICE = (

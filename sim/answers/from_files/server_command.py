@@ -34,7 +34,7 @@ STARTS = re.compile(
 )
 """Pattern of text that starts a server."""
 OWN = "gpufleet.io/"
-"""Prefix of annotations in which an exported deployment keeps keys of a scenario that its tool has no word for."""
+"""Prefix of annotations in which an exported deployment stores the scenario keys that its tool cannot express."""
 IMAGES = {"vllm": re.compile(r"vllm-openai|vllm/vllm|/vllm[:@]"), "sglang": re.compile(r"sglang")}
 RELEASE = re.compile(r"(?:^|/)(?:vllm|sglang)(?:-(?!runtime)[\w-]+)?:v?(\d+\.\d+(?:\.\d+)?)")
 """Release of an engine in the tag of its image; images of platforms have tags of their own."""
@@ -234,11 +234,11 @@ class _Options:
             return "optimization-level", value if sign else plain[1:]
         shorter = VLLM_SHORT if self.server.engine == "vllm" else SGLANG_OTHER
         plain = shorter.get(plain, plain)
-        if plain not in self.table and name.startswith("--"):  # argparse takes the start of a name for the name
+        if plain not in self.table and name.startswith("--"):  # argparse accepts unambiguous prefixes of names
             begun = [one for one in self.table if one.startswith(plain)]
             plain = begun[0] if len(begun) == 1 else plain
         if plain not in self.table and "." in plain:
-            plain = plain.partition(".")[0]  # one key of an option that holds an object
+            plain = plain.partition(".")[0]  # a key of an option whose value is a JSON object
         return plain, value if sign else None
 
     def _is_value(self, text: str, option: Option | None, values: Sequence[str]) -> bool:
@@ -372,7 +372,7 @@ class _Options:
         """Resolve options that depend on others."""
         keys = self.server.keys
         if self.server.engine == "sglang" and any("dp-attention" in one for one in self.source.not_simulated):
-            keys.pop("data_parallel_size", None)  # its ranks are among the GPUs of --tp-size
+            keys.pop("data_parallel_size", None)  # the data-parallel ranks share the GPUs of --tp-size
         for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             if keys.get(size) == 0:
                 self._fault(0, Message("{size} must be at least 1", size))

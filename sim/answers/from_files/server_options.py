@@ -1,4 +1,4 @@
-"""Options of vLLM's and SGLang's servers, and the keys of a scenario that they become.
+"""Options of vLLM's and SGLang's servers, and the scenario keys that they map to.
 
 An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching` with the prefix
 `batching.`; options without a key are listed as not simulated, or are harmless: they change no latency and no cost.
@@ -20,7 +20,7 @@ class Option:
     key: str = ""
     """Key of a scenario; empty if the option has none."""
     why: str = ""
-    """Effect of an option without a key that the simulation leaves out; empty if it has none."""
+    """Effect of an option without a key that is not simulated; empty if the option has no effect."""
     secret: bool = False
     """True if the value is a secret."""
 

@@ -1,4 +1,4 @@
-"""Content of one file as far as a scenario can express it."""
+"""Content of one file, in the terms of a scenario."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -114,7 +114,7 @@ class SourceFile:
     servers: list[ServerDraft] = field(default_factory=list)
     scalers: list[ScalerDraft] = field(default_factory=list)
     model: str = ""
-    """Model that the file names for the servers of others: a served name, or the path of a config.json."""
+    """Model that the file names for servers from other files: a served name, or the path of a config.json."""
     engine: str = ""
     """Engine of the server that was observed; empty if unknown."""
     observed_servers: int = 0

@@ -30,7 +30,10 @@ class PriceChange:
 
 
 def changes_of(before: Sequence[PriceRow], after: Sequence[PriceRow]) -> list[PriceChange]:
-    """Return prices that are new, gone or different, the largest relative change first; the newest of each list."""
+    """Return the prices that are new, gone or different, the largest relative change first.
+
+    Of several prices of an offer in a list, the newest counts.
+    """
     old, new = newest(before), newest(after)
     found = [PriceChange(old.get(key), new.get(key)) for key in sorted({**old, **new})]
     differ = [one for one in found if one.before is None or one.after is None or one.before.price != one.after.price]

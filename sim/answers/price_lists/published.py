@@ -36,7 +36,7 @@ AZURE_GPUS = (
     (r"standard_nv36ads_a10\w*", 1),
     (r"standard_nv72ads_a10\w*", 2),
 )
-"""Beginnings of Azure's sizes, and the whole GPUs in them; Azure's list does not state these."""
+"""Prefixes of Azure's VM sizes, with the number of whole GPUs in them, which Azure's list does not state."""
 GOOGLE_GPUS = {
     "tesla t4": "t4",
     "tesla v100": "v100-16gb-sxm2",
@@ -47,7 +47,7 @@ GOOGLE_GPUS = {
     "h200": "h200-141gb-sxm",
     "b200": "b200-180gb-sxm",
 }
-"""Words in descriptions of Google's SKUs, and the GPU."""
+"""Patterns in the descriptions of Google's SKUs -> GPU."""
 COLUMNS = {
     "gpu": ("gpu", "gpu_name", "gpu_type", "accelerator", "instance", "instance_type"),
     "price": (
@@ -66,14 +66,14 @@ COLUMNS = {
     "currency": ("currency", "currency_code"),
     "date": ("date", "as_of", "effective_date"),
 }
-"""Columns of a CSV of one's own, and their names."""
+"""Columns of a user's own CSV list, with their accepted headers."""
 HOURLY = re.compile(r"(per |1 )?(gpu[ _/-]?)?(hours?|hrs?|h|hourly)")
 """Units of a price per hour."""
 
 
 @dataclass(slots=True)
 class PublishedList:
-    """Prices of a list, with the number of its rows that state none for a GPU of the catalogue."""
+    """Prices of a list, with counts of the rows that give no price of a GPU of the catalogue."""
 
     kind: str
     """Provider and format."""
@@ -81,7 +81,7 @@ class PublishedList:
     others: int = 0
     """Rows for other machines, systems and terms."""
     unknown: Counter[str] = field(default_factory=Counter)
-    """Instances or names that look like GPUs and that the catalogue does not know -> rows."""
+    """Instances or names that look like GPUs but are not in the catalogue -> number of rows."""
 
 
 def read_list(
@@ -134,7 +134,7 @@ def read_list(
 
 
 def _cheapest(rows: Iterable[PriceRow]) -> list[PriceRow]:
-    """Return the cheapest of *rows* of each offer: several instance types have the same GPU."""
+    """Return the cheapest of *rows* for each offer, since several instance types have the same GPU."""
     found: dict[tuple[str, str, str], PriceRow] = {}
     for row in rows:
         key = row.item, row.offer, row.currency

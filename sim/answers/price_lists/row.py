@@ -60,7 +60,7 @@ class PriceRow:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Provider, GPU, region and terms: what one price is compared with another by."""
+        """Provider, GPU, region and terms, by which the prices of two lists are matched."""
         return self.provider, self.gpu, self.region, self.terms
 
 

@@ -107,7 +107,7 @@ def read_rows(
         known |= parsed(about)
     except BenchdataError as error:
         problems += error.problems
-    understood = not problems  # without what was to be said, files lack it
+    understood = not problems  # after a mistake in *about*, every file would also be reported for lacking the columns
     stretches: dict[Path | None, _Recording] = {}
     files = list(_files(paths, problems))
     names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])

@@ -212,7 +212,7 @@ def _traffic_of_benchmark(name: str, report: dict[str, Any], benchmark: dict[str
     concurrency = _finite("request_concurrency", metrics["request_concurrency"]["successful"]["mean"]) or 1.0
     seconds = _finite("duration", benchmark.get("duration")) or None
     if seconds:
-        measured["req_s"] = total / seconds  # the mean of GuideLLM's own rates leaves out a request
+        measured["req_s"] = total / seconds  # GuideLLM's own mean rate counts one request too few
     rate = measured.get("req_s")
     return ServedPeriod(
         id=name,

@@ -416,7 +416,8 @@ def _period(
         stretch=stretch,
         model=model,
         engine=ENGINES[engine],
-        requests=max(1.0, ttft.count + waiting[-1] - (waiting[0] if len(scrapes) > 1 else 0.0)),  # that came
+        # requests that arrived
+        requests=max(1.0, ttft.count + waiting[-1] - (waiting[0] if len(scrapes) > 1 else 0.0)),
         seconds=seconds,
         prompt_tokens=prompt,
         output_tokens=output,

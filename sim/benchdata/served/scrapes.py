@@ -31,7 +31,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "prompt_sum": ("prompt_tokens_total",),
         "begun_prompts": ("prompt_tokens_total",),
         "output_sum": ("generation_tokens_total",),
-        "cached": ("prompt_tokens_cached_total",),  # out of the server's own cache and others'
+        "cached": ("prompt_tokens_cached_total",),  # from the server's own cache and from those of others
         "hits": ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
         "asked": ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
         "hit_share": ("gpu_prefix_cache_hit_rate",),

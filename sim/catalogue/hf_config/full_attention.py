@@ -133,7 +133,8 @@ def shared_moe(config: Config) -> Fields:
     shared, dense = config.whole("n_shared_experts", 0), config.whole("first_k_dense_replace", 0)
     step = config.whole("moe_layer_freq", 1) if isinstance(config.keys.get("moe_layer_freq"), int) else 1
     step, layers = step or 1, config.count("num_hidden_layers")
-    sparse = max(0, (layers - 1) // step - (dense - 1) // step)  # multiples of step after the leading layers
+    # multiples of `step` among the layers after the dense ones
+    sparse = max(0, (layers - 1) // step - (dense - 1) // step)
     sizes = {"shared_experts": shared, "dense_layers": max(dense, layers - sparse)}
     return moe(config, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
 

@@ -159,7 +159,7 @@ def _of_groups(keys: Config, spared: str) -> str:
 
 
 def _spared(keys: Config, mixture: bool) -> str:
-    """Return the suffix of the format's name for checkpoints whose attention is left at 16 bits."""
+    """Return the suffix of the format's name if the checkpoint's attention stays at 16 bits; else empty."""
     left_out = [name for key in ("ignore", "exclude_modules", "exclude") for name in keys.get(key, list, [])]
     attention = any(isinstance(name, str) and "attn" in name for name in left_out)
     return "" if not attention else "-experts" if mixture else "-mlp"

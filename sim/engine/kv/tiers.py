@@ -42,7 +42,7 @@ class Tiers:
         """Write *names*, which the GPU has computed, through to the tiers that store them at once."""
         through = [place for place, tier in enumerate(self._tiers) if tier.write_through]
         for name in names:
-            if isinstance(name, int):  # other blocks are not looked up again
+            if isinstance(name, int):  # blocks with other names are never looked up again
                 for place in through:
                     self._put(place, name)
 

@@ -28,7 +28,7 @@ class GroupPipelineScheduler(PipelineScheduler):
         self._groups = pool
 
     def _fits_held_blocks(self, one: InFlightSequence) -> bool:
-        return False  # a sequence may free blocks in any step
+        return False  # blocks may be freed in any step
 
     def _need(self, one: InFlightSequence, new: int) -> int:
         self._groups.give_back(one, max(0, one.computed - one.flying))
@@ -190,7 +190,7 @@ class GroupScheduler(VllmScheduler):
         steps = super()._steps_until_change()
         if steps > 1 and self.blocked_by == "kv":
             short = self._blocks_to_admit - self.pool.free
-            if self._windowed or short <= 0:  # without freed blocks the head joins only if hits are lost
+            if self._windowed or short <= 0:  # without freed blocks the head can only join if it loses cached blocks
                 steps = max(1, self._group_phases.steps_until_free(self._step, steps, short))
         return steps
 

@@ -262,7 +262,7 @@ class DecodeCohort:
         one.tokens += made
         one.made += made
         self._kv_tokens -= one.computed
-        if new:  # a batch names what is known when it is scheduled
+        if new:  # a batch names the blocks whose tokens are known when it is scheduled
             one.named = max(one.named, one.tokens - max(0, self.received - max(self._named_at, since - 1)))
         if self._ahead:
             one.placeholders += new - made
@@ -405,7 +405,7 @@ class PipelineScheduler:
         for one in self._alone:
             new = one.tokens + one.placeholders - one.computed
             total += new if new < most else most
-            if one is last and new > 1:  # the request admitted last computes what the others leave
+            if one is last and new > 1:  # the request admitted last gets the rest of the budget
                 left = min(new, most)
         return total - left < self.limits.max_num_batched_tokens
 

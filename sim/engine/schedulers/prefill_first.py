@@ -312,7 +312,7 @@ class SglangScheduler(PrefillFirstScheduler):
         size = self.pool.block_size
         chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
         taken = self._ratio.value * self._reserved_tokens()
-        for one in self._prefilling:  # at most one prompt
+        for one in self._prefilling:  # there is at most one cut prompt
             chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
             self._schedule_chunk(one, chunk)
             chunk_left -= -(-chunk // size) * size
@@ -321,7 +321,7 @@ class SglangScheduler(PrefillFirstScheduler):
                 taken += min(one.output_tokens, LONGEST_ANSWER)
         while self.waiting and (self._preempts or not self._full_reason):
             head = self.waiting.head()
-            assert head is not None  # no request needs an adapter slot here
+            assert head is not None  # the head is always set: requests need no adapter slots here
             one = head
             if len(self._chunks) >= self.max_num_seqs - self._batch_size:
                 self._full_reason = "seats"
@@ -331,11 +331,11 @@ class SglangScheduler(PrefillFirstScheduler):
                     break
                 taken -= freed
             hits = self.pool.lookup(one)
-            self._tried_tokens[one] = new = one.tokens - hits * size  # removed at admission
+            self._tried_tokens[one] = new = one.tokens - hits * size  # the entry is removed at admission
             padded = -(-new // size) * size
             idle = self.pool.missing(one, hits, one.tokens) - padded // size
             room = (self.pool.free - idle) * size - taken
-            # a request alone may use all blocks
+            # a request that runs alone may use all blocks
             if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
                 self._full_reason = "kv"
                 break
@@ -403,7 +403,7 @@ class SglangScheduler(PrefillFirstScheduler):
         flight, step = self.flight, self._step
         if flight is None:
             return self._finishing.steps_left(step, LONGEST_ANSWER)
-        if not flight.prompts_only:  # one more token of each is being made
+        if not flight.prompts_only:  # the current step makes one more token for each
             return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(flight.leaving)
         coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in flight.first)
         return self._finishing.steps_left(step, LONGEST_ANSWER) + coming + len(flight.leaving)

@@ -63,7 +63,8 @@ class BlocksInTransfer:
         """Free the blocks of *request*: now, or where the rank is *stepping* when `settle` is called."""
         if request in self._behind:
             self._leaving.append(self._behind.pop(request))
-        elif request in self.reserved:  # the request may return to this replica before the step ends
+        # entries are removed now, since the request may return to this replica before the step ends
+        elif request in self.reserved:
             self._leaving.append((None, self.reserved.pop(request), 0))
         if not stepping:
             self.settle()
@@ -135,7 +136,7 @@ class FinishQueue:
         return total
 
 
-# users may register a subclass
+# mypyc: users may register a subclass
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Scheduler(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane.

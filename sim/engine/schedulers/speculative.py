@@ -97,12 +97,12 @@ class DraftScheduler(VllmScheduler):
         return min(steps, 1) if self._tokens_short or self.batch.decode_seqs < self._decoding else steps
 
     def _forget_step(self) -> None:
-        # a method of its own: where it is written, a type checker takes `_shortened` for None in the calls that follow
+        # a separate method, since the type checker would otherwise take `_shortened` for None in the following calls
         self._shortened = None
         self._padded.clear()
 
     def _padding(self, sequence: Sequence, known: int) -> int:
-        # as in vLLM, not beside prompts, nor where all other requests join in this step, too
+        # vLLM pads neither beside prompts nor where all other requests join in the same step
         if sequence.tokens - known > 1 or self._continues_prompts or not (self._running_tokens or known):
             return 0
         room = min(self._max_num_batched_tokens, self._longest - known - 1)

@@ -104,6 +104,6 @@ class StaticScheduler(Scheduler):
         if len(self._done) < len(self.running):
             return
         for member in self._done:
-            member.prompt_only = False  # the blocks belong to the batch: none is kept for a transfer
+            member.prompt_only = False  # the blocks belong to the batch, so none is kept for a transfer
             super()._leave(member)
         self._done.clear()

@@ -28,7 +28,7 @@ from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk
 from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
-# users may register a subclass
+# mypyc: users may register a subclass
 @mypyc_attr(allow_interpreted_subclasses=True)
 class VllmScheduler(Scheduler):
     """Scheduler of one rank under vLLM's V1 rules.
@@ -114,7 +114,7 @@ class VllmScheduler(Scheduler):
             steps = self._form(now)
             if steps or not self._preempted_in_step:
                 return steps
-            # no decoding request is left, and prompts that waited for a later step need not wait any more
+            # no decoding request is left, so prompts that waited for a later step need not wait any longer
 
     def form_ahead(self, now: float) -> int:
         """Form the step after the current ones in a new `batch`. Return how many such steps may pass before it changes.
@@ -557,7 +557,8 @@ class InFlightStep(EqualSteps):
         rank.flight = self
         finishing = rank._finishing.pop_reached(rank._step)
         if finishing:
-            rank._name_answers(False)  # other requests may look up the blocks before the last token is made
+            # names the blocks now, since other requests may look them up before the last token is made
+            rank._name_answers(False)
         for sequence in finishing:
             sequence.held, sequence.computed = rank._held(sequence), rank._context(sequence, rank._step)
             rank.end_decoding(sequence, self)
@@ -592,7 +593,7 @@ class InFlightStep(EqualSteps):
             if sequence in self.leaving:
                 del self.leaving[sequence]
                 if sequence in gone and sequence.computed > sequence.tokens:
-                    sequence.computed -= 1  # the token that its last step computes is not read
+                    sequence.computed -= 1  # the KV of the last token is never read
                 rank._leave(sequence)
         rank.flight = None
         changed = self._drop_evicted(formed=True) or bool(self.finished and rank.queued())
@@ -662,7 +663,7 @@ class InFlightStep(EqualSteps):
             rank._chunks = [chunk for chunk in rank._chunks if chunk[0] is not sequence]
             rank.pool.release(sequence, sequence.held, False, computed)
             del rank.running[sequence]
-            self.leaving.pop(sequence, None)  # it was waiting for its only token
+            self.leaving.pop(sequence, None)  # present if the sequence was waiting for its only token
             rank.forget(sequence)
         rank._evicted.clear()
         return True

@@ -124,7 +124,7 @@ class Panel:
 
     @property
     def shows_bands(self) -> bool:
-        """Whether the 95 % intervals are drawn: no, where three or more curves have them and two of these overlap."""
+        """Whether the 95 % intervals are drawn: not if three or more curves have intervals and two of them overlap."""
         bands = [
             {x: band for x, band in zip(curve.x, curve.bands, strict=False) if band is not None}
             for curve in self.curves

@@ -128,7 +128,7 @@ class Chart:
             svg, pixels = converter().vegalite_to_svg(text), PIXELS_PER_INCH * self.width_in
             if format == "svg":
                 return _with_size(svg, self.width_in, "in").encode()
-            if format == "pdf":  # of which a unit is a point
+            if format == "pdf":  # PDF lengths are in points
                 return bytes(converter().svg_to_pdf(_with_size(svg, POINTS_PER_INCH * self.width_in, "")))
             wide = round(scale * pixels if scale else PRINT_PPI * self.width_in)
             return _packed(converter().svg_to_png(_with_size(svg, wide, "")))

@@ -69,7 +69,8 @@ def _both(row: int, base: float, bar: TornadoBar) -> list[SideBar]:
     found = []
     for index, (end, color, text) in enumerate(parts):
         at, rightwards = end, _rightwards(end, base, parts[1 - index][0])
-        if index == 1 and (one_sided or end == parts[0][0]):  # at its end it would overlap the longer bar
+        # at the end of the shorter bar, the text would overlap the longer bar
+        if index == 1 and (one_sided or end == parts[0][0]):
             at, rightwards = base, parts[0][0] < base
         found.append(SideBar(row, bar.label, base, end, color, text, at, rightwards))
     return found

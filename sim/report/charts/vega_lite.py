@@ -201,7 +201,7 @@ def _layer(rows: list[dict[str, Any]], bold: bool) -> dict[str, Any]:
     faded = "picked && datum.fleet && picked != datum.fleet"
     mark = {
         "type": "text",
-        "clip": False,  # where scales zoom, marks are clipped otherwise: labels on the upper edge would be cut
+        "clip": False,  # charts that zoom clip marks by default, which would cut labels on the upper edge
         "text": {"expr": "datum.t"},
         "align": {"expr": "datum.side"},
         "baseline": "middle",
@@ -506,10 +506,10 @@ def bundle() -> str:
 
     made_of = (vl_convert.get_vega_version(), vl_convert.get_vegalite_versions()[-1], f"{crc32(SNIPPET.encode()):x}")
     name = f"vega-{'-'.join(made_of)}.js"
-    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # without a home directory or a cached file
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # there is no home directory, or no cached file
         return (_cache() / name).read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
-    with suppress(OSError, RuntimeError):  # the cache is optional
+    with suppress(OSError, RuntimeError):  # the cache is optional, so a failed write is ignored
         write_atomically(_cache() / name, text)
     return text
 

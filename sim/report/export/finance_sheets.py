@@ -152,7 +152,8 @@ class FinanceSheets:
         sheet.write_number(row, 5, value, formats["money"])
         if pd.notna(way["irr"]):
             saved = self._span(block.first, block.last, "saved")
-            guess = (1 + float(way["irr"])) ** (1 / 12) - 1  # several rates may fit: start at that of the answer
+            # of several possible rates, the spreadsheet finds the one nearest to the answer's
+            guess = (1 + float(way["irr"])) ** (1 / 12) - 1
             sheet.write_formula(row, 6, f"=(1+IRR({saved},{guess:.4f}))^12-1", formats["share"], float(way["irr"]))
 
     def _span(self, first: int, last: int, name: str) -> str:

@@ -177,7 +177,7 @@ def _delivered(answer: StoredAnswer, fleet: str, where: dict[str, Any]) -> list[
 
 
 def _usage(answer: StoredAnswer, place: CaseColumns, row: dict[Any, Any], paid: str) -> dict[str, Any]:
-    """Build the usage row of a ledger row; amounts paid once are billed at payment and only effective here."""
+    """Build the usage row of a ledger row; of amounts paid once, it has only the effective cost."""
     price, quantity = row[answer.amount("unit_price_usd")], row["quantity"]
     amount, component, unit = row[answer.amount("amount_usd")], row["component"], unit_of(row["unit"])
     sale = price * quantity

@@ -55,7 +55,7 @@ def _translated(message: str, /, **values: Any) -> Any:
     """Translate a message of a template, which is HTML, and insert *values*, which are text."""
     from jinja2.utils import markupsafe  # type: ignore[attr-defined]  # what jinja2 escapes with
 
-    text = markupsafe.Markup(_(message))  # trusted: only templates and catalogues contain messages
+    text = markupsafe.Markup(_(message))  # messages are trusted: they are only in templates and catalogues
     return text.format(**values) if values else text
 
 

@@ -76,7 +76,7 @@ WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_
 
 
 def _of_service(columns: Iterable[KeyFigure], level: Slo) -> list[KeyFigure]:
-    """Return *columns*; for one-pass services those that apply, since these have a single latency and no KV cache."""
+    """Return *columns*; for one-pass services, which have one latency and no KV cache, those that apply."""
     if not noun():
         return list(columns)
     latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
@@ -141,7 +141,7 @@ def _beside_target(column: KeyFigure, slo: Slo) -> KeyFigure:
 
 
 def figure(point: Point, column: KeyFigure) -> str:
-    """Format the value, with marks for thin and horizon-dependent figures; empty where the point has no value."""
+    """Format the value, with marks for low-sample and nonstationary figures; empty where the point has no value."""
     value = point.number(column.name)
     return "" if value is None else column.show(value) + _marks(point, column.name)
 

@@ -38,7 +38,7 @@ BRIEF_AXES = {"rate_rps": N_("load [req/s]"), "concurrency": N_("clients")}
 BRIEF_HEADS = {"output_tokens_per_s": N_("output [tok/s]"), COST: N_("USD/M output tokens")}
 """Headings of the figures in the decision table, shorter than those of other tables."""
 LEFT_OUT_FIRST = ("slo_attainment", "output_tokens_per_s", "cost_usd_per_h")
-"""Figures without which the decision table does where the terminal is narrow; the first goes first."""
+"""Figures that the decision table omits where the terminal is narrow, in this order."""
 DETAILS = N_("--details shows intervals, memory, power, bottlenecks and all differences")
 
 
@@ -55,7 +55,7 @@ def decision(
     models: Mapping[str, str] | None = None,
     of_year: bool = False,
 ) -> list[RenderableType]:
-    """Build what the verdict rests on: one table, its marks, and the differences that decide.
+    """Build the tables behind the verdict: the decision table with its marks, and the deciding differences.
 
     Parameters
     ----------

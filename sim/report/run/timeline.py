@@ -42,7 +42,7 @@ def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
     switched = {name for name, case in cases.items() if is_switched(case)}
     if not switched:
         return []
-    # a run whose requests are all refused at once has no duration
+    # if all requests are refused at once, the run has no duration
     found = {name: timeline_of(case) for name, case in cases.items() if case.usage().num_rows}
     colors = {name: color for name, (color, _marker) in style(sweep.fleets).items()}
     panels = [_load(found), _latency(found, colors, slo), _queue(found, colors), _cost(found, colors)]

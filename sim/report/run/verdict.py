@@ -41,7 +41,7 @@ from sim.study.points import Point, Sweep, fleets_of, has_money, point_attainmen
 from sim.study.year import FleetYear, RunYear, year_of
 
 PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
-"""Columns of what is sold."""
+"""Columns of prices and profits, where tokens are sold."""
 
 
 MOST_SETTINGS = 3
@@ -552,7 +552,7 @@ def significance(part: Comparison) -> str:
         return ""
     if all(contest.certain is None for contest in contests):
         if not any(point.row["intervals"] for contest in contests for point in (contest.winner, contest.second)):
-            return ""  # deterministic workload
+            return ""  # the workload is deterministic
         return _(
             "Fewer than {fewest} runs each: the difference between the costs has no interval; set replications to "
             "{fewest} or more.",

@@ -43,7 +43,7 @@ def share_beside(share: float, target: float) -> str:
         text, other = f"{100 * share:.{digits}f}", f"{100 * target:.{digits}f}"
         if text != other and (float(text) < 100 or share >= 1):
             return f"{text}\u00a0%"
-    raise AssertionError  # two numbers differ in some digit
+    raise AssertionError  # two different numbers always differ in some digit
 
 
 def seconds_beside(value: float, limit: float) -> str:

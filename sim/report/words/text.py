@@ -81,7 +81,7 @@ def percent(fraction: float) -> str:
     if 99.95 <= shown < 100:
         return "99.9\u00a0%" if shown < 99.995 else ">99.99\u00a0%"
     digits = 1 if 0 < shown < 10 or 99 < shown < 100 else 0
-    # adding zero turns -0 into 0
+    # turns -0 into 0
     return f"{round(shown, digits) + 0.0:.{digits}f}\u00a0%"
 
 

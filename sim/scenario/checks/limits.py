@@ -209,14 +209,14 @@ def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
 def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Yield an issue for more rows of usage than allowed, where a case ends only with its last KV transfer."""
     if scenario.horizon_s is not None or scenario.client is not None:
-        return  # the horizon ends the readings; clients give up
+        return  # the horizon, or clients that give up, end the readings
     for i, fleet in enumerate(scenario.fleets):
         if fleet.kv_transfer is None:
             continue
         try:
             built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
-            continue  # reported elsewhere
+            continue  # other checks report it
         transfer, pools = built.kv_transfer, built.pools
         if built.infeasible or transfer is None or any(pool.role == "both" for pool in pools):
             continue
@@ -258,7 +258,7 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
         try:
             built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
-            continue  # reported elsewhere
+            continue  # other checks report it
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
             text = Message("about {requests:.2g} requests in one case", requests)

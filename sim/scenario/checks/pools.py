@@ -64,7 +64,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Validat
     except StartUnknown as error:
         yield ValidationIssue((*place, error.key) if bound.spec.cold_start else place, str(error))
     except UnknownId:
-        return  # id_issues names it
+        return  # `id_issues` reports the id
 
 
 def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
@@ -199,7 +199,7 @@ def _counted(rate: str, catalog: Catalog) -> str | None:
     try:
         return catalog.failure_rate(rate).component
     except UnknownId:
-        return None  # id_issues names it
+        return None  # `id_issues` reports the id
 
 
 def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -472,6 +472,6 @@ def unused_calibration(
     try:
         gpu = load_calibration(path).gpu
     except ValueError:
-        return  # id_issues names it
+        return  # `id_issues` reports the id
     if gpu not in tried:
         yield ValidationIssue((*place, "calibration"), Message("is for {gpu}, which no pool here has", gpu))

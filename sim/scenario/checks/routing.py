@@ -137,7 +137,7 @@ def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         try:
             known = workload.known_tenants
         except TraceError:
-            continue  # verify reports it
+            continue  # `verify` reports the error
         if not slo.goals:
             yield ValidationIssue(
                 (*place, "tenants"), "leaves the other tenants without limits: give ttft_s, tpot_s or e2e_s"
@@ -203,7 +203,7 @@ def role_issues(
         for j in places
         for one in _of_role(bound[j], bound[places[0]], (*place, "pools", j))
     ]
-    yield from dict.fromkeys(found)  # a pool may be several services'
+    yield from dict.fromkeys(found)  # several services may share the pool
 
 
 def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[int], str]]:

@@ -144,7 +144,7 @@ def salvaged(data: Any, found: Iterable[ValidationIssue]) -> Scenario | None:
         _take_out(data, wrong)
         try:
             return Scenario.model_validate(data)
-        except ValidationError as error:  # what is left of a holder says too little: it goes, too
+        except ValidationError as error:  # a mapping without its invalid key may be invalid: removed in the next round
             wrong = validation_issues(error, Scenario, data)
     return None
 
@@ -156,7 +156,7 @@ def _take_out(data: dict[str, Any], wrong: Iterable[ValidationIssue]) -> None:
             continue
         *above, last = one.place
         holder = value_at(data, tuple(above))
-        if isinstance(holder, dict) and last not in holder and above:  # it is missing
+        if isinstance(holder, dict) and last not in holder and above:  # a missing key: its mapping is removed
             *above, last = above
             holder = value_at(data, tuple(above))
         if isinstance(holder, dict):
@@ -210,7 +210,7 @@ def scenario_issues(scenario: Scenario) -> Found:
     except TraceError as error:
         return found + [_in_the_file(("workload", "trace", "path"), *one) for one in error.errors]
     except UnknownId:
-        return found  # id_issues names it
+        return found  # `id_issues` reports the id
     found += load_issues(scenario)
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
@@ -295,7 +295,7 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
     for i, fleet in enumerate(scenario.fleets):
         try:
             models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
-        except ValueError:  # an unknown id: id_issues names it
+        except ValueError:  # an unknown id, which `id_issues` reports
             models = []
         if not models or not all(_serves_known_services(scenario, pool) for pool in fleet.pools):
             complete = False
@@ -332,7 +332,7 @@ def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:
     try:
         return {catalog.gpu(name).id for name in scenario.size.gpus} if scenario.size else set()
     except UnknownId:
-        return set()  # id_issues names it
+        return set()  # `id_issues` reports the id
 
 
 def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
@@ -372,9 +372,9 @@ def _cost_issues(
     except ArithmeticError:
         yield ValidationIssue(("fleets", index), "holds a number too large or too small to compute with")
     except UnknownId:
-        return  # id_issues names it
+        return  # `id_issues` reports the id
     except ClockError:
-        return  # site_issues names it
+        return  # `site_issues` reports the error
     except CostError as error:
         for path, text in error.problems:
             yield ValidationIssue(_of_fleet(scenario, index, fleet, path), text)

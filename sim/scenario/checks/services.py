@@ -43,7 +43,7 @@ def with_one_service(scenario: Scenario) -> Scenario:
     choices = {key: value for key, value in chosen.items() if key not in OWN}
     data |= {key: chosen[key] for key in ("workload", "slo") if key in chosen}
     if data.get("size"):
-        data |= choices  # what it chooses from runs the same
+        data |= choices  # the settings from which `size` chooses are kept
     for fleet in data.get("fleets", ()):
         own = (pool for pool in fleet["pools"] if pool.get("service") == name)
         fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
@@ -191,7 +191,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         yield from _unit_issues(service.workload, pools, ("services", i, "workload"))
         if any(isinstance(pool.batching, Dynamic) for pool in pools):
             yield from _token_limit_issues(service.slo, ("services", i, "slo"))
-        shared = not pools or any(pool.services for pool in pools)  # `size` finds pools for all
+        shared = not pools or any(pool.services for pool in pools)  # `size` itself finds pools for all services
         if service.weight != 1 and not shared:
             yield ValidationIssue(
                 ("services", i, "weight"), "applies among services that share a pool, and this service shares none"
@@ -310,7 +310,7 @@ def _names_services(trace: CsvTrace) -> bool:
     try:
         return trace.requests(None).service is not None
     except TraceError:
-        return False  # verify reports it
+        return False  # `verify` reports the error
 
 
 def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[ValidationIssue]:
@@ -320,7 +320,7 @@ def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> 
     try:
         units = workload.of_units
     except TraceError:
-        return  # verify reports it
+        return  # `verify` reports the error
     if any(dynamic) and not units:
         yield ValidationIssue(place, "brings tokens, and a request of a service is one unit: a CSV of arrival_s alone")
     elif units and not all(dynamic):

@@ -94,7 +94,7 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
 def validation_issues(error: ValidationError, spec: type[BaseModel], data: Any) -> list[ValidationIssue]:
     """Translate pydantic's errors on *data* into plain sentences at places that exist in the file."""
     found = []
-    # of a list or one of some words, text is one of the words
+    # where a list or one of several words is allowed, text is reported as a wrong word
     for detail in sorted(error.errors(include_url=False), key=_text_instead_of_a_list):
         place, kinds = _locate(spec, detail["loc"], data)
         found.append(_translate(spec, place, kinds, detail))

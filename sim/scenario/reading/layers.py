@@ -237,7 +237,7 @@ def is_there(path: Path) -> bool:
     """Return True if *path* is an existing file or folder."""
     try:
         return path.exists()
-    except OSError:  # too long for a name, not to be entered
+    except OSError:  # the name is too long, or a folder is not accessible
         return False
 
 
@@ -447,7 +447,7 @@ def plain(value: Any, place: Place = ()) -> Any:
     """
     if isinstance(value, Spec):
         return value.model_dump(mode="json", exclude_unset=True)
-    if callable(as_list := getattr(value, "tolist", None)):  # of numpy and pandas
+    if callable(as_list := getattr(value, "tolist", None)):  # arrays of numpy and columns of pandas
         return plain(as_list(), place)
     if isinstance(value, Mapping):
         return {key: plain(item, (*place, str(key))) for key, item in value.items()}
@@ -556,4 +556,5 @@ def named_file(key: Any, value: Any) -> Path | None:
 def state_of(path: Path) -> tuple[int, ...]:
     """Return metadata that changes whenever the content of the file *path* does, without reading it. Raises OSError."""
     found = status(path)
-    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last
+    # a process cannot set the last one, the time of change
+    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)

@@ -374,7 +374,7 @@ def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[ValidationIssue]]] = []
     wrong = []
-    unswept = data | {"sweep": None}  # not copied at each of its points
+    unswept = data | {"sweep": None}  # prepared once, so that the sweep is not copied at each of its points
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
         STAGE.set(Message("checking point {number:,} of {count:,}", number, len(found)))
         values = with_values(unswept, {at[axis]: value for axis, value in point.items()})

@@ -56,7 +56,7 @@ def load_calibration(path: str) -> Calibration:
     file = Path(path)
     try:
         changed_ns = status(file).st_mtime_ns
-    except OSError:  # reading it says why
+    except OSError:  # reading the file will raise the error with its reason
         changed_ns = 0
     return _read(file, changed_ns)
 
@@ -362,7 +362,7 @@ def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
     try:
         return native_quantization(requested, model, catalog.quantization)
     except UnknownId:
-        return requested  # the checks of the pool name it
+        return requested  # the checks of the pool report it
 
 
 def one_pass_step_time(pool: BoundPool, catalog: Catalog) -> OnePassStepTime:

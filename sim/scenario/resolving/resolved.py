@@ -46,7 +46,7 @@ class Slicing:
     @property
     def mig(self) -> Mig:
         """MIG profiles of the card."""
-        assert self.card.mig is not None  # bind has looked the profile up there
+        assert self.card.mig is not None  # `bind` has looked up the profile in `card.mig`
         return self.card.mig
 
 
@@ -422,6 +422,6 @@ class CasePlan:
         """Return the next time [s] after *after_s* to read meters: a multiple of the interval, or a full hour."""
         interval_s = self.meter_interval_s
         by_interval_s = (floor(after_s / interval_s) + 1) * interval_s
-        if by_interval_s <= after_s:  # rounded onto it
+        if by_interval_s <= after_s:  # the product was rounded down to *after_s*
             by_interval_s += interval_s
         return by_interval_s if self.clock is None else min(by_interval_s, self.clock.next_hour_s(after_s))

@@ -47,7 +47,8 @@ def with_defaults(
         filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
     if isinstance(batching, Vllm) and not (batching.enable_chunked_prefill or batching.max_num_batched_tokens):
         budget = filled.get("max_num_batched_tokens")
-        filled["max_num_batched_tokens"] = budget and max(budget, longest or 0)  # as vLLM's EngineArgs extend it
+        # vLLM's EngineArgs extend it in the same way
+        filled["max_num_batched_tokens"] = budget and max(budget, longest or 0)
     if engine.memory is not None and gpu is not None:
         share = batching.gpu_memory_utilization
         filled["gpu_memory_utilization"] = default_share(engine, engine.memory, gpu) if share is None else share

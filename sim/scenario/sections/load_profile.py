@@ -88,8 +88,8 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Ite
         yield ValidationIssue(("load_profile",), text)
         return
     if not swept:
-        return  # the command simulates the loads of the profile, or a range of its own
-    # hours without any load need no simulated load: idle machines have one bill
+        return  # the command simulates the profile's loads, or loads of its own choice
+    # hours without load need no simulation of requests: the bill of idle machines is computed
     loads = [load for load, hours, _ in loads_of(profile) if hours and load]
     outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
     if outside:

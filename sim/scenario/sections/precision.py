@@ -92,7 +92,7 @@ class Precision(Spec):
 
 def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """Yield issues of a precision that no number of replications can reach."""
-    # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
+    # with `size` and without fleets, the tried fleets have costs, and differ by seed only if the workload is random
     fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
     if all(fixed):
         yield ValidationIssue(("precision",), "nothing here is random: all replications would be equal")

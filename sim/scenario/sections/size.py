@@ -281,7 +281,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
             ("size", "mixed"), "needs whole GPUs: the cost of another slice depends on the number of slices"
         )
     ceiling = size.cost_ceiling
-    yearly = getattr(scenario, "load_profile", None) is not None  # another section, if the scenario has it
+    yearly = getattr(scenario, "load_profile", None) is not None  # a field of `Scenario`, which `Experiment` lacks
     if yearly and ceiling is not None and ceiling.usd_per_million_output_tokens is not None:
         text = "is for one load, and costs are those of the year of load_profile: give usd_per_h"
         yield ValidationIssue(("size", "cost_ceiling", "usd_per_million_output_tokens"), text)
@@ -438,7 +438,7 @@ def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]
     try:
         cut = [gpu.mig.profiles for name in size.gpus if (gpu := catalog.gpu(name)).mig is not None]
     except ValueError:
-        return  # _check_ids reports the unknown id
+        return  # `_check_ids` reports the unknown id
     known = dict.fromkeys(name for profiles in cut for name in profiles)
     for i, name in enumerate(size.mig):
         if name != WHOLE and name not in known:
@@ -458,7 +458,7 @@ def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue
             try:
                 holds = catalog.server(name).gpu
             except ValueError:
-                continue  # _check_ids reports the unknown id
+                continue  # `_check_ids` reports the unknown id
             if holds is not None and holds != gpu:
                 yield ValidationIssue(("size", "servers", gpu), f"{name} holds {holds}")
 

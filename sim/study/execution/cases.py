@@ -76,7 +76,7 @@ class CaseJob:
         return rests_on(self.scenario, self.case, self.catalog)
 
     def __reduce__(self) -> Any:
-        # another process reads the catalogue itself, once
+        # the other process reads the catalogue itself, once
         return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.folders, self.repricings)
 
     def stored(self) -> StoredCase:
@@ -117,7 +117,7 @@ def _job(
 
 @cache
 def catalog_of(folders: tuple[Path, ...]) -> Catalog:
-    """Return the catalogue of *folders*, the shipped one first; one per process: it caches what it has read."""
+    """Return the catalogue of *folders*, the shipped one first; a process has one, which caches its entries."""
     return load_catalog(folders[0], folders[1:])
 
 

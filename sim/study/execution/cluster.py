@@ -146,7 +146,8 @@ class Cluster:
     def submit(self, job: CaseJob) -> None:
         """Give *job* to the workers."""
         client = self._connected()
-        inputs = self._sent(client, _at(job), job.catalog)  # money names no files
+        # prices and terms name no files, so the files of *job* suffice for its repricings
+        inputs = self._sent(client, _at(job), job.catalog)
         batch = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
         known = [one.foundations() for one in job.members]
         self._start(self._jobs, _Work(job, (simulate_on_worker, _program(), inputs, batch, known)))
@@ -204,7 +205,7 @@ class Cluster:
             future = self._next_done(group)
             work = group.open.pop(future, None)
             if work is None:
-                continue  # a copy of what has been answered
+                continue  # a copy of a call that has been answered
             work.futures.remove(future)
             try:
                 if future.status == "cancelled":
@@ -215,7 +216,8 @@ class Cluster:
             except TimeoutError:
                 if future.status == "error":
                     raise
-                self._follow(group, work, future)  # the worker that had the result is gone: it is made again
+                # the worker with the result has left: the scheduler computes the result again
+                self._follow(group, work, future)
                 continue
             except ClusterError:
                 raise
@@ -223,7 +225,8 @@ class Cluster:
                 self._refresh_workers()
                 if not self._mismatched or work.tries:
                     raise
-                result = ProgramMismatch("", {})  # a worker without this program may fail in any way
+                # any error counts as a mismatch, because a worker with another program may fail in any way
+                result = ProgramMismatch("", {})
             if isinstance(result, ProgramMismatch):
                 work.tries += 1
                 self._leave_out(result.address, result.program)
@@ -234,7 +237,7 @@ class Cluster:
                 group.open.pop(other, None)
             if work.futures:
                 self._client.cancel(work.futures, force=True)  # type: ignore[union-attr]
-            # what no look has seen ran between two of them
+            # a call that no check has seen running ran between two checks
             group.took_s.append(REFRESH_S if work.since_s is None else time.monotonic() - work.since_s)
             return work.what, result
 
@@ -252,7 +255,7 @@ class Cluster:
             Where no worker has been present for the time to wait.
 
         """
-        assert self._client is not None  # something has been submitted
+        assert self._client is not None  # set by the first submitted call
         alone_since = time.monotonic()
         while True:
             if self._client.status != "running" and group.done.empty():
@@ -294,12 +297,12 @@ class Cluster:
         scheduler = self._client.scheduler
         assert scheduler is not None
         try:
-            # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
+            # nthreads() has no time limit: it would wait minutes for a scheduler that has just stopped
             there = set(self._client.sync(scheduler.ncores_running, callback_timeout=REFRESH_S))
             new = sorted(there - self._fit - self._mismatched.keys())
             answers = self._client.run(worker_program, workers=new, on_error="return") if new else {}
         except TimeoutError:
-            return self._fit  # slow, or gone: then the status says so soon
+            return self._fit  # the scheduler is slow or gone, which its connection status will soon show
         except OSError:
             raise self._gone() from None
         self._refreshed_s = time.monotonic()
@@ -329,7 +332,7 @@ class Cluster:
         try:
             self._client.sync(scheduler.set_restrictions, worker=dict.fromkeys(keys, sorted(self._fit)))
         except KeyError:
-            return  # some have not reached the scheduler yet: the next look tries again
+            return  # some calls have not reached the scheduler yet: the next check tries again
         self._bound = set(self._fit)
 
     def _tend(self, group: SubmittedCalls, now: float) -> None:
@@ -348,7 +351,7 @@ class Cluster:
             if running and work.since_s is None:
                 work.since_s = now
             elif not running and self._mismatched and not any(one.done() for one in work.futures):
-                # it is bound to workers that have gone, or not bound at all
+                # the call is bound to workers that have left, or not bound at all
                 for future in work.futures:
                     group.open.pop(future, None)
                 self._client.cancel(work.futures)
@@ -385,7 +388,8 @@ def _difference(program: Any) -> str:
 
 
 def _connected(address: str) -> Client:
-    for name in ("distributed", "distributed.client"):  # a lost connection is reported as a ClusterError
+    # a lost connection is reported as a ClusterError, so dask need not log it
+    for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         asyncio.run(_reach(address))

@@ -37,7 +37,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
     data["fleet"] = fleet.model_dump(mode="json")
     if (hours := load_by_hour(at)) is not None:
-        data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
+        data["load_by_hour"] = hours  # the annual cost weights the hours of a tariff by this load
     parts = [
         json.dumps(placeless(data, with_content=True), sort_keys=True),
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
@@ -72,7 +72,7 @@ def quantities(scenario: Scenario, case: Case) -> str:
     policies = versions(data["fleet"])
     del data["fleet"]["name"]
     site = fleet.site or at.site
-    # of the terms, what is in the meters: parts of servers, and the hours of the local clock
+    # terms that affect meter readings: shared servers, and the full hours of the local clock
     costs = fleet.cost, *(pool.cost for pool in fleet.pools)
     metered = [cost is not None and cost.share for cost in costs], site and site.timezone
     data_of_quantities = placeless(data, with_content=True), metered, policies, case.replication

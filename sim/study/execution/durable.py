@@ -33,7 +33,7 @@ LOG = logging.getLogger("gpufleet")
 
 
 class DamagedFile(Exception):
-    """Error of a stored file that differs from what was written; the message says how, without the path."""
+    """Error of a stored file that has changed since it was written; the message lacks the path."""
 
 
 def warn_of(path: Path, error: DamagedFile) -> None:
@@ -113,7 +113,7 @@ def _flush_meanwhile(folder: Path) -> None:
 
 
 def _flush_where_it_is(folder: Path) -> None:
-    with suppress(FileNotFoundError):  # a folder may have been replaced since
+    with suppress(FileNotFoundError):  # a folder may have been replaced meanwhile
         flush_folder(folder)
         flush(folder.parent)
 

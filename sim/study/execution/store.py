@@ -78,7 +78,7 @@ class StoredCase:
             with opened(self.folder / TABLES_FILE, hidden=True) as file:
                 file.seek(self.tables[name])
                 return pa.ipc.open_stream(file).read_all()
-        # a case of an earlier version; pq.read_table would import pandas, which takes longer than many a simulation
+        # a case of an earlier version; pq.read_table would import pandas, which is slow
         with opened(self.folder / f"{name}.parquet", hidden=True) as file:
             return pq.ParquetFile(file).read()
 
@@ -277,7 +277,7 @@ def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
 
 def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
     """Return the ledger rows as a table with amounts in USD, exact to the nano-USD in which they are kept."""
-    nano = "amount_nano_usd"  # more than a column of whole numbers holds, where somebody tries such a price
+    nano = "amount_nano_usd"  # excluded from the integer columns, since extreme prices exceed 64 bits
     position = [column.name for column in fields(LedgerRow)].index(nano)
     usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
     return _records(LedgerRow, rows, left_out=nano).add_column(position, "amount_usd", usd)

@@ -134,7 +134,7 @@ def _api_usd(run: MeasuredRun) -> float | None:
 @of_money("calendar_usd", optional=True)
 def _calendar_usd(run: MeasuredRun) -> float | None:
     """Return the cost at the mean prices of the year [USD]; None where prices do not differ by the hour."""
-    if run.plan.service:  # charges on the peak of all services cannot be computed from one service
+    if run.plan.service:  # a charge on the peak of all services cannot be computed for one service
         return None
     averaged = run.costs.averaged(by_hour=run.plan.load_by_hour)
     if all(one is other for one, other in zip(averaged.charges, run.costs.charges, strict=True)):

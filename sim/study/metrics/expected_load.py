@@ -64,7 +64,7 @@ def _tokens(workload: Workload) -> tuple[float, float]:
 def rate_per_load(scenario: Scenario) -> float | None:
     """Return the requests per second at a load of 1 (unit of `capacity`); None where only a simulation finds it."""
     raised = _raised(scenario)
-    if len(raised) > 1:  # in proportion: a load of 1 is the scenario's own
+    if len(raised) > 1:  # loads are raised in proportion, and a load of 1 is the scenario's own
         return scenario.workload.mean_rate_rps()
     (workload,) = raised
     if workload.closed_loop() is not None:

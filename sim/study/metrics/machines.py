@@ -189,7 +189,7 @@ scaling(
     "GPU-hours per day: of all bought or reserved GPUs, and of other GPUs while switched on",
     heading="GPU-hours a day", brief="GPU-hours a day",
 )(lambda run: run.once(fleet_machines).gpu_hours_per_day)  # fmt: skip
-# whether replicas are started and stopped while the fleet runs
+# stores whether replicas start and stop while the fleet runs
 of_machines("scaled", optional=True)(lambda run: any(pool.scaled for pool in run.plan.pools) or None)
 
 

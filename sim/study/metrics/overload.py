@@ -76,7 +76,7 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
 
 
 def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
-    """Return the number of dates at or before each edge."""
+    """Return the number of timestamps at or before each edge."""
     return np.searchsorted(np.sort(dates_s[np.isfinite(dates_s)]), edges, side="right")
 
 

@@ -106,7 +106,7 @@ warm_up(
     sheet="replications with an unsteady warm-up",
     average=Aggregate(_unsteady),
 )
-# whether a steady part was found behind an automatic warm-up; None for a given one
+# stores whether an automatic warm-up found a steady part; None for a given warm-up
 of_traffic("warmup_steady")(lambda run: run.plan.warmup_steady if run.plan.warmup_auto else None)
 of_traffic("output_tokens")(lambda run: run.total("output_tokens"))
 
@@ -115,7 +115,7 @@ of_traffic("total_tokens")(_total_tokens)
 traffic(
     "preemptions", "", "preempted sequences, whose KV cache was freed for others and computed again", group="preemption"
 )(lambda run: run.total("preemptions"))
-# mean number of requests in the system in the last quarter of the window minus that before its middle, and its error
+# stores `Growth.late`, the likely growth late in the window, and its standard error
 of_traffic("late_growth")(lambda run: run.growth.late)
 of_traffic("late_growth_error")(lambda run: run.growth.late_error)
 
@@ -186,7 +186,7 @@ def percentiles_s(
 
 
 def _thin(cases: Cases) -> str:
-    """Return the names of the percentiles with a thin tail in some replication."""
+    """Return the names of the percentiles with too few requests in the tail of some replication."""
     return " ".join(dict.fromkeys(name for one in cases for name in one["low_sample_percentiles"]))
 
 
@@ -257,7 +257,7 @@ def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
     return {name: half for name, half in found.items() if half is not None}
 
 
-# whether another seed gives another run
+# stores whether another seed would give another run
 figure("chance", "samples")(
     lambda run: not run.plan.workload.deterministic or isinstance(run.plan.routing, Random | PowerOfTwo)
 )
@@ -307,7 +307,7 @@ def _attempts_per_request(run: MeasuredRun) -> float | None:
     return sum(attempts) / len(attempts) if attempts else None
 
 
-# clients ask again; else only the router does, for what failed replicas lose
+# stores whether clients send again; without a `client`, only the router does, for requests lost with a replica
 figure("clients_ask", "endings")(lambda run: run.plan.client is not None)
 
 prefix = partial(metric, group="prefixes", part="prefixes", average=SHARE)

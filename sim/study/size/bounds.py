@@ -228,7 +228,8 @@ class OfferedLoad:
             prompts, outputs = workload.lengths_table(partial(stream, seed, 0), 0, SAMPLED_REQUESTS)
             may_share = bool(workload.shared_prefix or workload.sent_before or workload.sessions)
             span_s = horizon_s or 0.0
-            at_rate = workload.stationary and workload.sessions is None  # which come later where answers are late
+            # with sessions, late answers delay the next requests
+            at_rate = workload.stationary and workload.sessions is None
             rate = workload.mean_rate_rps() if at_rate and span_s else None
         asked = prompts.astype(float), outputs.astype(float)
         if rate is not None:
@@ -268,7 +269,7 @@ class OfferedLoad:
 
 def _in_time(goal: SloGoal, output_tokens: NDArray[np.float64], span_s: float) -> float:
     """Return the least share of the arrival rate in the span that must be answered during the span."""
-    # what arrives in the span may be finished this much later and still be in time
+    # requests of the span that are answered up to this time after it may still be in time
     late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
     counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
     return goal.share * counted * span_s / (span_s + min(late_s, span_s))
@@ -437,12 +438,12 @@ class PoolBounds:
             Output tokens, prompt tokens and KV token-steps per request.
 
         """
-        from scipy.optimize import linprog  # slow to import; `check` asks for no bound
+        from scipy.optimize import linprog  # imported here because it is slow, and `check` needs no bounds
 
         batching = self.pool.batching
         kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
         if getattr(batching, "windows", (None,)) != (None,):
-            kv_tokens = 0  # windows give blocks back
+            kv_tokens = 0  # windowed layers free blocks, so that KV blocks bound nothing
         sequence_counts = _grid(batching.max_num_seqs or 1)
         chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
         steps = [(d, p) for d in sequence_counts for p in chunks if d or p]

@@ -437,7 +437,7 @@ class MixedSearcher:
                 return found, inf if mix is None else mix.usd_per_h
             if mix.split.any(axis=0).all() and not self._over(self._needs(mix)):
                 found.append(mix)
-            else:  # one kind does it all, and such fleets are known; or it exceeds the budget
+            else:  # a single kind serves all classes, as in fleets already known, or the mix exceeds the budget
                 self._forbidden.append(mix.counts)
         return found, found[0].usd_per_h if found else inf
 
@@ -502,7 +502,7 @@ class MixedSearcher:
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
         shares = [len(part.prompts) / len(self._bounds.demand.prompts) for part in classes]
         apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
-        # prompts of one class fill steps that decodes of another leave room in
+        # steps filled with prompts and decodes of several classes answer more than those of one class
         help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
         return [rps * help_factor for rps in most_rps], good
 
@@ -555,7 +555,7 @@ class MixedSearcher:
         attainable = (sent * good).sum(axis=0) / sent.sum(axis=0)
         needed = np.minimum(attainable, self._goal.share)
         short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, results, strict=True)]
-        if not any(short):  # each does what it can, and that is not enough
+        if not any(short):  # no pool misses its attainable share, but together they miss the goal
             short = [max(0.001, float(possible) - has) for possible, (has, _) in zip(attainable, results, strict=True)]
         for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, results, strict=True):
             if lacks:

@@ -129,7 +129,7 @@ class BestWithinBudget:
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
         if not demand.rate_rps:
             return alone
-        # the goal that asks for most of the rate is missed by at least this part of its share
+        # unanswered requests count against every goal, so the least demanding goal gives the bound
         answered = replicas * floor.replica_rps() / demand.rate_rps
         return min(alone, min(goal.share for goal in goals) * (answered - 1)) if answered < 1 else alone
 
@@ -212,7 +212,7 @@ class Search:
         workplace: Workplace,
         progress: ProgressCallback = lambda _: None,
     ) -> None:
-        # a search of mixed fleets reads of each request how it fared
+        # a search of mixed fleets needs the table of requests
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
         self.scenario = levelised(at_peak(scenario)).model_copy(update={"sweep": None, "size": None, **kept})
         """Scenario at the peak of its load profile, which fleets must carry."""
@@ -286,7 +286,7 @@ class Search:
     def _best_within_budget(self) -> CandidateFleet | None:
         """Return the fleet of one kind that attains the most within the budget."""
         assert self.size.budget is not None
-        # whoever serves attains no less than whoever stands by
+        # replicas that serve attain no less than standby replicas
         serving = [unit for unit in self._units if unit.standby is None and unit.elastic is None]
         search = BestWithinBudget(self.size, self.size.budget, serving, self._bounds, self._trials)
         best = search.run()
@@ -464,11 +464,11 @@ class Search:
         reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
         most = self._bounds.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
-            return  # told with one that answers, beside which there is the most room for prompts
+            return  # refused with the variant that has one decode replica, which has the most room for prompts
         if unit.owned is not None and (reason or least > most):
-            return  # told with the kinds alone
+            return  # refused with the single kinds
         if unit.elastic is not None and (least > most or self._bounds.bounds_of(unit.steady).reason):
-            return  # told with replicas that always run
+            return  # refused with the same replicas without an autoscaler
         if not reason and least > most and unit.own is None:
             host = "" if most == self.size.max_replicas else Message("; its server has power for {count}", unit.most)
             if unit.way == OWNED:

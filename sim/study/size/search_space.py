@@ -375,7 +375,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
     """
     formats = size.quantizations or (None,)
     layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
-    told: set[str] = set()
+    refused: set[str] = set()
     choices = product(layouts, formats, size.batching, size.lora or (None,))
     for ((gpu, profile), tensor, pipeline), quantization, batching, lora in choices:
         if profile is not None and tensor * pipeline > 1:
@@ -411,7 +411,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
         for label, cost in _ways(size, gpu, None):
             if cost["acquisition"] == "rent":
                 yield Unit(f"{what}, {label}", pool, cost, what, way=label)
-        yield from _hosted(scenario, size, catalog, pool, (words, more), told)
+        yield from _hosted(scenario, size, catalog, pool, (words, more), refused)
 
 
 def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
@@ -446,9 +446,9 @@ def _hosted(
     catalog: Catalog,
     pool: dict[str, Any],
     words: tuple[list[str], list[str]],
-    told: set[str],
+    refused: set[str],
 ) -> Iterator[Unit]:
-    """Yield *pool* purchased with every server that can host it; or once, unless in *told*, the reason why none can."""
+    """Yield *pool* purchased with every server that can host it; else one unit with the reason, unless in *refused*."""
     gpu, gpus = pool["gpu"], pool["tensor_parallel_size"] * pool["pipeline_parallel_size"]
     cap_w = scenario.power.cap_w if scenario.power is not None else None
     bought = [label for label, cost in size.costs.items() if cost.acquisition == "buy"]
@@ -457,8 +457,8 @@ def _hosted(
     except NoHost as error:
         for label in bought:
             name = f"{gpus}x {gpu}, {label}"
-            if name not in told:
-                told.add(name)
+            if name not in refused:
+                refused.add(name)
                 yield Unit(name, pool, {"acquisition": "buy"}, name, refusal=str(error))
         return
     what = " ".join([*words[0], *words[1]])
@@ -467,7 +467,7 @@ def _hosted(
         name = " ".join([*words[0], *there, *words[1]])
         inside = _given(pool | {"server": host.server, "link": host.link})
         most = None if host.most_gpus is None else host.most_gpus * _slices(pool, catalog) // gpus
-        # how fast a replica is depends on the link alone
+        # of the host, the speed of a replica depends on the link alone
         machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
         for label, cost in _ways(size, gpu, host.server):
             if label in bought:
@@ -506,7 +506,7 @@ def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, .
         if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
             continue
         if units[other].cost["acquisition"] != units[place].cost["acquisition"] or units[other].choice:
-            continue  # most of the electricity is not in these costs: only an owner pays it, and hosts differ in it
+            continue  # `its` lacks most of the electricity, which only an owner pays and which differs between hosts
         if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
             return True
     return False
@@ -514,7 +514,7 @@ def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, .
 
 def family(unit: Unit) -> str:
     """Return a key equal for units that differ only in server or limits: one fleet has no need of two."""
-    if unit.most is not None:  # a server with power for so many shares it with no other kind
+    if unit.most is not None:  # a server with a limit of GPUs shares it with no other kind
         return f"{unit.pool['gpu']} in {unit.pool['server']}"
     kept = {key: value for key, value in unit.pool.items() if key not in ("server", "link", "batching")}
     return repr((kept, unit.cost))
