@@ -124,14 +124,14 @@ def _opened(file: Path, hidden: bool) -> int:
     """Open *file* without waiting on a pipe, and return its descriptor."""
     roots = _roots()
     try:
-        return os.open(file, _READ) if roots is None else _inside(file, roots, hidden)
+        return os.open(file, _READ) if roots is None else _open_below(file, roots, hidden)
     except OSError as error:
         if error.errno == errno.ENXIO:  # *file* is a socket, or a device without a driver
             raise OSError(None, "it is not a regular file", str(file)) from None
         raise
 
 
-def _inside(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
+def _open_below(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
     folder, name = _folder(file, roots, hidden)
     try:
         return _step(name, _READ | os.O_NOFOLLOW, folder, file)

@@ -72,7 +72,7 @@ def _machine() -> Iterator[None]:
         patched.setattr(os, "cpu_count", lambda: 1)
         patched.setattr(os, "fsync", lambda _: None)
         patched.setattr(progress, "FIRST_S", 3600.0)
-        patched.setattr(frame, "FIRST_TOLD_S", 3600.0)
+        patched.setattr(frame, "FIRST_REPORT_S", 3600.0)
         yield
 
 

@@ -80,8 +80,8 @@ def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
         runs = one._runs  # the end of a leap; elsewhere only its last step begins
         busiest = [max((flight.batch for flight in runs.working()), key=_tokens)] if runs is not None else []
         return [(batch, runs.steps) for batch in busiest if runs.closed]
-    if hasattr(engine, "_flying"):
-        return [(one._flying[0].batch, 1)]
+    if hasattr(engine, "_batches_in_flight"):
+        return [(one._batches_in_flight[0].batch, 1)]
     if hasattr(engine, "_lanes"):
         return [(min(one._lanes, key=lambda lane: lane.end_s).rank.batch, 1)]
     return [(rank.batch, one._steps) for rank in one._stepping[:1]]

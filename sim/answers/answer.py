@@ -9,7 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.language import N_
 from sim.report.progress import CaseProgress
 from sim.report.words.money import in_its_currency
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.schema import Fleet, Scenario
 from sim.study.capacity_tolerance import RELATIVE
 from sim.study.execution.cases import Workplace, resolved_plans
@@ -18,7 +18,7 @@ from sim.yamlio import dump
 
 
 @in_its_currency
-def deliver(
+def write_answer(
     question: Question,
     scenario: Scenario,
     catalog: Catalog,
@@ -37,7 +37,7 @@ def deliver(
     """
     options = {"relative": relative} if question.relative_option else {}
     entries = begin(out, scenario, command, question.name, force, **options) | own_catalogue(catalog)
-    remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
+    remarks = [*question.remarks(scenario), *gpus_without_server_notes(scenario, catalog)]
     adjusted = question.adjusted(scenario)
     found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
     writing = CaseProgress(quiet, N_("writing the results"), goes_on=True)

@@ -18,7 +18,7 @@ from sim.report.run.report import write_report
 from sim.report.words.money import in_its_currency
 from sim.report.words.precision import precision_notes, statistics_entries
 from sim.report.words.service_level import availability_notes
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sweep import axes
@@ -103,7 +103,7 @@ def _finish(
             year=partial(year_of, scenario, catalog),
             notes=[
                 *precision_notes(scenario, cases),
-                *hostless_notes(scenario, catalog),
+                *gpus_without_server_notes(scenario, catalog),
                 *price_age_note(scenario, catalog),
                 *availability_notes(scenario.slo),
                 *answers,

@@ -17,7 +17,7 @@ from sim.answers.folder import FolderRefused, owned, why_not
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog, own_folders
 from sim.message import Message
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import as_document, options
 from sim.scenario.reading.load import load
@@ -108,7 +108,7 @@ class Prepared:
     @property
     def remarks(self) -> list[str]:
         """Notes on ignored parts of the scenario, and on GPUs bought without a server."""
-        return [*self.ignored, *self.catalog.replaced(), *hostless_notes(self.scenario, self.catalog)]
+        return [*self.ignored, *self.catalog.replaced(), *gpus_without_server_notes(self.scenario, self.catalog)]
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"own": self.catalog.own}
@@ -133,15 +133,15 @@ class Prepared:
         if found := self.errors(filter(None, refusals)):
             raise ScenarioErrors(found)
 
-    def delivered(
-        self, name: str, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any
+    def answered(
+        self, name: str, write: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any
     ) -> Any:
-        """Call *deliver*, a function of sim.answers that simulates and writes the folder for `sim.name`.
+        """Call *write*, a function of sim.answers that simulates and writes the folder for `sim.name`.
 
         Raises FolderBusy, FolderRefused, WorkerLost.
         """
         with in_python(), self._cores(workers) as cores:
-            return deliver(
+            return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
                 out=self.out,

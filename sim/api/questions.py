@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from sim.answers.answer import deliver
+from sim.answers.answer import write_answer
 from sim.answers.questions import QUESTIONS, Answered, Question
 from sim.api.prepared import Catalogs, Given, Prepared, Values, fraction
 from sim.api.result import Result
@@ -74,7 +74,7 @@ def _answer(
     width = fraction(relative)
     prepared.ignored = tuple(filter(None, [asks.ignored(prepared.scenario, width)]))
     more = {"relative": width, "report": out is not None}
-    return result(prepared, prepared.delivered(asks.name, partial(deliver, asks), workers, quiet, force, **more))
+    return result(prepared, prepared.answered(asks.name, partial(write_answer, asks), workers, quiet, force, **more))
 
 
 class CapacityResult(QuestionResult):

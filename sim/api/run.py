@@ -26,7 +26,7 @@ from sim.report.words.money import showing
 from sim.report.words.precision import precision_notes
 from sim.report.words.service_level import apart_on_charts
 from sim.report.words.text import question_of
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import has_job
 from sim.scenario.sections.comparison import models_of
@@ -49,7 +49,7 @@ class Run(Result):
             points = summarize(cases, *arguments)
             panels, sweep = panels_of(points, *arguments), sweep_of(points, axes(scenario))
             notes = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
-            notes += [*hostless_notes(scenario, prepared.catalog), *monte_carlo_notes(prepared.out)]
+            notes += [*gpus_without_server_notes(scenario, prepared.catalog), *monte_carlo_notes(prepared.out)]
             document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
             table = brief_table(points, *arguments)
         note = apart_on_charts(models_of(scenario, scenario.compare))
@@ -268,7 +268,7 @@ def run(
     if has_job(as_read(scenario)):
         return _job_run(scenario, set, replications, out, seed, force, catalog)
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, catalog=catalog)
-    return Run(prepared, prepared.delivered("run", run_scenario, workers, quiet, force, report=out is not None))
+    return Run(prepared, prepared.answered("run", run_scenario, workers, quiet, force, report=out is not None))
 
 
 def _job_run(

@@ -182,7 +182,7 @@ def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> An
     try:
         loaded = load(as_document(scenario | {"seed": seed}), catalog=catalog)
     except ScenarioErrors as error:
-        raise ScenarioErrors([_of_requests(one) or _inside(one, inside) for one in error.errors]) from None
+        raise ScenarioErrors([_of_requests(one) or _placed_in_fleet(one, inside) for one in error.errors]) from None
     plan = resolve(loaded, cases(loaded)[0], catalog)
     brought = GivenWorkload.model_validate(workload)
     brought._table = table
@@ -226,6 +226,6 @@ def _of_requests(error: InputError) -> InputError | None:
     return None
 
 
-def _inside(error: InputError, prefix: str) -> InputError:
+def _placed_in_fleet(error: InputError, prefix: str) -> InputError:
     """Return *error* with its place in the given fleet."""
     return replace(error, where=error.where.removeprefix(prefix).removeprefix("fleets.0."))

@@ -129,7 +129,7 @@ class CampaignFact(Sourced):
     prompts_held_ratio: Positive | None = None
     """Fraction of a step's token budget at which delayed prompts were released."""
     gpu_memory_utilization: Positive | None = None
-    concurrency_is_seats: bool = False
+    concurrency_is_max_num_seqs: bool = False
     """True if the concurrency column holds max_num_seqs."""
     in_process: bool | None = None
     """True if the engine was called as a library."""
@@ -264,8 +264,8 @@ class Campaigns(Spec):
     def as_run(self, row: BenchRow) -> BenchRow:
         """Return *row* with the columns that the facts correct."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        gpu = _last(fact.gpu or None for fact in facts) or row.gpu
-        row = replace(row, gpu=gpu, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
+        gpu = _last_known(fact.gpu or None for fact in facts) or row.gpu
+        row = replace(row, gpu=gpu, osl=_last_known(fact.osl_as_run for fact in facts) or row.osl)
         if any(fact.gpus_squared for fact in facts):
             row = _within_one_server(row)
         if any(fact.rate_alone for fact in facts):
@@ -279,72 +279,74 @@ class Campaigns(Spec):
         """Return the measurement conditions of *row*; its own columns take precedence over the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         gpus = row.n_gpus
-        attention_dp = bool(_last(fact.attention_dp for fact in facts))
-        expert_parallel = attention_dp or bool(_last(fact.expert_parallel for fact in facts))
+        attention_dp = bool(_last_known(fact.attention_dp for fact in facts))
+        expert_parallel = attention_dp or bool(_last_known(fact.expert_parallel for fact in facts))
         return CampaignSetup(
             num_requests=row.num_requests or self._num_requests(row, facts),
-            requests_per_client=_last(fact.requests_per_client for fact in facts),
+            requests_per_client=_last_known(fact.requests_per_client for fact in facts),
             max_num_seqs=row.max_num_seqs or self._max_num_seqs(row, facts),
-            max_num_batched_tokens=row.max_num_batched_tokens or _last(fact.max_num_batched_tokens for fact in facts),
-            trtllm_bench_limits=bool(_last(fact.trtllm_bench_limits for fact in facts)),
-            gpu_memory_utilization=row.gpu_memory_utilization or _last(fact.gpu_memory_utilization for fact in facts),
-            interconnect=_last(fact.interconnect or None for fact in facts) or row.interconnect,
-            server=_last(fact.server or None for fact in facts) or "",
-            kv_dtype=row.kv_dtype or _last(fact.kv_dtype or None for fact in facts) or "",
-            engine_version=_last(fact.engine_as or None for fact in facts)
+            max_num_batched_tokens=row.max_num_batched_tokens
+            or _last_known(fact.max_num_batched_tokens for fact in facts),
+            trtllm_bench_limits=bool(_last_known(fact.trtllm_bench_limits for fact in facts)),
+            gpu_memory_utilization=row.gpu_memory_utilization
+            or _last_known(fact.gpu_memory_utilization for fact in facts),
+            interconnect=_last_known(fact.interconnect or None for fact in facts) or row.interconnect,
+            server=_last_known(fact.server or None for fact in facts) or "",
+            kv_dtype=row.kv_dtype or _last_known(fact.kv_dtype or None for fact in facts) or "",
+            engine_version=_last_known(fact.engine_as or None for fact in facts)
             or row.engine_version
-            or _last(fact.engine_version or None for fact in facts)
+            or _last_known(fact.engine_version or None for fact in facts)
             or "",
-            async_scheduling=_last(fact.async_scheduling for fact in facts),
-            scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
-            chunked_prefill_size=_last(fact.chunked_prefill_size for fact in facts),
-            mamba_ssm_dtype=_last(fact.mamba_ssm_dtype or None for fact in facts) or "",
-            prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
-            prompts_held_ratio=_last(fact.prompts_held_ratio for fact in facts),
-            in_process=_last(fact.in_process for fact in facts),
-            one_process=bool(_last(fact.one_process for fact in facts)),
-            late_output=bool(_last(fact.late_output for fact in facts)),
-            sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
-            cuda_graphs=_last(fact.cuda_graphs for fact in facts) is not False,
-            stream_interval=_last(fact.stream_interval for fact in facts) or 1,
-            chat_template=bool(_last(fact.chat_template for fact in facts)),
-            prefix_caching=_last(fact.prefix_caching for fact in facts),
-            chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),
-            measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
-            lengths_from_share=_last(fact.lengths_from_share for fact in facts),
+            async_scheduling=_last_known(fact.async_scheduling for fact in facts),
+            scheduler_recv_interval=_last_known(fact.scheduler_recv_interval for fact in facts),
+            chunked_prefill_size=_last_known(fact.chunked_prefill_size for fact in facts),
+            mamba_ssm_dtype=_last_known(fact.mamba_ssm_dtype or None for fact in facts) or "",
+            prompts_held_steps=_last_known(fact.prompts_held_steps for fact in facts),
+            prompts_held_ratio=_last_known(fact.prompts_held_ratio for fact in facts),
+            in_process=_last_known(fact.in_process for fact in facts),
+            one_process=bool(_last_known(fact.one_process for fact in facts)),
+            late_output=bool(_last_known(fact.late_output for fact in facts)),
+            sorts_logits=bool(_last_known(fact.sorts_logits for fact in facts)),
+            cuda_graphs=_last_known(fact.cuda_graphs for fact in facts) is not False,
+            stream_interval=_last_known(fact.stream_interval for fact in facts) or 1,
+            chat_template=bool(_last_known(fact.chat_template for fact in facts)),
+            prefix_caching=_last_known(fact.prefix_caching for fact in facts),
+            chunked_prefill=bool(_last_known(fact.chunked_prefill for fact in facts)),
+            measured_at=row.measured_at or _last_known(fact.measured_at for fact in facts) or "client",
+            lengths_from_share=_last_known(fact.lengths_from_share for fact in facts),
             lengths_uniform=any(fact.lengths_uniform for fact in facts),
-            lengths_cv=_last(fact.lengths_cv for fact in facts),
-            prompt_cv=row.prompt_cv or _last(fact.prompt_cv for fact in facts),
-            output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
-            tpot_is_itl=bool(_last(fact.tpot_is_itl for fact in facts)),
-            steady=bool(_last(fact.steady for fact in facts)),
-            decode_rate=bool(_last(fact.decode_rate for fact in facts)),
-            repeated_prompts=_last(fact.repeated_prompts for fact in facts),
-            prompts_sent_before=_last(fact.prompts_sent_before for fact in facts),
-            cached_share=row.cached_share or _last(fact.cached_share for fact in facts),
-            drafts=_last(fact.drafts or None for fact in facts) or "",
-            draft_model=_last(fact.draft_model or None for fact in facts) or "",
-            num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),
-            rate_req_s=row.rate_req_s or _last(fact.rate_req_s for fact in facts),
+            lengths_cv=_last_known(fact.lengths_cv for fact in facts),
+            prompt_cv=row.prompt_cv or _last_known(fact.prompt_cv for fact in facts),
+            output_cap=_noted("output_cap", row, facts) or _last_known(fact.output_cap for fact in facts),
+            tpot_is_itl=bool(_last_known(fact.tpot_is_itl for fact in facts)),
+            steady=bool(_last_known(fact.steady for fact in facts)),
+            decode_rate=bool(_last_known(fact.decode_rate for fact in facts)),
+            repeated_prompts=_last_known(fact.repeated_prompts for fact in facts),
+            prompts_sent_before=_last_known(fact.prompts_sent_before for fact in facts),
+            cached_share=row.cached_share or _last_known(fact.cached_share for fact in facts),
+            drafts=_last_known(fact.drafts or None for fact in facts) or "",
+            draft_model=_last_known(fact.draft_model or None for fact in facts) or "",
+            num_speculative_tokens=_last_known(fact.num_speculative_tokens for fact in facts),
+            rate_req_s=row.rate_req_s or _last_known(fact.rate_req_s for fact in facts),
             n_gpus=gpus,
             dp=gpus if attention_dp else row.dp,
             ep=gpus if expert_parallel else min(row.ep or 1, gpus),
-            layers_in_turn=bool(_last(fact.layers_in_turn for fact in facts)),
-            isl=row.isl or _last(fact.isl for fact in facts),
-            osl=row.osl or _last(fact.osl for fact in facts),
+            layers_in_turn=bool(_last_known(fact.layers_in_turn for fact in facts)),
+            isl=row.isl or _last_known(fact.isl for fact in facts),
+            osl=row.osl or _last_known(fact.osl for fact in facts),
         )
 
     def _num_requests(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
-        return _last(
+        return _last_known(
             (fact.num_requests_by_lengths or {}).get(shape) or _noted("num_requests", row, [fact]) or fact.num_requests
             for fact in facts
         )
 
     def _max_num_seqs(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
-        if any(fact.concurrency_is_seats for fact in facts):
+        if any(fact.concurrency_is_max_num_seqs for fact in facts):
             return row.concurrency
-        return _noted("max_num_seqs", row, facts) or _last(fact.max_num_seqs for fact in facts)
+        return _noted("max_num_seqs", row, facts) or _last_known(fact.max_num_seqs for fact in facts)
 
 
 def _within_one_server(row: BenchRow) -> BenchRow:
@@ -367,7 +369,7 @@ def load_campaigns(path: Path) -> Campaigns:
     return Campaigns.model_validate(read(path).data)
 
 
-def _last(values: Iterable[T | None]) -> T | None:
+def _last_known(values: Iterable[T | None]) -> T | None:
     """Return the last of *values* that is not None."""
     found = None
     for value in values:

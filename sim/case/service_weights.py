@@ -181,19 +181,19 @@ def _tokens(requests: Iterable[Request], here: Container[int], start_s: float, e
     for one in requests:
         moved = one.prefill_replica >= 0
         if not moved or one.prefill_replica in here:
-            prompt = _inside(one.started_s, one.first_token_s, start_s, end_s)
+            prompt = _part_inside(one.started_s, one.first_token_s, start_s, end_s)
             found["prompt_tokens"] += prompt * (one.prompt_tokens - one.cached_tokens)
             found["cached_tokens"] += prompt * one.cached_tokens
         if moved and one.prefill_replica in here:
-            found["output_tokens"] += _inside(one.first_token_s, one.first_token_s, start_s, end_s)
+            found["output_tokens"] += _part_inside(one.first_token_s, one.first_token_s, start_s, end_s)
         if not moved or one.replica in here:
-            answer = _inside(one.first_token_s, one.finished_s, start_s, end_s)
+            answer = _part_inside(one.first_token_s, one.finished_s, start_s, end_s)
             found["output_tokens"] += (one.output_tokens - moved) * answer
             found["preemptions"] += one.preemptions
     return found
 
 
-def _inside(from_s: float, to_s: float, start_s: float, end_s: float) -> float:
+def _part_inside(from_s: float, to_s: float, start_s: float, end_s: float) -> float:
     """Return the fraction of [from, to] inside [start, end); 1 or 0 by its begin where it has not ended."""
     if isnan(from_s) or isnan(to_s) or to_s <= from_s:
         return 1.0 if start_s <= from_s < end_s else 0.0

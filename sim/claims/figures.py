@@ -193,7 +193,7 @@ def catalogue(spec: CatalogueFigure, context: ClaimContext) -> ClaimFigure:
     }
     found: Any = look[kind](name)
     for step in spec.value.split("."):
-        found = _inside(found, step, spec)
+        found = _entry_field(found, step, spec)
     if isinstance(found, Value):
         found = found.value
     if found is None:
@@ -205,7 +205,7 @@ def catalogue(spec: CatalogueFigure, context: ClaimContext) -> ClaimFigure:
     return ClaimFigure(found / spec.per)
 
 
-def _inside(found: Any, step: str, spec: CatalogueFigure) -> Any:
+def _entry_field(found: Any, step: str, spec: CatalogueFigure) -> Any:
     if isinstance(found, dict) and step in found:
         return found[step]
     fields = getattr(type(found), "model_fields", {})

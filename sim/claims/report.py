@@ -234,7 +234,7 @@ def terminal_table(answers: Sequence[ClaimVerdict]) -> list[FittedTable | str]:
     return [table, "", *reasons, "", _("{count} claims: {tally}", count=len(answers), tally=tally(answers))]
 
 
-def deliver_claims(
+def check_and_write_claims(
     files: Mapping[str, Path],
     catalog: Catalog,
     out: Path,

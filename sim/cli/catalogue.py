@@ -5,7 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.cli.frame import BAD_INPUT, Catalogs, Format, Kind, app, catalog_for, fail, report_bad_input, show_all, tell
+from sim.cli.frame import (
+    BAD_INPUT,
+    Catalogs,
+    Format,
+    Kind,
+    app,
+    catalog_for,
+    fail,
+    print_to_stderr,
+    report_bad_input,
+    show_all,
+)
 from sim.message import Message, joined
 
 HERE = Path("scenario.yaml")
@@ -63,7 +74,7 @@ def _stored_model(kind: str, name: str, unknown: Any) -> Any:
         )
         fail(joined("\n", [unknown.args[0], hint]), BAD_INPUT)
     read = Message("not in the catalogue: read from {path}; in a scenario: model: {path}", path)
-    tell(read)
+    print_to_stderr(read)
     model = model_from_config(path)
     dimensions = model.dimensions.model_copy(update={"where": str(path)})
     return model.model_copy(update={"id": name, "name": name, "dimensions": dimensions})

@@ -27,14 +27,14 @@ def claims(
     with report_bad_input():
         from sim.catalogue.catalog import load_catalog
         from sim.claims.files import chosen, claim_files
-        from sim.claims.report import claim_rows, deliver_claims, terminal_table
+        from sim.claims.report import check_and_write_claims, claim_rows, terminal_table
         from sim.report.json_document import as_json
 
         files = chosen(ids or (), claim_files())
         name = "claims" if not ids else f"claims-{'-'.join(files)}"
         folder = usable(out or Path("outputs") / name)
         with whole_or_nothing(folder):
-            answers = deliver_claims(
+            answers = check_and_write_claims(
                 files, load_catalog(), folder, workers or os.cpu_count() or 1, quiet, command_line(), force
             )
     if format == "json":

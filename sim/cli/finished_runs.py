@@ -17,11 +17,11 @@ from sim.cli.frame import (
     command_line,
     fail,
     next_command,
+    print_to_stderr,
     report_bad_input,
     show_all,
     show_money_of,
     shown_to_people,
-    tell,
     usable,
 )
 from sim.cli.questions import repriced_folder
@@ -84,7 +84,7 @@ def price(
         from sim.report.run.json_document import run_document
         from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
         from sim.report.run.verdict import verdict_of
-        from sim.scenario.checks.hardware import hostless_notes
+        from sim.scenario.checks.hardware import gpus_without_server_notes
         from sim.scenario.sections.comparison import models_of
         from sim.scenario.sweep import axes
         from sim.study.execution.cases import limits
@@ -94,7 +94,7 @@ def price(
         with owned(folder):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
     arguments = (cases, axes(loaded), limits(loaded))
-    bare = hostless_notes(loaded, catalog)
+    bare = gpus_without_server_notes(loaded, catalog)
     notes = [*loaded.workload.notes(), *bare, *monte_carlo_notes(folder)]
     if format == "json":
         typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
@@ -277,6 +277,6 @@ def export(
         except NoDeployment as error:
             fail(str(error))
     for line in notes:
-        tell(line)
+        print_to_stderr(line)
     if not quiet:
         typer.echo(_("written: {file}", file=file))

@@ -53,7 +53,7 @@ def _line(words: str, what: str) -> str:
     return Message("next: gpufleet {command} ({purpose})", words, what)
 
 
-FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
+FIRST_REPORT_S, REPORT_EVERY_S = 5.0, 10.0
 """Time before a command that reads and checks first reports its progress, and the interval of later reports [s]."""
 BAD_INPUT = 2
 OTHER_FAILURE = 1
@@ -190,13 +190,13 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
         passed_s = time.monotonic() - started_s
         if limit_s is not None and passed_s >= limit_s:
             raise TimeLimitError
-        due_s = passed_s + (TOLD_EVERY_S if passed_s >= FIRST_TOLD_S else FIRST_TOLD_S - passed_s)
-        if passed_s >= FIRST_TOLD_S and not quiet:
+        due_s = passed_s + (REPORT_EVERY_S if passed_s >= FIRST_REPORT_S else FIRST_REPORT_S - passed_s)
+        if passed_s >= FIRST_REPORT_S and not quiet:
             typer.echo(f"{passed_s:.0f} s: {translate_message(str(STAGE.get()))}", err=True)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
 
     handler, (left_s, every_s) = signal.signal(signal.SIGALRM, report), signal.getitimer(signal.ITIMER_REAL)
-    signal.setitimer(signal.ITIMER_REAL, min(FIRST_TOLD_S, limit_s or FIRST_TOLD_S))
+    signal.setitimer(signal.ITIMER_REAL, min(FIRST_REPORT_S, limit_s or FIRST_REPORT_S))
     try:
         yield
     except TimeLimitError:
@@ -215,11 +215,11 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """End the command with *message* on stderr."""
-    tell(message)
+    print_to_stderr(message)
     raise typer.Exit(code)
 
 
-def tell(message: str) -> None:
+def print_to_stderr(message: str) -> None:
     """Print *message* on stderr, folded to the width of a terminal."""
     from sim.report.words.text import spaced
 
@@ -259,7 +259,7 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
 
     catalog = load_catalog(own=own_folders(scenario, stated or ()))
     for note in catalog.replaced():
-        tell(Message("Note: {note}", note))
+        print_to_stderr(Message("Note: {note}", note))
     return catalog
 
 

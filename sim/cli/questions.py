@@ -39,11 +39,11 @@ from sim.cli.frame import (
     fail,
     narrowed,
     next_command,
+    print_to_stderr,
     report_bad_input,
     show_all,
     show_money_of,
     shown_to_people,
-    tell,
     usable,
     watched,
 )
@@ -161,13 +161,13 @@ class CommandContext:
         if all(reasons.values()):
             self.refuse(*(Message("fleets.{fleet}: {reason}", fleet, reason) for fleet, reason in reasons.items()))
 
-    def delivered(self, deliver: Callable[..., Any]) -> Any:
-        """Call *deliver*, a function of sim.answers that simulates and writes the folder; return its result."""
+    def answered(self, write: Callable[..., Any]) -> Any:
+        """Call *write*, a function of sim.answers that simulates and writes the folder; return its result."""
         given = self.given
         with workplace(
             given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
         ) as there:
-            return deliver(
+            return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
                 out=self.folder,
@@ -198,10 +198,10 @@ class CommandContext:
     def notes(self, over_failures: bool = False) -> list[str]:
         """Return notes on hosts that are left out and, unless *over_failures*, on an availability not judged."""
         from sim.report.words.service_level import availability_notes
-        from sim.scenario.checks.hardware import hostless_notes
+        from sim.scenario.checks.hardware import gpus_without_server_notes
 
         not_judged = [] if over_failures else availability_notes(self.scenario.slo)
-        return [*hostless_notes(self.scenario, self.catalog), *not_judged]
+        return [*gpus_without_server_notes(self.scenario, self.catalog), *not_judged]
 
 
 Answer = Callable[[CommandContext], None]
@@ -246,13 +246,13 @@ def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Com
 
 def answered(question: Question, context: CommandContext) -> None:
     """Answer *question* in the context *context* of its command, and show the answer."""
-    from sim.answers.answer import deliver
+    from sim.answers.answer import write_answer
 
     scenario, relative = context.scenario, context.given.get("relative", RELATIVE)
     context.refuse(*question.why_not(scenario))
     if not context.given["quiet"] and (note := question.ignored(scenario, relative)):
-        tell(note)
-    answer = context.delivered(partial(deliver, question, relative=relative))
+        print_to_stderr(note)
+    answer = context.answered(partial(write_answer, question, relative=relative))
     context.show(
         lambda out: question.document(answer, out),
         lambda: question.lines(answer, context.notes(question.over_failures), context.folder),
@@ -281,7 +281,7 @@ def run(context: CommandContext) -> None:
     from sim.report.run.terminal import DETAILS, decision, headed, terminal_differences, terminal_table
     from sim.report.run.verdict import Verdict, verdict_of
     from sim.report.words.precision import precision_notes
-    from sim.scenario.checks.hardware import hostless_notes
+    from sim.scenario.checks.hardware import gpus_without_server_notes
     from sim.scenario.schema import Scenario
     from sim.scenario.sections.comparison import models_of
     from sim.scenario.sweep import axes
@@ -297,8 +297,8 @@ def run(context: CommandContext) -> None:
     alone = not given["quiet"] and given["cluster"] is None
     workers = given["workers"] or os.cpu_count() or 1
     if alone and (note := long_run_note(scenario, workers)):
-        tell(note)
-    cases = context.delivered(run_scenario)
+        print_to_stderr(note)
+    cases = context.answered(run_scenario)
     shown = (cases, axes(scenario), limits(scenario))
 
     def notes() -> list[str]:
@@ -309,7 +309,7 @@ def run(context: CommandContext) -> None:
 
     def brief() -> list[str]:
         settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
-        aged, bare = price_age_note(scenario, context.catalog), hostless_notes(scenario, context.catalog)
+        aged, bare = price_age_note(scenario, context.catalog), gpus_without_server_notes(scenario, context.catalog)
         return [*settled, *extrapolated_note(scenario, context.catalog), *aged, *bare, *monte_carlo_notes(folder)]
 
     def tables() -> list[Any]:
@@ -339,7 +339,7 @@ def _run_work(context: CommandContext) -> None:
     from sim.answers.jobs import run_work
     from sim.jobs.kinds import kind_of
 
-    kind, rows = kind_of(context.scenario), context.delivered(run_work)
+    kind, rows = kind_of(context.scenario), context.answered(run_work)
     verdict = kind.verdict(rows)
     context.show(
         lambda out: kind.document(context.scenario, rows, out),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail, tell
+from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, fail, print_to_stderr
 from sim.message import Message, joined
 
 Address = Annotated[
@@ -149,12 +149,12 @@ def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     except ModuleNotFoundError:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
-        tell(PLAIN.format(address=address))
+        print_to_stderr(PLAIN.format(address=address))
     try:
         with Cluster(
             address,
             wait_s,
-            lambda sentence: tell(Message("--cluster: {sentence}", sentence)),
+            lambda sentence: print_to_stderr(Message("--cluster: {sentence}", sentence)),
         ) as machines:
             yield machines
     except ClusterError as error:

@@ -57,7 +57,7 @@ class ColdStart(Spec):
         return self
 
 
-Doing = Literal["provisioning", "booting", "loading"]
+StartState = Literal["provisioning", "booting", "loading"]
 """State of a starting replica, as usage.csv shows it."""
 
 
@@ -87,7 +87,7 @@ class StartStage:
 
     what: str
     """Name of the stage: container image, weights, CUDA graphs."""
-    doing: Doing
+    doing: StartState
     seconds: float = 0.0
     """Fixed time before the transfer [s]."""
     transfer: StartTransfer | None = None

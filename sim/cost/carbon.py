@@ -262,10 +262,10 @@ class CarbonPlan:
         start_h, end_h = self._hour(start_s), self._hour(end_s)
         for hour in range(floor(start_h), floor(end_h) + 1):
             from_h, to_h = max(start_h, hour), min(end_h, hour + 1)
-            total += max(0.0, to_h - from_h) * self._at((from_h + to_h) / 2 - self._hour(0.0))
+            total += max(0.0, to_h - from_h) * self._intensity_at((from_h + to_h) / 2 - self._hour(0.0))
         return total / (end_h - start_h)
 
-    def _at(self, hours: float) -> float:
+    def _intensity_at(self, hours: float) -> float:
         """Return the grid intensity *hours* after simulated time 0, by the site's local time [g/kWh]."""
         return self.grid_g_per_kwh[self.clock.at(SECONDS_PER_HOUR * hours).hour % len(self.grid_g_per_kwh)]
 

@@ -425,7 +425,7 @@ class Rent(Spec):
         unused = IdleShare.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
         reserved = min(rented, committed) * (1 - unused.share)
         parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
-        parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
+        parts += [(part, 0.0, unused) for part in self._uncommitted(rented - committed, price)]
         per_gpu = 1 / (priced.gpus or hardware.slots) if by_instance else 1.0
         least = list(self._unmet(hardware, rented / hours, per_gpu / hours, price))
         if self.commitment is not None and hardware.copies and any(pool.scheduled for pool in hardware.pools):
@@ -503,7 +503,7 @@ class Rent(Spec):
         for month, (committed, factor) in enumerate(steps):
             reserved = min(rented, committed) * (1 - idle.share)
             agreed = [(name, factor * units, each) for name, units, each in self._reserved(reserved, committed, price)]
-            for name, units, each in [*agreed, *self._beyond(rented - committed, price)]:
+            for name, units, each in [*agreed, *self._uncommitted(rented - committed, price)]:
                 series.setdefault(name, [0.0] * len(steps))[month] = units
                 prices[name] = each
         charges: list[Charge] = []
@@ -550,7 +550,7 @@ class Rent(Spec):
         reserved = CommittedGpus(names, committed_per_h / per_gpu_h / hardware.copies)
         term = self.commitment.months
         reserved_price = price.discounted(self._commitment_discount)
-        beyond = list(self._beyond(1.0, price)) if rented_per_h > committed_per_h else []
+        beyond = list(self._uncommitted(1.0, price)) if rented_per_h > committed_per_h else []
         for pool in hardware.pools:
             facts: dict[str, Any] = {"pool": pool.name, "server": pool.server_id, "billing": self.billing}
             facts |= {"reserved": reserved}
@@ -570,7 +570,7 @@ class Rent(Spec):
             if committed > used:
                 yield UNUSED, committed - used, reserved
 
-    def _beyond(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
+    def _uncommitted(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Return the units at the hourly or spot price, and the spot units that compensate for interruptions."""
         if units <= 0:
             return

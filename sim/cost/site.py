@@ -18,12 +18,12 @@ from sim.spec import Positive, Spec
 Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
 
 
-def _none(value: Any) -> Any:
+def _none_for_text(value: Any) -> Any:
     return None if value == "none" else value
 
 
 HostingOrNone = Annotated[
-    Hosting | None, BeforeValidator(_none, json_schema_input_type=Hosting | Literal["none"] | None)
+    Hosting | None, BeforeValidator(_none_for_text, json_schema_input_type=Hosting | Literal["none"] | None)
 ]
 
 

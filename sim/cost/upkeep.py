@@ -80,9 +80,9 @@ class Software(UserComponent):
 
     def charges(self, fleet: Sequence[FleetHardware]) -> list[FlatCharge]:
         """Return the licence costs, a charge per pool and measure. Raises CostError if the servers are unknown."""
-        return for_each(fleet, self._of)
+        return for_each(fleet, self._licence_charges)
 
-    def _of(self, hardware: FleetHardware) -> list[FlatCharge]:
+    def _licence_charges(self, hardware: FleetHardware) -> list[FlatCharge]:
         result = []
         if self.usd_per_gpu_year is not None:
             result += _licences(hardware, hardware.gpus, "gpu", self.usd_per_gpu_year)

@@ -219,7 +219,7 @@ class StagesEngine(StagedEngine):
         limits = replace(limits, batches_in_flight=self._depth)
         self._schedule = _scheduler_of(limits, limits.new_queue(), stages if asynchronous else 0)
         super().__init__(steptime, limits, self._schedule.pool, self._schedule.waiting, stages)
-        self._flying: deque[InFlightBatch] = deque()
+        self._batches_in_flight: deque[InFlightBatch] = deque()
         self._waits = False
         """True if no batch is formed before the oldest one in flight has ended."""
         self._evicted: list[InFlightSequence] = []
@@ -247,55 +247,57 @@ class StagesEngine(StagedEngine):
             self._evicted.append(one)
         else:
             self._schedule.leave(one)
-        return ReplicaProgress(max(0, one.computed - one.flying), one.made)
+        return ReplicaProgress(max(0, one.computed - one.tokens_in_flight), one.made)
 
     def crash(self, now: float) -> None:
         """See `ReplicaEngine.crash`."""
-        for launch in self._flying:
-            self._book(launch, launch.busy_s(now), 0)
+        for in_flight in self._batches_in_flight:
+            self._book(in_flight, in_flight.busy_s(now), 0)
         self._drop_evicted()
-        for launch in self._flying:
-            self._schedule.update(launch, now)
-        self._flying.clear()
+        for in_flight in self._batches_in_flight:
+            self._schedule.update(in_flight, now)
+        self._batches_in_flight.clear()
         self._waits = False
         self._stage_free_s = [now] * len(self._stage_free_s)
 
     def plan(self, now: float) -> float:
         """See `ReplicaEngine.plan`."""
-        while not self._waits and len(self._flying) < self._depth and (self._waiting or self._schedule.running):
-            launch = self._schedule.form(now)
-            if launch is not None:
-                self._enter(launch, now)
-            elif self._flying:
+        while (
+            not self._waits and len(self._batches_in_flight) < self._depth and (self._waiting or self._schedule.running)
+        ):
+            in_flight = self._schedule.form(now)
+            if in_flight is not None:
+                self._enter(in_flight, now)
+            elif self._batches_in_flight:
                 break
-        self._waits = bool(self._flying)
-        return self._flying[0].end_s if self._flying else inf
+        self._waits = bool(self._batches_in_flight)
+        return self._batches_in_flight[0].end_s if self._batches_in_flight else inf
 
-    def _enter(self, launch: InFlightBatch, now: float) -> None:
-        leap = self._steptime.leap(launch.batch)
-        ready_s = max([one.last_end_s for one in launch.chunks], default=now)
-        ready_s = max(now, ready_s, launch.ready_s)
-        launch.enter(leap, self._stage_free_s, ready_s)
-        for one in launch.sampled:
-            one.last_end_s = launch.end_s
-        if launch.cohort is not None:
-            launch.cohort.last_end_s = launch.end_s
-        self._flying.append(launch)
+    def _enter(self, in_flight: InFlightBatch, now: float) -> None:
+        leap = self._steptime.leap(in_flight.batch)
+        ready_s = max([one.last_end_s for one in in_flight.chunks], default=now)
+        ready_s = max(now, ready_s, in_flight.ready_s)
+        in_flight.enter(leap, self._stage_free_s, ready_s)
+        for one in in_flight.sampled:
+            one.last_end_s = in_flight.end_s
+        if in_flight.cohort is not None:
+            in_flight.cohort.last_end_s = in_flight.end_s
+        self._batches_in_flight.append(in_flight)
         self._meters.cached_tokens += self._schedule.cached_in_step
 
     def advance(self) -> list[Request]:
         """See `ReplicaEngine.advance`: the oldest batch leaves the last stage."""
-        launch = self._flying.popleft()
+        in_flight = self._batches_in_flight.popleft()
         self._waits = False
-        self._book(launch, launch.stage_s, 1)
+        self._book(in_flight, in_flight.stage_s, 1)
         self._drop_evicted()
-        return self._schedule.update(launch, launch.end_s)
+        return self._schedule.update(in_flight, in_flight.end_s)
 
-    def _book(self, launch: InFlightBatch, busy_s: float, whole_steps: int) -> None:
-        """Add the busy time of *launch* to the meters; *whole_steps* is 1 if the batch is complete, 0 if not."""
-        book(self._meters, launch, busy_s, launch.load * busy_s, whole_steps)
+    def _book(self, in_flight: InFlightBatch, busy_s: float, whole_steps: int) -> None:
+        """Add the busy time of *in_flight* to the meters; *whole_steps* is 1 if the batch is complete, 0 if not."""
+        book(self._meters, in_flight, busy_s, in_flight.load * busy_s, whole_steps)
         if self._sharing:
-            self._share(launch, busy_s)
+            self._share(in_flight, busy_s)
 
     def _drop_evicted(self) -> None:
         for one in self._evicted:
@@ -303,17 +305,17 @@ class StagesEngine(StagedEngine):
                 self._schedule.leave(one)
         self._evicted.clear()
 
-    def _share(self, launch: InFlightBatch, elapsed_s: float) -> None:
-        """Charge the busy time of *launch* up to *elapsed_s* [s] to its requests, evenly per new token."""
-        batch = launch.batch
-        token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
-        launch.shared_s = elapsed_s
+    def _share(self, in_flight: InFlightBatch, elapsed_s: float) -> None:
+        """Charge the busy time of *in_flight* up to *elapsed_s* [s] to its requests, evenly per new token."""
+        batch = in_flight.batch
+        token_s = (elapsed_s - in_flight.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
+        in_flight.shared_s = elapsed_s
         prompts = set()
-        for one, first_time, again, _ in launch.parts:
+        for one, first_time, again, _ in in_flight.parts:
             one.busy.prefill_s += token_s * first_time
             one.busy.recompute_s += token_s * again
             prompts.add(one)
-        for one in launch.chunks:
+        for one in in_flight.chunks:
             if one not in prompts:
                 one.busy.decode_s += token_s
 
@@ -321,20 +323,20 @@ class StagesEngine(StagedEngine):
         return self._schedule.preemptions
 
     def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
-        return [(launch, launch) for launch in self._flying]
+        return [(in_flight, in_flight) for in_flight in self._batches_in_flight]
 
     def share_time(self, on: bool, now: float) -> None:
         """See `ReplicaEngine.share_time`."""
         self._sharing = on
         self._schedule.use_cohorts(not on)
-        for launch in self._flying:
-            busy_s = launch.busy_s(now)
+        for in_flight in self._batches_in_flight:
+            busy_s = in_flight.busy_s(now)
             if on:
-                launch.shared_s = busy_s
+                in_flight.shared_s = busy_s
             else:
-                self._share(launch, busy_s)
+                self._share(in_flight, busy_s)
 
     def under_way(self, request_index: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         self._schedule.dissolve()
-        return [launch.span(self._schedule.place(request_index)) for launch in self._flying]
+        return [in_flight.span(self._schedule.place(request_index)) for in_flight in self._batches_in_flight]

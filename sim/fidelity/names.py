@@ -51,11 +51,11 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     try:
         gpu = catalog.gpu(row.gpu)
     except UnknownId as error:
-        missing.append(Message("unknown gpu {gpu!r}{hint}", row.gpu, _near(error)))
+        missing.append(Message("unknown gpu {gpu!r}{hint}", row.gpu, _nearest_ids(error)))
     try:
         model = model_of(row.model, catalog)
     except UnknownId as error:
-        missing.append(Message("unknown model {model!r}{hint}", row.model, _near(error)))
+        missing.append(Message("unknown model {model!r}{hint}", row.model, _nearest_ids(error)))
     except ConfigError as error:
         missing.append(Message("unknown model {model!r}: {error}", row.model, error))
     try:
@@ -80,7 +80,7 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
 
 
-def _near(error: UnknownId) -> str:
+def _nearest_ids(error: UnknownId) -> str:
     return f" (near: {', '.join(error.suggestions)})" if error.suggestions else ""
 
 

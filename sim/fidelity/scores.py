@@ -442,15 +442,15 @@ def _pairs(ranked_servers: Iterable[RankedServer]) -> Iterator[tuple[RankedServe
         tasks[entrant.quantity, *entrant.task].append(entrant)
     for members in tasks.values():
         for one, other in combinations(members, 2):
-            if one.server != other.server and _apart(one, other) and _alike(one, other):
+            if one.server != other.server and _differ_clearly(one, other) and _similar_lengths(one, other):
                 yield one, other
 
 
-def _apart(one: RankedServer, other: RankedServer) -> bool:
+def _differ_clearly(one: RankedServer, other: RankedServer) -> bool:
     return max(one.measured, other.measured) >= APART * min(one.measured, other.measured)
 
 
-def _alike(one: RankedServer, other: RankedServer) -> bool:
+def _similar_lengths(one: RankedServer, other: RankedServer) -> bool:
     return all(max(pair) <= ALIKE * min(pair) for pair in zip(one.lengths, other.lengths, strict=True))
 
 

@@ -322,13 +322,13 @@ class SessionSource:
                     self._put(active, following, now)
         active.open -= 1
         if not active.open and not active.cut:
-            self._over(active, now)
+            self._plan_next_session(active, now)
         if self._next_s() <= now:
             self.release(now)
         else:
             self._arm()
 
-    def _over(self, active: _ActiveSession, now: float) -> None:
+    def _plan_next_session(self, active: _ActiveSession, now: float) -> None:
         following = self._offered.next_of(active.start.number)
         if following is None:
             return

@@ -92,7 +92,7 @@ class GaugeScrapes:
 
     def per_replica(self, now: float, gauge: Gauge, window_s: float) -> list[float]:
         """Return the mean of *gauge* in the window for each replica that serves now and has been scraped."""
-        chosen = self._within(now, window_s)
+        chosen = self._scrapes_in_window(now, window_s)
         means = []
         for one in self._replicas:
             if self._lifecycle.states[one[0]] is State.SERVING:
@@ -103,7 +103,7 @@ class GaugeScrapes:
 
     def total(self, now: float, gauge: Gauge, window_s: float) -> float:
         """Return the mean in the window of the sum of *gauge* over replicas and, for requests, the router."""
-        chosen = self._within(now, window_s)
+        chosen = self._scrapes_in_window(now, window_s)
         return sum([scrape.totals[gauge] for scrape in chosen]) / len(chosen) if chosen else 0.0
 
     def latency_s(self, now: float, latency: Latency, quantile: float, window_s: float) -> float | None:
@@ -113,7 +113,7 @@ class GaugeScrapes:
         found = [one[place] for one in self._latencies if until_s - window_s < one[0] <= until_s]
         return float(np.quantile(found, quantile)) if found else None
 
-    def _within(self, now: float, window_s: float) -> list[GaugeScrape]:
+    def _scrapes_in_window(self, now: float, window_s: float) -> list[GaugeScrape]:
         """Return the delivered scrapes of the last *window_s*; the latest one alone where none is that recent."""
         until_s = now - self._delay_s
         chosen: list[GaugeScrape] = []

@@ -105,7 +105,7 @@ class ComponentFailures:
         for place in component.domain.replicas:
             down[place] += 1
             if down[place] == 1:
-                self._strike(self._scale.replicas[component.position][place])
+                self._fail_replica_of(self._scale.replicas[component.position][place])
         failing = self._plan.pools[component.position].failures
         if failing is not None and failing.detection_s:
             self._env.timeout(failing.detection_s).callbacks.append(lambda _: self._noticed(component))
@@ -118,7 +118,7 @@ class ComponentFailures:
         held = [self._lifecycle.states[engine] for place in component.domain.replicas for engine in replicas[place]]
         return all(state in OFF for state in held)
 
-    def _strike(self, engines: list[int]) -> None:
+    def _fail_replica_of(self, engines: list[int]) -> None:
         """Fail a replica, whatever its state; the failure of one that is switched off is detected at once."""
         for engine in engines:
             state = self._lifecycle.states[engine]

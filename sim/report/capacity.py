@@ -318,12 +318,12 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
             lines.append([row["fleet"], _("none"), "", row["reason"], *[""] * (len(heads) - 4)])
             continue
         per_million = row["usd_per_million_good_tokens"]
-        around = _around(_in_currency(row["usd_per_million_good_tokens_ci95"]))
+        around = _plus_minus(_in_currency(row["usd_per_million_good_tokens_ci95"]))
         lines.append(
             [
                 row["fleet"],
                 _("beyond the search") if isinf(row[axis.label]) else plain(row[axis.label]),
-                _around(row[f"{axis.label}_ci95"]).strip(),
+                _plus_minus(row[f"{axis.label}_ci95"]).strip(),
                 brief_limit(row["limited_by"]),
                 *(_short(_in_unit(row[name], name)) for name in latencies),
                 _short(row["output_tokens_per_s"]),
@@ -346,7 +346,7 @@ def _in_currency(usd: float | None) -> float | None:
     return None if usd is None else shown(usd)
 
 
-def _around(half: float | None) -> str:
+def _plus_minus(half: float | None) -> str:
     return f" ± {plain(half, 2)}" if half else ""
 
 

@@ -177,20 +177,20 @@ def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
             basis = origin(one["basis"]["kind"], one["basis"]["source"])
             kernel = f"{one['format']}: {one['kernel']}; {basis}" if one["kernel"] else basis
             alone = next((rate for rate in one["measured"] if rate["tokens"] == LARGE_BATCH), None)
-            share = _of(one["prefill_flops"] / 1e12, one["peak_flops"] / 1e12, "TFLOPS")
+            share = _share_of_peak(one["prefill_flops"] / 1e12, one["peak_flops"] / 1e12, "TFLOPS")
             entries.append(
-                ListEntry(_("prefill, {part}", part=where), share, [kernel, *_alone(alone, gpus[one["pool"]])])
+                ListEntry(_("prefill, {part}", part=where), share, [kernel, *_measured_alone(alone, gpus[one["pool"]])])
             )
-            read = _of(one["decode_bytes_per_s"] / 1e9, one["memory_bytes_per_s"] / 1e9, "GB/s")
+            read = _share_of_peak(one["decode_bytes_per_s"] / 1e9, one["memory_bytes_per_s"] / 1e9, "GB/s")
             entries.append(ListEntry(_("decode, {part}", part=where), read))
         yield EntryList(_("Kernels: {fleet}", fleet=fleet), entries)
 
 
-def _of(rate: float, peak: float, unit: str) -> str:
+def _share_of_peak(rate: float, peak: float, unit: str) -> str:
     return _("{rate:,.0f} of {peak:,.0f} {unit} ({share:.0%})", rate=rate, peak=peak, unit=unit, share=rate / peak)
 
 
-def _alone(measured: dict[str, Any] | None, gpu: str) -> list[str]:
+def _measured_alone(measured: dict[str, Any] | None, gpu: str) -> list[str]:
     """Describe a kernel *measured* outside of a server, for a pool of *gpu*; empty if none is."""
     if measured is None:
         return []

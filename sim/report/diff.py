@@ -50,8 +50,8 @@ def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) ->
             }
             for one in found.differences
         ],
-        "only_first": [_where(point) for point in found.alone[0]],
-        "only_second": [_where(point) for point in found.alone[1]],
+        "only_first": [_place_of_point(point) for point in found.alone[0]],
+        "only_second": [_place_of_point(point) for point in found.alone[1]],
     }
 
 
@@ -88,7 +88,7 @@ def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> l
         (N_("Only the first run has {points}."), N_("Only the second run has {points}.")), found.alone, strict=True
     ):
         if alone:
-            lines.append(_(name, points=listing([_where(point) for point in alone])))
+            lines.append(_(name, points=listing([_place_of_point(point) for point in alone])))
     return lines
 
 
@@ -156,7 +156,9 @@ def diff_markdown(first: StoredRun, second: StoredRun, found: RunDifferences, ou
         parts.append(_markdown(_outcome_heads(), [_outcome_cells(one) for one in outcomes]))
     else:
         heads = [_("fleet and point"), "", _("first"), _("second"), _("difference"), ""]
-        rows = [[_where(one.first), in_code(_(WORDS[one.metric])), *_figures(one)] for one in found.differences]
+        rows = [
+            [_place_of_point(one.first), in_code(_(WORDS[one.metric])), *_figures(one)] for one in found.differences
+        ]
         parts.append(_markdown(heads, rows))
     if found.changes:
         rows = [[one.path, _value_text(one.before), _value_text(one.after)] for one in found.changes]
@@ -200,10 +202,10 @@ def _outcome_cells(one: Outcome) -> list[str]:
         percent = f" ({100 * (one.second / one.first - 1):+.3g} %)" if one.first else ""
         change = f"{one.second - one.first:+.3g}{percent}"
     verdict = one.reason or (_("fails") if one.fails else _("passes"))
-    return [one.condition.text, _where(one.point), first, second, change, verdict]
+    return [one.condition.text, _place_of_point(one.point), first, second, change, verdict]
 
 
-def _where(point: Point) -> str:
+def _place_of_point(point: Point) -> str:
     at = ", ".join(place(axis, value) for axis, value in point.axes.items())
     return _("{fleet} at {at}", fleet=point.fleet, at=at) if at else point.fleet
 

@@ -8,7 +8,7 @@ from typing import Any
 from sim.catalogue.catalog import KINDS, Catalog
 from sim.catalogue.value import Sourced, Value
 from sim.report.catalogue import entry, kind_of
-from sim.report.words.money import twinned
+from sim.report.words.money import with_converted_amounts
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
 from sim.study.confidence import PredictionConfidence
@@ -21,7 +21,7 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in twinned(value).items()}
+        return {str(key): _plain(item) for key, item in with_converted_amounts(value).items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not isinstance(value, bool):

@@ -13,7 +13,7 @@ import numpy as np
 from sim.csvio import write_csv
 from sim.language import N_, _
 from sim.report.charts.tornado import TornadoBar
-from sim.report.words.money import cash, in_code, shown, twinned
+from sim.report.words.money import cash, in_code, shown, with_converted_amounts
 from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, plain, ranged
 from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
@@ -74,7 +74,7 @@ def sentences(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[st
 
 def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> str:
     if len(setting.outcomes) > 1:
-        parts = [_who(setting, study), _range(setting, _("them"))]
+        parts = [_cheapest_shares(setting, study), _range(setting, _("them"))]
     else:
         parts = [_range(setting, _("{draws:,} draws{where}", draws=study.draws, where=where(setting.axes)))]
     text = joined(
@@ -109,7 +109,7 @@ def _disputed(own: Sequence[DisputedSetting]) -> str:
     return lead + _(template, drawn=first.drawn, central=first.central, share=share)
 
 
-def _who(setting: DrawnSetting, study: MonteCarloStudy) -> str:
+def _cheapest_shares(setting: DrawnSetting, study: MonteCarloStudy) -> str:
     """State the cheapest of several fleets and its share of the draws, then the shares of the others."""
     wins, n = cheapest(setting.outcomes), study.draws
     ranked = sorted(wins, key=lambda fleet: -wins[fleet])
@@ -281,7 +281,7 @@ def _each(settings: Sequence[DrawnSetting], models: Mapping[str, str]) -> Iterat
 
 def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
     """Write *rows* with the axes after the first column; columns that only later rows have are empty before."""
-    listed = [twinned(row) for row in rows]
+    listed = [with_converted_amounts(row) for row in rows]
     names = list(dict.fromkeys(name for row in listed for name in row if name != "axes"))
     lines = (
         [row[names[0]], *(row["axes"].get(axis) for axis in axes), *(row.get(name) for name in names[1:])]

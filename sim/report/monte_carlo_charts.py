@@ -102,7 +102,7 @@ NOTE = N_(
     "use the central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the "
     "scenario says."
 )
-TIED = N_(" Rank correlations in place of independence: {listing}.")
+CORRELATED = N_(" Rank correlations in place of independence: {listing}.")
 OF_LOADS = N_(" A drawn load lies between simulated loads: amounts per hour are interpolated linearly.")
 
 
@@ -120,14 +120,14 @@ def monte_carlo_section(
         "charts": charts(study, shown, fleets),
         "table": monte_carlo_table(study, points, axes),
         "inputs": inputs_table(study.inputs),
-        "note": _(NOTE) + _tied(study) + (_(OF_LOADS) if study.load_drawn else ""),
+        "note": _(NOTE) + _correlations(study) + (_(OF_LOADS) if study.load_drawn else ""),
     }
 
 
-def _tied(study: MonteCarloStudy) -> str:
+def _correlations(study: MonteCarloStudy) -> str:
     """List the rank correlations of inputs; empty without any."""
     pairs = [
         _("{first} and {second} {rank}", first=label(one), second=label(other), rank=plain(rank))
         for one, other, rank in study.correlations
     ]
-    return _(TIED, listing=_("; ").join(pairs)) if pairs else ""
+    return _(CORRELATED, listing=_("; ").join(pairs)) if pairs else ""

@@ -189,7 +189,7 @@ def _headline(order: Sequence[FleetPlanOutlook], plan: MultiYear) -> str:
     )
     first = _(template, span=span(plan), fleet=best.fleet, costs=_costs(best))
     if len(order) > 1:
-        others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
+        others = [_extra_cost(one, best) for one in order[1:] if best.present_usd > 0]
         first += _("; ") + listing(others) if others else ""
     kept = next((one for one in order if not one.short and not one.api), None)
     if best.api:
@@ -224,7 +224,7 @@ def _headline(order: Sequence[FleetPlanOutlook], plan: MultiYear) -> str:
     )
 
 
-def _more(one: FleetPlanOutlook, best: FleetPlanOutlook) -> str:
+def _extra_cost(one: FleetPlanOutlook, best: FleetPlanOutlook) -> str:
     more = one.present_usd / best.present_usd - 1
     return (
         _("{fleet} costs {difference} more", fleet=one.fleet, difference=difference(more))

@@ -44,7 +44,7 @@ class _Live:
         self._started_s = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=copy_context().run, args=(self._report,), daemon=True)
-        self._said = _(doing)
+        self._last_line = _(doing)
         """Progress as a line of text without the time left, as last written."""
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class _Live:
             wait_s = EVERY_S if self._lines else 1.0
             if self._lines:
                 passed_s = time.monotonic() - self._started_s
-                sys.stderr.write(f"{passed_s:.0f} s: {self._said}{self._left(passed_s)}{simulation_progress()}\n")
+                sys.stderr.write(f"{passed_s:.0f} s: {self._last_line}{self._left(passed_s)}{simulation_progress()}\n")
                 sys.stderr.flush()
             else:
                 self._update()
@@ -110,7 +110,7 @@ class CaseProgress(_Live):
             )
         self._bar.update(self._task, completed=done, total=total)
         self._done, self._total, self._found = done, total, found
-        self._said = _("{done} of {total} {unit}", done=done, total=total, unit=self._unit)
+        self._last_line = _("{done} of {total} {unit}", done=done, total=total, unit=self._unit)
 
     def _left(self, passed_s: float) -> str:
         # running simulations count by the simulated fraction of their horizon
@@ -144,8 +144,8 @@ class SearchProgress(_Live):
         elif state.simulated:
             queued = ngettext("{count} fleet", "{count} fleets", state.queued)
             parts.append(_("none meets the service level so far, {fleets} queued", fleets=queued))
-        self._said = _(", ").join(parts)
-        self._bar.update(self._task, description=self._said)
+        self._last_line = _(", ").join(parts)
+        self._bar.update(self._task, description=self._last_line)
 
     def _left(self, passed_s: float) -> str:
         state = self._state

@@ -18,7 +18,7 @@ from sim.report.json_document import heading
 from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
 from sim.report.sensitivity_charts import gap_figure, tornado_figure
-from sim.report.words.money import amount, cash, in_code, shown, twin
+from sim.report.words.money import amount, cash, converted_column, in_code, shown
 from sim.report.words.text import listing, percent, question_of, seconds
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
@@ -64,7 +64,7 @@ def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Varied
         now, low, high = (_reading(values[name]) for values in samples)
         yield name, now, low, high
     if answer.between is not None:
-        now, low, high = (_less(values, answer.between) for values in samples)
+        now, low, high = (_difference_of(values, answer.between) for values in samples)
         yield less(answer.between), now, low, high
 
 
@@ -73,7 +73,7 @@ def _reading(sample: Sample) -> VariedMetric:
     return VariedMetric(sample.value, sample.half_width, state)
 
 
-def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetric:
+def _difference_of(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetric:
     states = [_reading(values[name]).state for name in between]
     return VariedMetric(*difference(values, between), CANNOT if CANNOT in states else OVER if OVER in states else "")
 
@@ -96,7 +96,7 @@ def sentences(answer: SensitivityAnswer) -> list[str]:
         lines.append(
             _("One replication each: nothing here has an interval, and small differences may be due to chance.")
         )
-    lines += [_("{line}.", line=line) for line in astray(answer)]
+    lines += [_("{line}.", line=line) for line in unusable_result_notes(answer)]
     return lines
 
 
@@ -151,7 +151,7 @@ def swing(readings: Sequence[VariedMetric]) -> float:
 
 def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]:
     """Yield a sentence on which fleet is better, and which inputs change that within their ranges."""
-    now = _less(answer.found.base, between)
+    now = _difference_of(answer.found.base, between)
     if isnan(now.value):
         yield _(
             "The difference between {between} and {between_2} is not known: one of them has no finite result.",
@@ -171,16 +171,16 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         other=other,
         spread=spread,
     )
-    if _within(now):
+    if _contains_zero(now):
         yield _("{told}, which may be due to chance.", told=text)
         return
     turning, close, unknown = list[str](), list[str](), list[str]()
     for one in answer.found.swings:
         low, high = list(results(answer, one))[-1][2:]
         ends = [end.value * now.value for end in (low, high)]
-        if any(end < 0 and not _within(reading) for end, reading in zip(ends, (low, high), strict=True)):
+        if any(end < 0 and not _contains_zero(reading) for end, reading in zip(ends, (low, high), strict=True)):
             turning.append(translate_rendered(one.input.name))
-        elif _within(low) or _within(high) or any(end <= 0 for end in ends):
+        elif _contains_zero(low) or _contains_zero(high) or any(end <= 0 for end in ends):
             close.append(translate_rendered(one.input.name))
         elif any(map(isnan, ends)):
             unknown.append(translate_rendered(one.input.name))
@@ -194,12 +194,12 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     yield _("{told}{but}.", told=text, but=but)
 
 
-def _within(reading: VariedMetric) -> bool:
+def _contains_zero(reading: VariedMetric) -> bool:
     """Return whether zero lies within the interval of the difference."""
     return reading.half_width is not None and abs(reading.value) < reading.half_width
 
 
-def astray(answer: SensitivityAnswer) -> list[str]:
+def unusable_result_notes(answer: SensitivityAnswer) -> list[str]:
     """Return notes on inputs at which a fleet has no finite result or is overloaded."""
     lines = []
     for one in answer.found.swings:
@@ -340,7 +340,7 @@ def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield *rows*; a row with a metric in US dollars is followed by a row in the shown currency."""
     for row in rows:
         yield row
-        if other := twin(row["metric"]):
+        if other := converted_column(row["metric"]):
             amounts = {name: value for name, value in row.items() if name.startswith("at_") and value is not None}
             yield row | {"metric": other} | {name: shown(value) for name, value in amounts.items()}
 

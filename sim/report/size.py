@@ -67,7 +67,7 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
     """Return the charts of simulated candidates, and a chart of all candidates that could serve."""
     shown = [(name, *one) for name in LATENCIES for one in percentiles_shown(scenario.slo, name).items()]
     late = [_late(found, scenario)] if scenario.slo.per_request else []
-    drawn = [*(_against(found, *one) for one in shown), *late]
+    drawn = [*(_latency_panel(found, *one) for one in shown), *late]
     return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
 
 
@@ -110,7 +110,7 @@ def _curves(
     return tuple(curves)
 
 
-def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
+def _latency_panel(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     column = f"{name}_{part}"
 
@@ -266,7 +266,7 @@ def _sentences(found: Sizing, scenario: Scenario) -> list[str]:
     ]
     how = _("; ").join(filter(None, [how, *others]))
     how += _(".")
-    mixed = [*_mixed_sentences(found), *_apart(scenario)]
+    mixed = [*_mixed_sentences(found), *_not_tried(scenario)]
     if found.winner is None:
         return [
             _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
@@ -487,7 +487,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _apart(scenario: Scenario) -> Iterator[str]:
+def _not_tried(scenario: Scenario) -> Iterator[str]:
     """Yield a note on fleets that a search of mixed fleets does not try: kinds of replicas that share a server."""
     size = scenario.size
     if size is None or size.mixed is None:

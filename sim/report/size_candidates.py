@@ -118,13 +118,13 @@ def cells(one: CandidateFleet, scenario: Scenario) -> list[str]:
         _("capital USD"): "" if one.needs is None else cash(one.needs.capex_usd),
         _("operating USD a month"): ""
         if operating is None or not isfinite(operating)
-        else _least(one) + cash(operating),
+        else _bound_sign(one) + cash(operating),
         "kW": "" if one.needs is None or one.needs.kw is None else plain(one.needs.kw),
     }
     return [known[head] for head in heads(scenario)]
 
 
-def _least(one: CandidateFleet) -> str:
+def _bound_sign(one: CandidateFleet) -> str:
     return "≥ " if one.usd_per_h is None else ""
 
 
@@ -140,11 +140,11 @@ def least(one: CandidateFleet) -> float:
 
 def why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     """Return why *one* lost, in a few words, and whether that is inconclusive."""
-    reason = _why(one, found, scenario)
+    reason = _reason_lost(one, found, scenario)
     return _("{told} (inconclusive)", told=reason) if reason and one.inconclusive else reason
 
 
-def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
+def _reason_lost(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
         return _("the cheapest")

@@ -104,14 +104,14 @@ class FittedTable:
             return [kept]
         front = list(range(self.repeated))
         rest = range(self.repeated, len(self.heads))
-        taken = sum(self._least(column) + GAP for column in front)
-        fewest = len(_packed([self._least(column) for column in rest], width - taken))
+        taken = sum(self._least_width(column) + GAP for column in front)
+        fewest = len(_packed([self._least_width(column) for column in rest], width - taken))
         for room in range(1, width - taken + 1):
-            parts = _packed([self._least(column) for column in rest], room)
+            parts = _packed([self._least_width(column) for column in rest], room)
             if len(parts) == fewest:
                 break
         else:
-            parts = _packed([self._least(column) for column in rest], width - taken)
+            parts = _packed([self._least_width(column) for column in rest], width - taken)
         return [[*front, *(self.repeated + place for place in part)] for part in parts] or [front]
 
     def _kept(self, width: int) -> list[int]:
@@ -120,12 +120,12 @@ class FittedTable:
         # in this order: optional columns are left out, names wrap, further columns are left out
         for narrow, count in ((False, 0), (False, 1), *((True, count) for count in range(len(left_out) + 1))):
             kept = [column for column in range(len(self.heads)) if column not in left_out[:count]]
-            if sum(self._least(column, narrow) + GAP for column in kept) - GAP <= width:
+            if sum(self._least_width(column, narrow) + GAP for column in kept) - GAP <= width:
                 return kept
         return []
 
     def _table(self, columns: Sequence[int], width: int) -> Table:
-        widths = {column: self._least(column) for column in columns}
+        widths = {column: self._least_width(column) for column in columns}
         spare = width - sum(widths.values()) - GAP * (len(columns) - 1)
         for column in sorted(columns, key=lambda one: (one not in self.worded, self._widest(one) - widths[one])):
             more = min(max(spare, 0), self._widest(column) - widths[column])
@@ -149,7 +149,7 @@ class FittedTable:
         """Return the width at which no cell wraps; the heading may."""
         return max(_cells_width(self.rows, column), self._head_width(column))
 
-    def _least(self, column: int, narrow: bool = True) -> int:
+    def _least_width(self, column: int, narrow: bool = True) -> int:
         """Return the least width in which no figure is cut; *narrow* wraps short words in an undivided table."""
         widest = _cells_width(self.rows, column)
         if narrow and self.optional is not None and column in self.worded:

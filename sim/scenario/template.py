@@ -158,7 +158,7 @@ def _add_earlier_name(part: dict[str, Any], old: str, new: str) -> None:
 def documented(kind: type[Spec]) -> dict[str, Any]:
     """Return the JSON schema of a *kind* of scenario, with field docstrings as descriptions."""
     schema: dict[str, Any] = kind.model_json_schema()
-    specs = {spec.__name__: spec for spec in _below(Spec)}
+    specs = {spec.__name__: spec for spec in _nested_specs(Spec)}
     for name, part in [(kind.__name__, schema), *schema["$defs"].items()]:
         for field, text in (_documentation(specs[name]) if name in specs else {}).items():
             if field in part.get("properties", {}):
@@ -182,10 +182,10 @@ def _drawable(part: Any) -> Any:
     return {key: _drawable(value) for key, value in part.items()}
 
 
-def _below(spec: type[Spec]) -> Iterator[type[Spec]]:
+def _nested_specs(spec: type[Spec]) -> Iterator[type[Spec]]:
     for child in spec.__subclasses__():
         yield child
-        yield from _below(child)
+        yield from _nested_specs(child)
 
 
 def _documentation(spec: type[Spec]) -> dict[str, str]:

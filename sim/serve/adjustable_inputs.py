@@ -72,7 +72,7 @@ def _terms(data: dict[str, Any]) -> Iterator[AdjustableInput]:
         number = number_of(data, usual)
         if number is not None:
             path, now = number
-            yield _around(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
+            yield _with_range(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
 
 
 def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[AdjustableInput]:
@@ -85,7 +85,7 @@ def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> I
                 price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)
                 if price is not None and "." not in item:
                     path = f"fleets.{position}.cost.quotes.{item}{price.key}"
-                    yield _around(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
+                    yield _with_range(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
 
 
 class _Price(NamedTuple):
@@ -156,6 +156,6 @@ def _unit(price: _Price) -> str:
     return f"{price.currency}/{price.unit}"
 
 
-def _around(path: str, label: str, unit: str, now: float, low: float, high: float) -> AdjustableInput:
+def _with_range(path: str, label: str, unit: str, now: float, low: float, high: float) -> AdjustableInput:
     least, most = SPANS.get(path.rpartition(".")[2], (now / AROUND, now * AROUND if now else 1.0))
     return AdjustableInput(path, label, unit, now, max(low, min(least, now)), min(high, max(most, now)))

@@ -32,7 +32,7 @@ from sim.report.run.verdict import Verdict, verdict_of
 from sim.report.words.money import showing
 from sim.report.words.precision import precision_notes
 from sim.report.words.text import question_of
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.reading.layers import options
 from sim.scenario.sweep import as_data
 from sim.serve.finished_runs import LoadedRuns
@@ -109,7 +109,12 @@ def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> lis
     changed = ", ".join(f"{path}={value}" for path, value in values.items())
     moved = [Message("Changed since the run: {changed}.", changed)] if changed else []
     beyond = [LEFT_OUT] if found.scenario.futures else []
-    return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
+    return [
+        *moved,
+        *beyond,
+        *precision_notes(found.scenario, found.cases),
+        *gpus_without_server_notes(found.scenario, catalog),
+    ]
 
 
 def _page(found: RunAnswer, panels: list[Panel], verdict: Verdict, catalog: Catalog) -> str:

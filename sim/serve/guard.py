@@ -216,19 +216,25 @@ class Guard:
         if scope["path"] == HEALTH:
             return None
         tokens = [_bearer(headers), *_in_address(scope)]
-        knows = any(_same(one, self.access.token) for one in tokens)
-        if not (self.access.is_open or knows or _same(_of_cookie(headers, self.access.cookie), self.access.token)):
+        knows = any(_equal_in_constant_time(one, self.access.token) for one in tokens)
+        if not (
+            self.access.is_open
+            or knows
+            or _equal_in_constant_time(_of_cookie(headers, self.access.cookie), self.access.token)
+        ):
             return _refused(401, NO_TOKEN, {"www-authenticate": "Bearer"})
         if scope["method"] in READING or knows:
             return None
-        if not _same(
+        if not _equal_in_constant_time(
             headers.get(CHANGE_HEADER, ""), self.access.change_token
         ):  # browsers attach cookies to requests of other sites
             return _refused(403, "a change needs the page's token: reload the page")
         return None
 
     def _gives_token(self, scope: Scope) -> bool:
-        return scope["method"] in READING and any(_same(one, self.access.token) for one in _in_address(scope))
+        return scope["method"] in READING and any(
+            _equal_in_constant_time(one, self.access.token) for one in _in_address(scope)
+        )
 
     def _cookie(self) -> str:
         return f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
@@ -255,7 +261,7 @@ def _of_cookie(headers: Headers, name: str) -> str:
     return cookies[name].value if name in cookies else ""
 
 
-def _same(one: str, other: str) -> bool:
+def _equal_in_constant_time(one: str, other: str) -> bool:
     """Compare two texts in a time that does not depend on where they differ."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
 

@@ -102,7 +102,9 @@ def _read(data: dict[str, Any]) -> dict[str, Any]:
     if any(section in data for section in ("services", "job", "jobs", "base", "size", "claim")):
         raise ValueError
     load = {"closed_loop": PEOPLE, "poisson": REQUESTS}[arrivals["process"]]
-    found = {name: _at(data, place, START[name] if name not in OPTIONAL else "") for name, place in TOP.items()}
+    found = {
+        name: _value_or_usual(data, place, START[name] if name not in OPTIONAL else "") for name, place in TOP.items()
+    }
     currency = found["currency"] = found["currency"] or USD
     amount = arrivals[LOADS["people" if load == PEOPLE else "rate_rps"]]
     found |= {
@@ -121,7 +123,7 @@ def _read(data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _at(data: Any, place: tuple[str | int, ...], usual: Any) -> Any:
+def _value_or_usual(data: Any, place: tuple[str | int, ...], usual: Any) -> Any:
     try:
         value = value_at(data, place)
     except LookupError:

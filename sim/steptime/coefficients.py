@@ -125,14 +125,14 @@ class AttentionCoefficients(Spec):
 
     def kernel_heads(self, architecture: str) -> Value | None:
         """Return the minimum number of heads of sparse kernels on cards of *architecture*; None: no minimum."""
-        return _of(self.sparse_kernel_heads, architecture)
+        return _by_prefix(self.sparse_kernel_heads, architecture)
 
     def small_heads_factor(self, architecture: str) -> Value | None:
         """Return the factor on prompts with small heads on cards of *architecture*; None: 1."""
-        return _of(self.small_heads, architecture)
+        return _by_prefix(self.small_heads, architecture)
 
 
-def _of(stated: dict[str, Value], architecture: str) -> Value | None:
+def _by_prefix(stated: dict[str, Value], architecture: str) -> Value | None:
     return next((value for name, value in stated.items() if architecture.startswith(name)), None)
 
 

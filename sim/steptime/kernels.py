@@ -79,7 +79,7 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
             rates.bytes_per_s / rates.weight_time_factor(matrix),
             inputs.gpu.memory_bytes_per_s.value,
             _basis(inputs, matrix, own),
-            _alone(inputs, part, own, compute, measured),
+            _measured_alone(inputs, part, own, compute, measured),
         )
 
 
@@ -97,7 +97,7 @@ def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool) -> Value:
     return inputs.slow_products or inputs.kernel_compute
 
 
-def _alone(
+def _measured_alone(
     inputs: RooflineInputs, part: Part, own: bool, compute: ComputeType, measured: Sequence[MeasuredKernel]
 ) -> tuple[MeasuredKernel, ...]:
     """Return the rows of this kernel, engine and card, or of the first card with its architecture."""

@@ -145,7 +145,7 @@ class CandidateLedgers:
         self.hours = hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
         self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
-        self.beside_others = bool(self.axis.whose)
+        self.beside_others = bool(self.axis.raised)
         self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {

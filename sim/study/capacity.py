@@ -605,7 +605,7 @@ def _search(
     if best.status != "ok":
         return ReplicationCapacity(fleet, replication, 0.0, best, 1)
     low, high, kept = yield from _bracket(axis, start, step, attempt, meets, best)
-    while low and high < inf and _apart(axis, low, high, relative):
+    while low and high < inf and _is_wider(axis, low, high, relative):
         middle = sqrt(low * high)
         case = yield from attempt(middle)
         if meets(case):
@@ -616,7 +616,9 @@ def _search(
         low, kept = 0.0, None
     ordered = tuple(sorted(simulated.values(), key=lambda one: one.load))
     found = over.get(kept.axes[axis.label] if kept is not None else min(over, default=0.0))
-    return ReplicationCapacity(fleet, replication, _between(axis, low, high), kept, len(simulated), ordered, low, found)
+    return ReplicationCapacity(
+        fleet, replication, _bracketed_capacity(axis, low, high), kept, len(simulated), ordered, low, found
+    )
 
 
 def _offset(replication: int) -> float:
@@ -627,7 +629,7 @@ def _offset(replication: int) -> float:
     return (replication * (sqrt(5) - 1) / 2 + 0.5) % 1 - 0.5
 
 
-def _between(axis: LoadAxis, low: float, high: float) -> float:
+def _bracketed_capacity(axis: LoadAxis, low: float, high: float) -> float:
     """Return the capacity where *low* meets the service level and *high* does not: their geometric mean."""
     if not low or high == inf:
         return high if low else 0.0
@@ -668,7 +670,7 @@ def _bracket(
     return 0.0, load, None
 
 
-def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
+def _is_wider(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
     """Return whether *low* and *high* are further apart than *relative*, or than one client."""
     if axis.whole and axis.value(high) - axis.value(low) <= 1:
         return False

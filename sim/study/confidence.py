@@ -251,7 +251,7 @@ def mark_of(setting: PredictedSetting, index: Sequence[MeasuredSetup]) -> tuple[
     findings = [look(setting, here or index, index) for look in DIRECTIONS]
     findings = [finding for finding in (_gpu(setting, here, index), *findings) if finding[0]]
     findings += [(2, reason) for reason in setting.beyond]
-    if not findings and here and not any(_together(setting, entry) for entry in here):
+    if not findings and here and not any(_near_in_all_directions(setting, entry) for entry in here):
         findings = [(1, "each part was measured on this GPU, but not all of them together")]
     worst = max((place for place, _ in findings), default=0)
     return MARKS[worst], tuple(why for place, why in findings if place == worst)
@@ -361,7 +361,7 @@ def _same_layout(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     return (entry.tp, entry.pp, entry.dp, entry.link) == (setting.tp, setting.pp, setting.dp, setting.link)
 
 
-def _together(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
+def _near_in_all_directions(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     """Return whether *entry* is near in every direction at once, except the engine."""
     near_load = all(_near_range(value, *span(entry)) for _, value, span in _loads(setting))
     same = entry.kernel == setting.kernel and _same_model(setting, entry) and _same_layout(setting, entry)
@@ -590,13 +590,13 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
         tp=layout.tensor_parallel_size,
         pp=layout.pipeline_parallel_size,
         dp=layout.data_parallel_size,
-        beyond=tuple(_beyond(bound, catalog)),
+        beyond=tuple(_unmeasured_features(bound, catalog)),
         calibrated=bound.calibration is not None,
         own=calibrated(bound),
     )
 
 
-def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
+def _unmeasured_features(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
     """Return the features of the pool that no measurement of the fit has."""
     has = {
         "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None

@@ -199,7 +199,7 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
     end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
     seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
     if request.left:
-        seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
+        seen = [(replica, span) for replica, span in seen if _was_at_replica(request, replica, span)]
     limits = [rank_limits(pool) for pool in plan.pools]
     spaced = any(one.options.prefill_schedule_interval > 1 for one in limits)
     held = any(max(one.options.batch_wait_timeout_iters, one.options.attention_dp_timeout_iters) for one in limits)
@@ -209,7 +209,7 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
     )
 
 
-def _there(request: Request, replica: int, span: StepSpan) -> bool:
+def _was_at_replica(request: Request, replica: int, span: StepSpan) -> bool:
     """Return whether *request* was at *replica* during *span*: it may have come back after a failure."""
     visits = [hop for hop in request.hops if hop.replica == replica]
     return any(hop.came_s < span.end_s and not span.start_s >= hop.left_s for hop in visits)
@@ -309,7 +309,7 @@ class _Visit:
             if self._takes_part(span):
                 one = self._took_part(span)
             elif span.place == "running" and self._joined_by(span):
-                one = None if self._elsewhere(span) else self._stood(span)
+                one = None if self._is_in_other_batch(span) else self._stood(span)
             elif span.place:
                 one = self._waited(span, covered_s)
             if one is not None:
@@ -339,7 +339,7 @@ class _Visit:
         what = "again" if self._again else "prompt"
         return RequestPhase(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
 
-    def _elsewhere(self, span: StepSpan) -> bool:
+    def _is_in_other_batch(self, span: StepSpan) -> bool:
         """Return whether the request was in another batch in flight."""
         return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
 

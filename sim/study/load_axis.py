@@ -27,9 +27,9 @@ class LoadAxis:
     """Scenario's own load; the search begins at the nearest power of two."""
     whole: bool
     """True if the load is a whole number of clients."""
-    moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    scaled_numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Numbers of the scenario that follow the load, if several do: path -> (value at load 0, gain per unit load)."""
-    whose: str = ""
+    raised: str = ""
     """Service or tenant whose load is raised while all others keep theirs; empty: the load of all is raised."""
 
     @classmethod
@@ -53,7 +53,7 @@ class LoadAxis:
         }
         if scenario.service is not None:
             chosen = each[scenario.service]
-            return replace(chosen, whose=chosen.whose or scenario.service)
+            return replace(chosen, raised=chosen.raised or scenario.service)
         if clients := [name for name, axis in each.items() if axis.whole]:
             raise ValueError(
                 Message(
@@ -86,10 +86,10 @@ class LoadAxis:
         others = sum(one.share for one in tenants if one.name != name)
         own = self.start * tenants[place].share / (others + tenants[place].share)
         if not others:
-            return replace(self, whose=name)
+            return replace(self, raised=name)
         held = self.start - own
-        moves = {self.path: (held, 1.0), f"{before}workload.tenants.{place}.share": (0.0, others / held)}
-        return LoadAxis("", self.label, own, False, moves, name)
+        scaled_numbers = {self.path: (held, 1.0), f"{before}workload.tenants.{place}.share": (0.0, others / held)}
+        return LoadAxis("", self.label, own, False, scaled_numbers, name)
 
     def value(self, load: float) -> float | int:
         """Return *load* as the scenario states it: a number of clients is whole and at least 1."""
@@ -97,8 +97,8 @@ class LoadAxis:
 
     def overrides(self, value: float) -> dict[str, float]:
         """Return the overrides of the scenario at the load *value*: path -> number."""
-        if self.moves:
-            return {path: still + each * value for path, (still, each) in self.moves.items()}
+        if self.scaled_numbers:
+            return {path: still + each * value for path, (still, each) in self.scaled_numbers.items()}
         return {self.path: value}
 
 

@@ -438,7 +438,9 @@ def _outcomes(
         if axis is not None:
             tables = [{name: values / table["hours"] for name, values in table.items()} for table in tables]
         known = np.array([float(case.axes[axis]) if axis is not None else 0.0 for case, _ in members])
-        measures = _measures({name: _between(known, [table[name] for table in tables], rates) for name in tables[0]})
+        measures = _measures(
+            {name: _interpolated(known, [table[name] for table in tables], rates) for name in tables[0]}
+        )
         parts = (slice(1), slice(1, 1 + inputs), slice(1 + inputs, 1 + 2 * inputs), slice(1 + 2 * inputs, None))
         central, low, high, draws = ({name: values[part] for name, values in measures.items()} for part in parts)
         others = {name: value for name, value in case.axes.items() if name != axis}
@@ -486,7 +488,7 @@ def _table(biller: Biller, row: Sequence[DrawnAmounts]) -> dict[str, Numbers]:
     return found
 
 
-def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numbers:
+def _interpolated(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numbers:
     """Return, for each draw, the linear interpolation between the two *known* loads around its own."""
     if len(known) == 1:
         return columns[0]

@@ -124,7 +124,9 @@ def drawn_outlook(scenario: Scenario, starts: str, months: int) -> PriceOutlook 
     drawn = drawn_inputs(scenario, inputs) if inputs else {}
     for name in (one for one in paths.stated if any(place[1] == one for place in drawn)):
         own = {place[2:]: values for place, values in drawn.items() if place[1] == name}
-        rows = [_means(_with(paths.stated[name], own, draw), starts, months) for draw in range(futures.draws)]
+        rows = [
+            _means(_with_drawn_values(paths.stated[name], own, draw), starts, months) for draw in range(futures.draws)
+        ]
         means[name] = np.array(rows).T
     return PriceOutlook(paths, starts, deviations, means)
 
@@ -133,7 +135,7 @@ def _means(path: Any, starts: str, months: int) -> Numbers:
     return np.array([path.mean(month, starts) for month in range(months + 1)])
 
 
-def _with(path: Any, own: dict[Any, Numbers], draw: int) -> Any:
+def _with_drawn_values(path: Any, own: dict[Any, Numbers], draw: int) -> Any:
     """Return *path* with the values that are drawn: a decline, or values of a table by month."""
     changed: dict[str, Any] = {}
     for (key, *month), values in own.items():

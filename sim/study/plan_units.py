@@ -378,7 +378,7 @@ class UnitCosts:
         if not serving.units and serving.committed is None:
             return {}
         clock = self._clock_usd_per_h(serving.units)
-        metered = self._metered_usd_per_h(loads, calendar_month, self._alike(serving.units))
+        metered = self._metered_usd_per_h(loads, calendar_month, self._equivalent_units(serving.units))
         found: dict[BillLine, float] = {}
         for line in {**clock, **metered}:
             usd = clock.get(line, 0.0) + serving.units * metered.get(line, 0.0)
@@ -415,7 +415,7 @@ class UnitCosts:
         served = self.quantities.served_rps
         return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
 
-    def _alike(self, units: int) -> int:
+    def _equivalent_units(self, units: int) -> int:
         """Return a number of units with the same metered prices as *units*, as small as possible.
 
         A metered charge depends on the number of units where they share one commitment, or contracts of their site.

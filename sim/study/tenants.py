@@ -111,7 +111,7 @@ def _add_energy(
     remainder, which rounding could make negative.
     """
     start_s = case.metrics["warmup_s"]
-    usage = _within(case.usage(), start_s, start_s + case.metrics["window_h"] * SECONDS_PER_HOUR)
+    usage = _intervals_inside(case.usage(), start_s, start_s + case.metrics["window_h"] * SECONDS_PER_HOUR)
     joules = dict.fromkeys(shares, 0.0)
     for pool in sorted(set(usage["pool"].tolist())):
         of_pool, here = usage["pool"] == pool, columns["pool"] == pool
@@ -154,7 +154,7 @@ def nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
     return np.array([int(amount) for amount in nano], dtype=object)
 
 
-def _within(usage: pa.Table, start_s: float, end_s: float) -> dict[str, Any]:
+def _intervals_inside(usage: pa.Table, start_s: float, end_s: float) -> dict[str, Any]:
     """Return the columns of the intervals inside the window."""
     columns = {name: usage.column(name).to_numpy(zero_copy_only=False) for name in usage.column_names}
     middle_s = (columns["start_s"] + columns["end_s"]) / 2

@@ -223,7 +223,7 @@ class _Load:
     attained: float
 
 
-def _at(point: Point, load: float, basis: YearBasis) -> _Load:
+def _load_of_point(point: Point, load: float, basis: YearBasis) -> _Load:
     metrics = [case.metrics for case in point.cases]
     overloaded = bool(point.row["overloaded"])
     sampled = [_amounts([one]) for one in metrics]
@@ -271,7 +271,7 @@ def _year(members: Sequence[Point], plan: YearPlan, basis: YearBasis) -> FleetYe
         return FleetYear(basis.fleet, basis.axes, "infeasible")
     if not all(min(simulated) <= load <= max(simulated) for load in loads):
         return FleetYear(basis.fleet, basis.axes, "not simulated")
-    known = {load: _at(point, load, basis) for load, point in simulated.items()}
+    known = {load: _load_of_point(point, load, basis) for load, point in simulated.items()}
     if basis.idle is not None:
         known[0.0] = _idle(basis.idle)
     year = _Year(known, plan, basis.tariff)

@@ -264,12 +264,12 @@ def _infeasible_findings(rows: Sequence[JobRow]) -> list[str]:
         if not row.ok:
             reasons.setdefault((row.fleet, row.outcome.plan.infeasible), []).append(row)
     return [
-        _("{fleet} cannot run{at}: {reason}.", fleet=fleet, at=_at(members), reason=translate_rendered(reason))
+        _("{fleet} cannot run{at}: {reason}.", fleet=fleet, at=_at_points(members), reason=translate_rendered(reason))
         for (fleet, reason), members in reasons.items()
     ]
 
 
-def _at(members: Sequence[JobRow]) -> str:
+def _at_points(members: Sequence[JobRow]) -> str:
     found = [places(tuple(row.outcome.plan.axes.items())) for row in members]
     return _(" at {listing}", listing=listing(found)) if any(found) else ""
 

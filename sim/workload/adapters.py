@@ -40,18 +40,20 @@ class Adapters(Spec):
     @property
     def names(self) -> list[str]:
         """Names of all adapters, in order."""
-        return list(self.weights) if self.weights else [f"adapter-{k}" for k in range(1, self._most + 1)]
+        return list(self.weights) if self.weights else [f"adapter-{k}" for k in range(1, self._number_of_adapters + 1)]
 
     def ends(self) -> NDArray[np.float64]:
         """Return the upper end of each name's interval in [0, 1]; the remainder is the base model."""
         weights = (
-            list(self.weights.values()) if self.weights else [k**-self._exponent for k in range(1, self._most + 1)]
+            list(self.weights.values())
+            if self.weights
+            else [k**-self._exponent for k in range(1, self._number_of_adapters + 1)]
         )
         ends: NDArray[np.float64] = np.cumsum(weights) / sum(weights) * (1 - self.base_share)
         return ends
 
     @property
-    def _most(self) -> int:
+    def _number_of_adapters(self) -> int:
         return self.count or 0
 
     @property

@@ -94,8 +94,8 @@ def busy_for_ever() -> None:
 def test_whatever_takes_too_long_is_interrupted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame, "FIRST_TOLD_S", 0.1)
-    monkeypatch.setattr(frame, "TOLD_EVERY_S", 0.1)
+    monkeypatch.setattr(frame, "FIRST_REPORT_S", 0.1)
+    monkeypatch.setattr(frame, "REPORT_EVERY_S", 0.1)
     begun = time.monotonic()
     STAGE.set("reading big.csv")
     with pytest.raises(typer.Exit) as ended, watched(0.35):

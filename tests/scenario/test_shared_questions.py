@@ -165,7 +165,7 @@ def tenants(**more: Any) -> Scenario:
 def test_a_tenant_grows_while_the_others_hold_theirs(tmp_path: Path) -> None:
     asked = tenants(tenant="batch")
     axis = LoadAxis.of(asked)
-    assert (axis.start, axis.whose) == (1.0, "batch")
+    assert (axis.start, axis.raised) == (1.0, "batch")
     for load in (0.5, 1.0, 6.0):
         at = at_point(asked, axis.overrides(load)).workload
         assert at.mean_rate_rps() == pytest.approx(2.0 + load)

@@ -33,7 +33,7 @@ def _flag(key: str) -> Option:
     return Option("flag", key)
 
 
-def _off(key: str) -> Option:
+def _off_switch(key: str) -> Option:
     return Option("off", key)
 
 
@@ -77,7 +77,7 @@ VLLM: dict[str, Option] = {
     "is-decode-worker": _flag(f"{ROLE}.decode"),
     "disaggregation-mode": Option("text", ROLE),
     "enable-expert-parallel": _flag("enable_expert_parallel"),
-    "no-enable-expert-parallel": _off("enable_expert_parallel"),
+    "no-enable-expert-parallel": _off_switch("enable_expert_parallel"),
     "max-model-len": Option("tokens", "max_model_len"),
     "max-num-seqs": _count(BATCHING + "max_num_seqs"),
     "max-num-batched-tokens": Option("tokens", BATCHING + "max_num_batched_tokens"),
@@ -85,12 +85,12 @@ VLLM: dict[str, Option] = {
     "block-size": _count(BATCHING + "block_size"),
     "num-gpu-blocks-override": _count(BATCHING + "num_gpu_blocks"),
     "enable-prefix-caching": _flag(BATCHING + "enable_prefix_caching"),
-    "no-enable-prefix-caching": _off(BATCHING + "enable_prefix_caching"),
+    "no-enable-prefix-caching": _off_switch(BATCHING + "enable_prefix_caching"),
     "enable-chunked-prefill": _flag(BATCHING + "enable_chunked_prefill"),
-    "no-enable-chunked-prefill": _off(BATCHING + "enable_chunked_prefill"),
+    "no-enable-chunked-prefill": _off_switch(BATCHING + "enable_chunked_prefill"),
     "long-prefill-token-threshold": _count(BATCHING + "long_prefill_token_threshold"),
     "async-scheduling": _flag(BATCHING + "async_scheduling"),
-    "no-async-scheduling": _off(BATCHING + "async_scheduling"),
+    "no-async-scheduling": _off_switch(BATCHING + "async_scheduling"),
     "scheduling-policy": Option("text", BATCHING + "scheduling"),
     "speculative-model": _left("text", "speculative decoding"),
     "num-speculative-tokens": _left("count", "speculative decoding"),
@@ -225,9 +225,9 @@ SGLANG: dict[str, Option] = {
     "schedule-policy": Option("text", BATCHING + "schedule_policy"),
     "schedule-conservativeness": Option("number", BATCHING + "schedule_conservativeness"),
     "page-size": _count(BATCHING + "block_size"),
-    "disable-radix-cache": _off(BATCHING + "enable_prefix_caching"),
+    "disable-radix-cache": _off_switch(BATCHING + "enable_prefix_caching"),
     "enable-mixed-chunk": _flag(BATCHING + "enable_mixed_chunk"),
-    "disable-overlap-schedule": _off(BATCHING + "overlap_schedule"),
+    "disable-overlap-schedule": _off_switch(BATCHING + "overlap_schedule"),
     "max-queued-requests": _count(BATCHING + "max_queued_requests"),
     "scheduler-recv-interval": _count(BATCHING + "scheduler_recv_interval"),
     "mamba-full-memory-ratio": Option("number", BATCHING + "mamba_full_memory_ratio"),

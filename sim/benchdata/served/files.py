@@ -227,12 +227,12 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
     """Return unique names of *paths*, with as many parent folders as needed."""
     names = {path: path.name if path.is_dir() else path.stem for path in paths}
     for depth in range(2, max((len(path.absolute().parts) for path in names), default=0) + 1):
-        for path in _twins(names):
+        for path in _with_same_name(names):
             names[path] = "-".join((*path.absolute().parts[-depth:-1], path.stem))
-    return names | {path: path.name for path in _twins(names)}
+    return names | {path: path.name for path in _with_same_name(names)}
 
 
-def _twins(names: Mapping[Path, str]) -> list[Path]:
+def _with_same_name(names: Mapping[Path, str]) -> list[Path]:
     number = Counter(names.values())
     return [path for path, name in names.items() if number[name] > 1]
 

@@ -106,7 +106,7 @@ def remove_name(named: dict[object, _Twinned], name: object, block: _Twinned) ->
     """
     oldest = named[name]
     if oldest is not block:
-        oldest.duplicates = tuple(twin for twin in oldest.duplicates if twin is not block)
+        oldest.duplicates = tuple(one for one in oldest.duplicates if one is not block)
     elif block.duplicates:
         named[name], *others = block.duplicates
         named[name].duplicates = tuple(others)

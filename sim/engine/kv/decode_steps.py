@@ -268,7 +268,7 @@ class NextBlockSteps:
 
     def blocks_at(self, step: int) -> int:
         """Return the number of blocks that the step at counter *step* takes."""
-        return sum(blocks for _, _, blocks in self._ahead(step))
+        return sum(blocks for _, _, blocks in self._needs_up_to(step))
 
     def taken(self, step: int) -> None:
         """Record that the blocks of the step at counter *step* are allocated."""
@@ -276,12 +276,12 @@ class NextBlockSteps:
 
     def blocks_ahead(self, step: int, steps: int) -> int:
         """Return the number of blocks that *steps* steps from counter *step* on will take."""
-        return sum(blocks for _, _, blocks in self._ahead(step + steps - 1))
+        return sum(blocks for _, _, blocks in self._needs_up_to(step + steps - 1))
 
     def blocks_of(self, step: int, steps: int) -> int:
         """Return the number of blocks that *steps* steps from counter *step* on take, and count them as held."""
         total = 0
-        for _, sequence, blocks in list(self._ahead(step + steps - 1)):
+        for _, sequence, blocks in list(self._needs_up_to(step + steps - 1)):
             sequence.held += blocks
             total += blocks
         while self._heap and self._heap[0][0] < step + steps:
@@ -292,7 +292,7 @@ class NextBlockSteps:
 
     def steps_with(self, step: int, most: int, free: int) -> int:
         """Return the most steps, at most *most*, from counter *step* on for which *free* blocks are enough."""
-        for due, _, blocks in self._ahead(step + most - 1):
+        for due, _, blocks in self._needs_up_to(step + most - 1):
             free -= blocks
             if free < 0:
                 return max(0, due - step)
@@ -302,7 +302,7 @@ class NextBlockSteps:
         """Return the most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
         return self.steps_with(step, most, blocks)
 
-    def _ahead(self, last: int) -> Iterator[tuple[int, Sequence, int]]:
+    def _needs_up_to(self, last: int) -> Iterator[tuple[int, Sequence, int]]:
         """Yield (step, sequence, blocks needed) up to the step at counter *last*, in order of steps."""
         heap = self._heap
         while heap and self._due.get(heap[0][2]) != heap[0][0]:

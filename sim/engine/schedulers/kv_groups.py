@@ -31,7 +31,7 @@ class GroupPipelineScheduler(PipelineScheduler):
         return False  # blocks may be freed in any step
 
     def _need(self, one: InFlightSequence, new: int) -> int:
-        self._groups.give_back(one, max(0, one.computed - one.flying))
+        self._groups.give_back(one, max(0, one.computed - one.tokens_in_flight))
         return self._groups.needs(one, one.computed + new)
 
     def _missing(self, one: InFlightSequence, hits: int, new: int) -> int:
@@ -139,9 +139,9 @@ class GroupScheduler(VllmScheduler):
             self._slide_one(one, fresh)
 
     def _slide_one(self, one: Sequence, fresh: dict[Sequence, None]) -> None:
-        flying = self._in_flight(one)
-        self._grouped.slide(one, one.base + self._step - flying)
-        if flying <= self._tokens_in_flight:
+        tokens_in_flight = self._in_flight(one)
+        self._grouped.slide(one, one.base + self._step - tokens_in_flight)
+        if tokens_in_flight <= self._tokens_in_flight:
             fresh.pop(one, None)
 
     def _due(self, step: int) -> list[Sequence]:

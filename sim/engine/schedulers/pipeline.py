@@ -32,20 +32,20 @@ class InFlightSequence(Sequence):
         "cohort",
         "eligible",
         "evicted",
-        "flying",
         "junction",
         "last_end_s",
         "named",
         "passed_over",
         "placeholders",
         "stale",
+        "tokens_in_flight",
     )
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         super().__init__(request, prompt_only)
         self.placeholders = 0
         """Tokens of the answer that are being made, where steps are formed ahead."""
-        self.flying = 0
+        self.tokens_in_flight = 0
         """Scheduled tokens whose batch has not ended."""
         self.stale = 0
         """Number of in-flight tokens that were scheduled before the request was preempted."""
@@ -174,8 +174,19 @@ class DecodeCohort:
     """
 
     __slots__ = (
-        "_ahead", "_alone", "_due", "_ending", "_flying", "_kv_tokens", "_named_at", "eligible", "last_end_s",
-        "members", "received", "scheduled", "served",
+        "_ahead",
+        "_alone",
+        "_batches_in_flight",
+        "_due",
+        "_ending",
+        "_kv_tokens",
+        "_named_at",
+        "eligible",
+        "last_end_s",
+        "members",
+        "received",
+        "scheduled",
+        "served",
     )  # fmt: skip
 
     def __init__(self, block_size: int, ahead: bool, alone: dict[InFlightSequence, None]) -> None:
@@ -194,7 +205,7 @@ class DecodeCohort:
         self._ahead = ahead
         self._named_at = 0
         """Number of batches that had ended when the latest one was scheduled."""
-        self._flying: deque[InFlightBatch] = deque()
+        self._batches_in_flight: deque[InFlightBatch] = deque()
         self._due: list[dict[InFlightSequence, None]] = [{} for _ in range(block_size)]
         """Members that need another block for batch *n*, at index *n* modulo the block size."""
         self._ending: dict[int, dict[InFlightSequence, None]] = {}
@@ -221,15 +232,15 @@ class DecodeCohort:
         one.cohort = self
         del self._alone[one]
 
-    def schedule(self, launch: InFlightBatch, eligible: int) -> None:
-        """Add all members to the batch *launch*, then remove the members whose last batch it is.
+    def schedule(self, in_flight: InFlightBatch, eligible: int) -> None:
+        """Add all members to the batch *in_flight*, then remove the members whose last batch it is.
 
         *eligible* is the number of the scheduler call from which on the following batch may be scheduled.
         """
         count = len(self.members)
-        launch.add_cohort(self, count, self._kv_tokens)
+        in_flight.add_cohort(self, count, self._kv_tokens)
         self._kv_tokens += count
-        self._flying.append(launch)
+        self._batches_in_flight.append(in_flight)
         self.scheduled += 1
         self.served = self.scheduled
         self.eligible, self._named_at = eligible, self.received
@@ -239,7 +250,7 @@ class DecodeCohort:
 
     def receive(self) -> None:
         """Record the end of the oldest batch in flight."""
-        self._flying.popleft()
+        self._batches_in_flight.popleft()
         self.received += 1
 
     def dissolve(self) -> None:
@@ -258,7 +269,7 @@ class DecodeCohort:
         del self._due[(since - one.computed) % size][one]
         one.held = -(-(one.computed + self.served - since) // size)
         one.computed += new
-        one.flying += new - made
+        one.tokens_in_flight += new - made
         one.tokens += made
         one.made += made
         self._kv_tokens -= one.computed
@@ -267,13 +278,13 @@ class DecodeCohort:
         if self._ahead:
             one.placeholders += new - made
             one.eligible = self.eligible
-            one.named = max(one.named, one.computed - one.flying) if made else one.named
+            one.named = max(one.named, one.computed - one.tokens_in_flight) if made else one.named
         one.last_end_s = self.last_end_s
         one.cohort = None
         self._alone[one] = None
-        for launch in self._flying:
-            if launch.number >= since:
-                launch.add_sequence(one)
+        for in_flight in self._batches_in_flight:
+            if in_flight.number >= since:
+                in_flight.add_sequence(one)
 
 
 def _batch(chunks: dict[InFlightSequence, int], window: int) -> Batch:
@@ -343,13 +354,13 @@ class PipelineScheduler:
                 pacing.admitted(left=self.waiting.first(lambda one: not one.passed_over) is not None)
         if not chunks and (cohort is None or not cohort.members):
             return None
-        launch = InFlightBatch(chunks, limits.window or 0, self.blocked_by)
+        in_flight = InFlightBatch(chunks, limits.window or 0, self.blocked_by)
         if prompts or (pacing.spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
             pacing.computes(self._steps)
         self._steps += 1
-        self._count(launch)
-        self._extend_cohort(launch, cohort)
-        return launch
+        self._count(in_flight)
+        self._extend_cohort(in_flight, cohort)
+        return in_flight
 
     def _decodes_only(self, cohort: DecodeCohort | None) -> bool:
         """Return whether the next batch can only contain *cohort*, and enough blocks are free for its members."""
@@ -363,12 +374,12 @@ class PipelineScheduler:
             self.blocked_by = "seats" if len(cohort.members) < self.limits.max_num_batched_tokens else "budget"
         if blocks := len(cohort.due):
             self.pool.take(blocks)
-        launch = InFlightBatch({}, 0, self.blocked_by)
+        in_flight = InFlightBatch({}, 0, self.blocked_by)
         self._steps += 1
-        cohort.schedule(launch, self._calls + self._ahead)
+        cohort.schedule(in_flight, self._calls + self._ahead)
         if not cohort.members:
             self._cohorts.remove(cohort)
-        return launch
+        return in_flight
 
     def _any_decoding(self) -> bool:
         return any(one.decoding for one in self.running)
@@ -409,13 +420,13 @@ class PipelineScheduler:
                 left = min(new, most)
         return total - left < self.limits.max_num_batched_tokens
 
-    def _extend_cohort(self, launch: InFlightBatch, cohort: DecodeCohort | None) -> None:
-        """Add the requests of *launch* that decode from now on to *cohort*, or to a new one."""
+    def _extend_cohort(self, in_flight: InFlightBatch, cohort: DecodeCohort | None) -> None:
+        """Add the requests of *in_flight* that decode from now on to *cohort*, or to a new one."""
         if not self._together:
             return
         together = cohort if cohort is not None else DecodeCohort(self.pool.block_size, self._ahead > 0, self._alone)
-        alone = list(launch.chunks)
-        together.schedule(launch, self._calls + self._ahead)
+        alone = list(in_flight.chunks)
+        together.schedule(in_flight, self._calls + self._ahead)
         for one in alone:
             left = one.output_tokens - one.made - (one.placeholders if self._ahead else 1)
             if one.decoding and left > 0 and one.named >= one.request.shared_tokens:
@@ -428,15 +439,15 @@ class PipelineScheduler:
         """Return `running` or `queued` for request number *request_index*; empty if it is not here."""
         return place(request_index, self.waiting.has(request_index), self.running)
 
-    def _count(self, launch: InFlightBatch) -> None:
-        """Count the new tokens of *launch* as computed."""
+    def _count(self, in_flight: InFlightBatch) -> None:
+        """Count the new tokens of *in_flight* as computed."""
         ahead, eligible = self._ahead, self._calls + self._ahead
-        for one, new in launch.chunks.items():
+        for one, new in in_flight.chunks.items():
             one.computed += new
-            one.flying += new
+            one.tokens_in_flight += new
             one.decoding = one.computed >= one.tokens + one.placeholders
             if one.decoding:
-                launch.sampled.add(one)
+                in_flight.sampled.add(one)
                 if ahead:
                     one.placeholders += 1
                     one.eligible = eligible
@@ -538,7 +549,7 @@ class PipelineScheduler:
     def _preempt(self, one: InFlightSequence) -> None:
         self.pool.release(one, one.held, True, one.named)
         one.high_water = max(one.high_water, one.computed)
-        one.stale, one.placeholders = one.flying, 0
+        one.stale, one.placeholders = one.tokens_in_flight, 0
         one.computed = one.held = one.named = 0
         one.decoding = False
         one.request.preemptions += 1
@@ -590,15 +601,15 @@ class PipelineScheduler:
         self.cached_in_step += one.start_running(now, self._admissions)
         self.running[one] = self._alone[one] = None
 
-    def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:
-        """Complete *launch*, which leaves the last stage at *end_s* [s]; return the requests that leave with it."""
-        if launch.cohort is not None:
-            launch.cohort.receive()
-        if not launch.chunks:
+    def update(self, in_flight: InFlightBatch, end_s: float) -> list[Request]:
+        """Complete *in_flight*, which leaves the last stage at *end_s* [s]; return the requests that leave with it."""
+        if in_flight.cohort is not None:
+            in_flight.cohort.receive()
+        if not in_flight.chunks:
             return []
-        left, sampled = [], launch.sampled
-        for one, new in launch.in_order():
-            one.flying -= new
+        left, sampled = [], in_flight.sampled
+        for one, new in in_flight.in_order():
+            one.tokens_in_flight -= new
             stale = one.stale > 0
             if stale:
                 one.stale -= new
@@ -615,7 +626,7 @@ class PipelineScheduler:
         if isnan(one.request.first_token_s):
             one.request.first_token_s = end_s
         if self._ahead and not stale:
-            self._name(one, one.computed - one.flying)
+            self._name(one, one.computed - one.tokens_in_flight)
         if one.made < one.output_tokens:
             return False
         if not one.prompt_only:

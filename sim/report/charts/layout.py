@@ -159,7 +159,7 @@ class PlotArea:
             reach, rise = gap + width + 2, 2 * gap + height + 2  # all places beside the anchor, with some slack
             near = (across > x - reach) & (across < x + reach) & (up > y - rise) & (up < y + rise)
             ways, heights = across[near], up[near]
-            for left, bottom in _beside(x, y, width, height, gap):
+            for left, bottom in _corners_around(x, y, width, height, gap):
                 if left < 0 or bottom < 0 or left + width > self.width or bottom + height > self.height + OVERHANG:
                     continue
                 inside = (ways > left - 1) & (ways < left + width + 1)
@@ -174,7 +174,7 @@ class PlotArea:
         self.taken.append(np.column_stack((left + across.ravel(), bottom + up.ravel())))
 
 
-def _beside(x: float, y: float, width: float, height: float, gap: float) -> list[tuple[float, float]]:
+def _corners_around(x: float, y: float, width: float, height: float, gap: float) -> list[tuple[float, float]]:
     """Return lower left corners around (x, y): above, right, below, left, then the diagonals."""
     right, left, middle = x + gap, x - gap - width, x - width / 2
     above, below, level = y + gap, y - gap - height, y - height / 2
@@ -320,7 +320,7 @@ def _gap(curve: ChartCurve, least: float) -> float:
     return RING + 1.5 if any(curve.marks) else least
 
 
-def _beyond(value: float, show: Callable[[float], str]) -> str:
+def _off_chart_text(value: float, show: Callable[[float], str]) -> str:
     """Format a value off the chart."""
     return "∞" if value == inf else show(value)
 
@@ -339,7 +339,9 @@ def _tags(
     found = []
     for index, (left, bottom) in enumerate(places if curve.marker else ()):
         at, value = curve.x[index], curve.y[index]
-        values = [_beyond(value, panel.y_format)] * (value > y.high) + [_beyond(at, panel.x_format)] * (at > x.high)
+        values = [_off_chart_text(value, panel.y_format)] * (value > y.high) + [_off_chart_text(at, panel.x_format)] * (
+            at > x.high
+        )
         if bool(values) == beyond and np.isfinite(left):
             tag = "".join(curve.tags[index : index + 1])
             if not (tag or panel.labelled):

@@ -265,7 +265,10 @@ def _cell(figure: PageFigure, width: float, layout: str = "wide") -> Spec:
     plot = width - left - RIGHT
     frame = {"data": {"values": [{}]}, "mark": {"type": "rect", "opacity": 0, "tooltip": None}}
     ends = {"x": {"value": -left}, "x2": {"value": plot + RIGHT}, "y": {"value": -ABOVE}, "y2": {"value": 0}}
-    layers = [{**frame, "encoding": ends}, *filter(None, (_still(layer, layout) for layer in spec["layer"]))]
+    layers = [
+        {**frame, "encoding": ends},
+        *filter(None, (_without_interaction(layer, layout) for layer in spec["layer"])),
+    ]
     if PRINTED.get():
         bare: Spec = _with_width({**spec, "layer": layers}, plot)
         return {"width": plot, **bare}
@@ -290,7 +293,7 @@ def _left(spec: Spec) -> float:
     return max(LEFT, 10 + 1.1 * LETTER * SMALL * len(longest)) + titled
 
 
-def _still(layer: Spec, layout: str) -> Spec:
+def _without_interaction(layer: Spec, layout: str) -> Spec:
     """Return *layer* without marks that only a pointer shows, and without the texts of layouts other than *layout*."""
     if str(layer["mark"].get("opacity", "")).startswith("{'expr': 'hovered"):
         return {}

@@ -144,7 +144,7 @@ def _in_unit(column: str, value: float) -> float:
     return shown(value) if "usd" in column else value
 
 
-def _along(
+def _axis_panel(
     sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, banded: bool = False, **more: Any
 ) -> Panel:
     """Build the chart of *column* along the main axis; *banded*: its subtitle explains the band."""
@@ -180,11 +180,11 @@ def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) ->
     limit = _limit(name, limit_s)
     entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load", "banded": _repeated(sweep)}
     entries["y_label"] = f"{part} {words} [{unit}]"
-    return _along(sweep, words.capitalize(), f"{part} [{unit}]", f"{name}_{part}", scale, **entries)
+    return _axis_panel(sweep, words.capitalize(), f"{part} [{unit}]", f"{name}_{part}", scale, **entries)
 
 
 def _cost_along(sweep: Sweep) -> Panel:
-    return _along(
+    return _axis_panel(
         sweep,
         _("Cost per token"),
         in_code(_("USD per million output tokens")),
@@ -197,7 +197,7 @@ def _cost_along(sweep: Sweep) -> Panel:
 
 
 def _throughput_along(sweep: Sweep) -> Panel:
-    return _along(
+    return _axis_panel(
         sweep,
         _("Throughput"),
         _("output tokens per second"),
@@ -227,7 +227,7 @@ def _attainment_along(sweep: Sweep, slo: Slo, title: str = "") -> Panel:
     subtitle = _("share of all requests; filled points reach the target")
     title = title or _("Requests within the SLO")
     more: dict[str, Any] = {"y_limit": limit, "y_format": percent, "y_share": True}
-    return _along(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
+    return _axis_panel(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
 
 
 def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:

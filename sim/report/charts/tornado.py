@@ -59,10 +59,10 @@ def side_bars(base: float, bars: Sequence[TornadoBar]) -> list[SideBar]:
     Where both results lie on the same side of *base*, the shorter bar is drawn last.
     """
     ordered = sorted(bars, key=lambda bar: -bar.swing(base))
-    return [one for row, bar in enumerate(ordered) for one in _both(row, base, bar)]
+    return [one for row, bar in enumerate(ordered) for one in _bar_pair(row, base, bar)]
 
 
-def _both(row: int, base: float, bar: TornadoBar) -> list[SideBar]:
+def _bar_pair(row: int, base: float, bar: TornadoBar) -> list[SideBar]:
     parts = [(bar.low, AT_LOW, bar.low_text), (bar.high, AT_HIGH, bar.high_text)]
     parts.sort(key=lambda part: -abs(part[0] - base))
     one_sided = (bar.low - base) * (bar.high - base) > 0

@@ -227,7 +227,7 @@ FOR_LINES = ("c", "i", "steady", "mark")
 """Fields of points that only lines and rings need."""
 RINGS = {"interpolated": [1, 0], "extrapolated": [1.5, 2]}
 """Mark of a point -> dashes of its ring."""
-MOST_TELLING = 130
+MOST_RESPONDING = 130
 """Largest number of points that respond to the pointer on a line without markers."""
 
 
@@ -458,10 +458,10 @@ def ring_layer(rows: Sequence[Spec]) -> Spec:
     return {"data": {"values": [*rows]}, "mark": mark}
 
 
-def _telling(points: Sequence[Spec]) -> Sequence[Spec]:
+def _responding_points(points: Sequence[Spec]) -> Sequence[Spec]:
     """Choose the points that respond to the pointer on a line without markers: one per level segment."""
     steps = [row for before, row in zip([None, *points], points, strict=False) if not before or before["y"] != row["y"]]
-    return steps[:: 1 + len(steps) // MOST_TELLING]
+    return steps[:: 1 + len(steps) // MOST_RESPONDING]
 
 
 def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
@@ -469,7 +469,7 @@ def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
     found = [
         {name: row[name] for name in row if name not in FOR_LINES}
         for points in rows
-        for row in (points if points and points[0]["shape"] else _telling(points))
+        for row in (points if points and points[0]["shape"] else _responding_points(points))
     ]
     bare = "datum.shape == ''"
     mark = {

@@ -159,7 +159,7 @@ class FinanceSheets:
     def _span(self, first: int, last: int, name: str) -> str:
         return f"{self._cell(first, name)}:{self._cell(last, name)}"
 
-    def _against(self, block: Block) -> Block | None:
+    def _compared_block(self, block: Block) -> Block | None:
         """Return the block that the returns of *block* compare with: the other candidate as it is stated."""
         ways = self.ways[(self.ways[self.key] == block.names[0])]
         other = next((one for one in ways["against"] if isinstance(one, str)), "")
@@ -167,7 +167,7 @@ class FinanceSheets:
         return own.get("loan") or own.get("lease") or next(iter(own.values()), None)
 
     def _write_block(self, sheet: Worksheet, block: Block) -> None:
-        formats, against = self.book.formats, self._against(block)
+        formats, against = self.book.formats, self._compared_block(block)
         rows = block.rows.to_dict("records")
         values = {line: [float(row[self.amount(f"{line}_usd")]) for row in rows] for line in self.lines}
         costs = [float(row[self.amount("after_tax_cost_usd")]) for row in rows]

@@ -132,8 +132,10 @@ class StoredAnswer:
     def _converted(self, frame: pd.DataFrame) -> pd.DataFrame:
         if self.currency == "USD":
             return frame
-        twins = {name for name in map(str, frame.columns) if self.amount(name) != name and self.amount(name) in frame}
-        return frame.drop(columns=list(twins))
+        converted = {
+            name for name in map(str, frame.columns) if self.amount(name) != name and self.amount(name) in frame
+        }
+        return frame.drop(columns=list(converted))
 
     def _stored(self, name: str) -> Any:
         path = self.folder / name

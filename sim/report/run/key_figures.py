@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.csvio import write_csv
 from sim.language import N_, _, ngettext
-from sim.report.words.money import cash, in_code, shown, twin
+from sim.report.words.money import cash, converted_column, in_code, shown
 from sim.report.words.service_level import latency_columns, number_beside, percentiles_shown, share_beside
 from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, short, spread, steady
 from sim.report.words.units import noun
@@ -270,7 +270,7 @@ def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[
 def _units(metric: str) -> Iterator[tuple[str, float]]:
     """Yield (column, value of a unit of the metric): the metric and, for money, its column in the shown currency."""
     yield metric, 1.0
-    if other := twin(metric):
+    if other := converted_column(metric):
         yield other, shown(1.0)
 
 

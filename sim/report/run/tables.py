@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sim.csvio import ROWS_AT_ONCE, write_csv, write_csv_columns
-from sim.report.words.money import shown, twin, twinned, with_twins
+from sim.report.words.money import converted_column, shown, with_converted_amounts, with_converted_columns
 from sim.study.metrics.columns import summary_columns
 from sim.study.points import FinishedCase, Point, columns_where_known, has_money, service_points
 
@@ -42,8 +42,8 @@ Read = Callable[[FinishedCase], pa.Table]
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """Write *rows* under *columns* (default: those of the first row); missing values stay empty."""
-    names = with_twins(list(columns or (rows[0] if rows else ())))
-    write_csv(path, names, ([row.get(name) for name in names] for row in map(twinned, rows)))
+    names = with_converted_columns(list(columns or (rows[0] if rows else ())))
+    write_csv(path, names, ([row.get(name) for name in names] for row in map(with_converted_amounts, rows)))
 
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
@@ -107,15 +107,15 @@ def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], c
     blocks = (
         ([case.fleet, *(case.axes.get(axis) for axis in axes), case.replication], batch.columns)
         for case in cases
-        for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE)
+        for batch in _with_converted_columns(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE)
     )
-    write_csv_columns(path, ["fleet", *axes, "replication", *with_twins(columns)], blocks)
+    write_csv_columns(path, ["fleet", *axes, "replication", *with_converted_columns(columns)], blocks)
 
 
-def _twinned(table: pa.Table) -> pa.Table:
+def _with_converted_columns(table: pa.Table) -> pa.Table:
     """Return *table* with a column in the shown currency beside each in US dollars."""
     for name in table.column_names:
-        if other := twin(name):
+        if other := converted_column(name):
             amounts = pc.multiply(table.column(name), shown(1.0))
             table = table.add_column(table.column_names.index(name) + 1, other, amounts)
     return table
@@ -127,7 +127,7 @@ def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str
     schema: pa.Schema | None = None
     with ExitStack() as stack:
         for case in cases:
-            table = _twinned(_with_all(case.requests(), columns).select(columns))
+            table = _with_converted_columns(_with_all(case.requests(), columns).select(columns))
             front = {"fleet": _constant(case.fleet, pa.string(), table)}
             front |= {axis: _constant(case.axes.get(axis), kind, table) for axis, kind in kinds.items()}
             front["replication"] = _constant(case.replication, pa.int64(), table)

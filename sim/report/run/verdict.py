@@ -224,7 +224,7 @@ def _lead(part: Comparison) -> str:
 
 def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
-        return joined([_alone(part, part.fleets[0], slo), _inconclusive(part, slo)])
+        return joined([_single_fleet(part, part.fleets[0], slo), _inconclusive(part, slo)])
     if not any(point.certainly_good or point.inconclusive for point in part.points):
         return _(
             "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
@@ -232,7 +232,7 @@ def _headline(part: Comparison, slo: Slo) -> str:
     contests = part.contests
     if not contests:
         return joined([_by_reach(part), _inconclusive(part, slo)])
-    return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part, slo)])
+    return joined([_cheapest(part, contests), _loads_of_one_or_none(part), _inconclusive(part, slo)])
 
 
 def _profit(part: Comparison, sold: Revenue) -> str:
@@ -302,7 +302,7 @@ def _profit_of_year(year: RunYear, sold: Revenue) -> list[str]:
     ]
 
 
-def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
+def _single_fleet(part: Comparison, fleet: str, slo: Slo) -> str:
     fit, missed = part.fit(fleet), part.missed(fleet)
     if not fit and part.inconclusive(fleet):
         text = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
@@ -437,7 +437,7 @@ def _nearest(part: Comparison, slo: Slo) -> str:
     return _(" {attained}.", attained=attained[:1].upper() + attained[1:])
 
 
-def _beyond(part: Comparison) -> str:
+def _loads_of_one_or_none(part: Comparison) -> str:
     """State the loads at which a single fleet, or no fleet, meets the SLO."""
     texts = []
     fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]

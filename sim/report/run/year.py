@@ -129,12 +129,12 @@ def _headline(rows: Sequence[FleetYear], slo: Slo) -> str:
     priced = [row for row in good if row.usd_per_year is not None]
     lines = []
     if len(rows) == 1 and known:
-        lines = [_alone(known[0], slo)]
+        lines = [_single_fleet(known[0], slo)]
     elif len(priced) > 1:
         unpriced = [row for row in good if row not in priced]
-        lines = [_cheapest(priced, len(rows), slo), *(_alone(row, slo) for row in (*unpriced, *rest))]
+        lines = [_cheapest(priced, len(rows), slo), *(_single_fleet(row, slo) for row in (*unpriced, *rest))]
     elif good:
-        lines = [_alone(row, slo) for row in (*good, *rest)]
+        lines = [_single_fleet(row, slo) for row in (*good, *rest)]
     elif rest:
         each = [_("{fleet} in {share}", fleet=_with_cost(row), share=percent(row.good_share)) for row in rest]
         none = _("No fleet meets the SLO in") if slo.goals else _("No fleet keeps up with the load in")
@@ -172,7 +172,7 @@ def _cheapest(good: Sequence[FleetYear], fleets: int, slo: Slo) -> str:
     )
 
 
-def _alone(row: FleetYear, slo: Slo) -> str:
+def _single_fleet(row: FleetYear, slo: Slo) -> str:
     hours = _all_hours(row) if row.good else _("{share} of {hours}", share=percent(row.good_share), hours=_hours(row))
     goal = goal_of_one(bool(slo.goals))
     if row.usd_per_year is None:

@@ -81,14 +81,14 @@ def showing(scenario: ReportingFleets) -> Iterator[None]:
         reset(unit)
 
 
-def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
-    """Decorate *deliver* to show money in the currency of the scenario among its arguments."""
+def in_its_currency(write: Callable[P, R]) -> Callable[P, R]:
+    """Decorate *write* to show money in the currency of the scenario among its arguments."""
 
-    @wraps(deliver)
+    @wraps(write)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
         given = next(one for one in (*args, *kwargs.values()) if isinstance(one, ReportingFleets))
         with showing(given):
-            return deliver(*args, **kwargs)
+            return write(*args, **kwargs)
 
     return within
 
@@ -185,7 +185,7 @@ def _digits(size: float) -> str:
     return f"{size:.2f}" if size >= 0.995 or size == 0 else steady(size)
 
 
-def twin(name: str) -> str:
+def converted_column(name: str) -> str:
     """Return the name of the column in the shown currency that accompanies column *name*; empty if it has none.
 
     Columns in the shown currency accompany columns of US dollars only; the path of an input has no such column.
@@ -196,17 +196,17 @@ def twin(name: str) -> str:
     return front + space + _USD.sub(code(), word)
 
 
-def with_twins(names: Sequence[str]) -> list[str]:
+def with_converted_columns(names: Sequence[str]) -> list[str]:
     """Return *names* with the column in the shown currency after each column in US dollars."""
-    return [each for name in names for each in (name, twin(name)) if each]
+    return [each for name in names for each in (name, converted_column(name)) if each]
 
 
-def twinned(row: Mapping[str, Any]) -> dict[str, Any]:
+def with_converted_amounts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return *row* with its amounts also in the shown currency; values that are not numbers are not repeated."""
     cells: dict[str, Any] = {}
     for name, value in row.items():
         cells[name] = value
-        if isinstance(value, int | float | None) and (other := twin(str(name))):
+        if isinstance(value, int | float | None) and (other := converted_column(str(name))):
             cells[other] = None if value is None else shown(value)
     return cells
 

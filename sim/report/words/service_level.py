@@ -52,15 +52,15 @@ def seconds_beside(value: float, limit: float) -> str:
     >>> seconds_beside(2.0004, 2.0), seconds_beside(1.5, 2.0)
     ('2.0004 s', '1.50 s')
     """
-    return _beside(value, limit, seconds)
+    return _distinct_from_limit(value, limit, seconds)
 
 
 def number_beside(value: float, limit: float) -> str:
     """Format a number, without its unit, with enough digits to distinguish it from its *limit*."""
-    return _beside(value, limit, steady)
+    return _distinct_from_limit(value, limit, steady)
 
 
-def _beside(value: float, limit: float, show: Callable[[float, int], str]) -> str:
+def _distinct_from_limit(value: float, limit: float, show: Callable[[float, int], str]) -> str:
     if not isfinite(value) or isclose(value, limit, rel_tol=SAME):
         return show(value, 3)
     return next(text for digits in count(3) if (text := show(value, digits)) != show(limit, digits))
@@ -258,7 +258,7 @@ def _served(models: Mapping[str, str]) -> str:
 def load_label(axis: LoadAxis) -> str:
     """Return the label of a load axis with its unit and service: `load [requests/s] of batch`."""
     label = axis_label(axis.label)
-    return _("{label} of {name}", label=label, name=axis.whose) if axis.whose else label
+    return _("{label} of {name}", label=label, name=axis.raised) if axis.raised else label
 
 
 def load_notes(scenario: Scenario) -> list[str]:

@@ -27,7 +27,7 @@ from sim.steptime.options import Roofline
 from sim.units import GB
 
 
-def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
+def gpus_without_server_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
     """Return a note for every fleet of *scenario* whose bill or power excludes hosts, at any sweep point.
 
     Rented GPUs include the power of their hosts in the rent.
@@ -40,7 +40,7 @@ def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
     for overrides in distinct.values():
         at = at_point(scenario, overrides)
         for fleet in at.fleets:
-            bought, unpaid = _hostless(fleet, _other_ways(at, fleet), catalog)
+            bought, unpaid = _gpus_without_server(fleet, _other_ways(at, fleet), catalog)
             if bought:
                 gpus = " and ".join(dict.fromkeys(bought))
                 found[
@@ -70,7 +70,7 @@ def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
     return list(found)
 
 
-def _hostless(fleet: Fleet, also: tuple[Cost, ...], catalog: Catalog) -> tuple[list[str], list[str]]:
+def _gpus_without_server(fleet: Fleet, also: tuple[Cost, ...], catalog: Catalog) -> tuple[list[str], list[str]]:
     """Return (GPUs that are bought, GPUs without costs) that have no server."""
     bought, unpaid = [], []
     for pool, cost in zip(fleet.pools, fleet.costs, strict=True):
@@ -184,7 +184,9 @@ def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         text = Message(
             "{id} needs {fixed_bytes:.1f} GB for its {parts}", pool.service.id, memory.fixed_bytes / GB, parts
         )
-        text = Message("{text}, {name} has {available:.1f}", text, pool.gpu.name, has / GB) + _elsewhere(pool, memory)
+        text = Message("{text}, {name} has {available:.1f}", text, pool.gpu.name, has / GB) + _slices_that_fit(
+            pool, memory
+        )
         yield ValidationIssue((*place, "model"), text)
     elif memory.needed_bytes(batch) > has and memory.request_bytes:
         each = (
@@ -201,7 +203,7 @@ def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         )
         yield ValidationIssue(
             (*place, "batching", "max_batch_size"),
-            Message("{text}: at most {most} fit{elsewhere}", text, most, _elsewhere(pool, memory)),
+            Message("{text}: at most {most} fit{elsewhere}", text, most, _slices_that_fit(pool, memory)),
         )
 
 
@@ -218,7 +220,7 @@ def memory_of(pool: BoundPool) -> BatchMemory | None:
     return BatchMemory.of(pool.service, precision, instances, samples, steptime.resolution, steptime.table_bytes)
 
 
-def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
+def _slices_that_fit(pool: BoundPool, memory: BatchMemory) -> str:
     """Compose a hint on slices of the card, or the whole card, that hold the batch."""
     if pool.slicing is None:
         return ""
@@ -249,7 +251,7 @@ def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         return
     key = str(next(iter(given), "engine"))
     if pool.model is not None:
-        for wrong, text in _beyond(offload, pool.model):
+        for wrong, text in _too_much_offload(offload, pool.model):
             yield ValidationIssue((*place, wrong), text)
     yield from _layout(pool, key, place)
     yield from _host(pool, use, key, place)
@@ -261,7 +263,7 @@ def _foreign(name: OffloadOption, engine: Engine) -> str:
     return Message("{id} has no such option; it has {options}", engine.id, " and ".join(engine.offload.options))
 
 
-def _beyond(offload: Offload, model: Model) -> Iterator[tuple[str, str]]:
+def _too_much_offload(offload: Offload, model: Model) -> Iterator[tuple[str, str]]:
     """Yield (key, message) where the layers or experts to offload exceed those of the model."""
     layers = model.layers
     if offload.n_gpu_layers is not None and offload.n_gpu_layers > layers + 1:

@@ -30,7 +30,7 @@ def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
     limits = _limits(data)
     points, fleets = _points(data.get("sweep")), data.get("fleets")
     if points > limits.points:
-        yield _over(("sweep",), Message("{count} sweep points", _count(points)), "points", limits)
+        yield _limit_issue(("sweep",), Message("{count} sweep points", _count(points)), "points", limits)
         return
     replications: dict[Place, Any] = {("replications",): data.get("replications")}
     if isinstance(precision := data.get("precision"), dict):
@@ -46,7 +46,7 @@ def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
             _count(most),
             _count(cases),
         )
-        yield _over(place if most > points else ("sweep",), text, "cases", limits)
+        yield _limit_issue(place if most > points else ("sweep",), text, "cases", limits)
 
 
 def _limits(data: dict[str, Any]) -> ScenarioLimits:
@@ -72,7 +72,7 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
 
 
-def _over(place: Place, text: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
+def _limit_issue(place: Place, text: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
     return ValidationIssue(
         place, Message("{text}; at most {most:,} (limits.{limit} raises it)", text, getattr(limits, limit), limit)
     )
@@ -104,7 +104,7 @@ def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationI
         return
     clients, limit = workload.closed_loop(), workload.arrivals.num_requests
     if clients is not None and clients.concurrency > most:
-        yield _over(
+        yield _limit_issue(
             ("workload", "arrivals"),
             Message("{count} clients", _count(clients.concurrency)),
             "requests",
@@ -115,7 +115,7 @@ def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationI
     ends = [] if rate_rps is None or horizon_s is None else [rate_rps * horizon_s]
     expected = min([*ends, *([] if limit is None else [limit])], default=0)
     if expected > most:
-        yield _over(
+        yield _limit_issue(
             ("workload", "arrivals"),
             Message("about {expected:.2g} requests in one case", expected),
             "requests",
@@ -129,7 +129,7 @@ def _replicas(scenario: Scenario) -> Iterator[ValidationIssue]:
         if sum(counts) > scenario.limits.replicas:
             largest = counts.index(max(counts))
             text = Message("{count} replicas (with their data-parallel ranks) in one fleet", _count(sum(counts)))
-            yield _over(("fleets", i, "pools", largest), text, "replicas", scenario.limits)
+            yield _limit_issue(("fleets", i, "pools", largest), text, "replicas", scenario.limits)
 
 
 def _most_replicas(pool: Pool) -> int:
@@ -150,7 +150,7 @@ def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
                 span_s,
             )
             place = "horizon_s" if scenario.meter_interval_s >= USUAL_INTERVAL_S else "meter_interval_s"
-            yield _over((place,), text, "usage_rows", scenario.limits)
+            yield _limit_issue((place,), text, "usage_rows", scenario.limits)
             return
 
 
@@ -170,7 +170,7 @@ def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
                 rows = 2 * _most_replicas(pool) * span_s * rate_per_s
                 if rows > scenario.limits.usage_rows:
                     text = Message("about {rows:.2g} rows of usage in one case, two for each outage of a replica", rows)
-                    yield _over(("fleets", i, "pools", j, *place), text, "usage_rows", scenario.limits)
+                    yield _limit_issue(("fleets", i, "pools", j, *place), text, "usage_rows", scenario.limits)
 
 
 def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
@@ -184,7 +184,7 @@ def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
             readings = span_s * (scaler.max_replicas / scaler.scrape_interval_s + 1 / scaler.period_s)
             if readings > scenario.limits.readings:
                 text = Message("about {readings:.2g} readings and decisions of the autoscaler in one case", readings)
-                yield _over(("fleets", i, "pools", j, "autoscaling"), text, "readings", scenario.limits)
+                yield _limit_issue(("fleets", i, "pools", j, "autoscaling"), text, "readings", scenario.limits)
 
 
 def _span_s(scenario: Scenario) -> float:
@@ -203,7 +203,7 @@ def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
             continue
         key, months_of = section.months
         if (months := months_of(keys)) > scenario.limits.months:
-            yield _over((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
+            yield _limit_issue((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
 
 
 def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -231,7 +231,7 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
                 rows,
                 transfer_s,
             )
-            yield _over(("fleets", i, "kv_transfer"), text, "usage_rows", scenario.limits)
+            yield _limit_issue(("fleets", i, "kv_transfer"), text, "usage_rows", scenario.limits)
 
 
 def _moved_tokens(scenario: Scenario, least: int) -> float:
@@ -262,7 +262,7 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
             text = Message("about {requests:.2g} requests in one case", requests)
-            yield _over(("workload", "arrivals"), text, "requests", scenario.limits)
+            yield _limit_issue(("workload", "arrivals"), text, "requests", scenario.limits)
             return
 
 

@@ -228,7 +228,7 @@ def _names_twice(data: Any) -> Iterator[ValidationIssue]:
     """Yield issues of services, fleets, and pools of one fleet with the same name."""
     fleets = list(mappings(data, "fleets"))
     for key in ("services", "fleets"):
-        yield from _twice(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
+        yield from _repeated_names(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
     if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
         for i, fleet in fleets:
             if fleet.get("name") == token_api.NAME:
@@ -237,10 +237,12 @@ def _names_twice(data: Any) -> Iterator[ValidationIssue]:
                 )
                 yield ValidationIssue(("fleets", i, "name"), text)
     for i, fleet in fleets:
-        yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
+        yield from _repeated_names(
+            (("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools")
+        )
 
 
-def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
+def _repeated_names(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
     seen: Counter[str] = Counter()
     for place, name in named:
         if isinstance(name, str):

@@ -169,14 +169,14 @@ def old_keys(data: Any, place: Place = (), seen: set[int] | None = None) -> Iter
     if isinstance(data, dict):
         for key, value in data.items():
             yield from old_keys(value, (*place, key), seen)
-            if (_above(place), key) in RENAMED:
-                yield (*place, key), RENAMED[_above(place), key]
+            if (_last_key(place), key) in RENAMED:
+                yield (*place, key), RENAMED[_last_key(place), key]
     elif isinstance(data, list):
         for index, value in enumerate(data):
             yield from old_keys(value, (*place, index), seen)
 
 
-def _above(place: Sequence[str | int]) -> str:
+def _last_key(place: Sequence[str | int]) -> str:
     """Return the last key of *place*; an axis of a sweep is a dotted path."""
     return next((step.rpartition(".")[2] for step in reversed(place) if isinstance(step, str)), "")
 
@@ -330,14 +330,14 @@ def place_of(data: Any, path: str) -> Place:
     while rest:
         if isinstance(data, dict):
             step, rest = _key(data, rest, whole=place == ["sweep"])
-            step = RENAMED.get((_above(place), step), step)
+            step = RENAMED.get((_last_key(place), step), step)
             data = data.get(step)
         elif isinstance(data, list):
             step, rest = _index(data, rest, dotted(tuple(place)))
             data = data[step]
         elif data is None:
             step, _, rest = rest.partition(".")
-            step = RENAMED.get((_above(place), step), step)
+            step = RENAMED.get((_last_key(place), step), step)
         else:
             raise LookupError(Message("{place} is {value!r}: it has no keys", dotted(tuple(place)), data))
         place.append(step)

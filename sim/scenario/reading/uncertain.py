@@ -102,10 +102,10 @@ def _looks_like_distribution(data: Mapping[Any, Any], place: Place) -> bool:
     if not numbers and not (isinstance(value, dict) and value and PARAMETERS.issuperset(value)):
         return False
     known = known_keys(Scenario, place)
-    return _alike(name) >= ALIKE if known is None else name not in known
+    return _similarity(name) >= ALIKE if known is None else name not in known
 
 
-def _alike(name: str) -> float:
+def _similarity(name: str) -> float:
     return max(SequenceMatcher(None, name.lower(), family).ratio() for family in FAMILIES)
 
 

@@ -13,7 +13,7 @@ from sim.scenario.year import load_by_hour
 
 def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
     """Return the plan of one *case* of a *scenario* that has passed `load`. Raises CostError if prices are missing."""
-    at, fleet = _at(scenario, case)
+    at, fleet = _scenario_and_fleet(scenario, case)
     built = resolve_fleet(at, fleet, catalog)
     models = {
         nearest(pool.model, service, fleet.model, at.model)
@@ -56,10 +56,10 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
 
 def fleet_of(scenario: Scenario, case: Case, catalog: Catalog) -> FleetPlan:
     """Return the fleet's part of the plan of *case*. Raises CostError if prices are missing."""
-    return resolve_fleet(*_at(scenario, case), catalog)
+    return resolve_fleet(*_scenario_and_fleet(scenario, case), catalog)
 
 
-def _at(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
+def _scenario_and_fleet(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
     at = at_point(scenario, case.overrides)
     return at, at.fleets[[fleet.name for fleet in scenario.fleets].index(case.fleet)]
 

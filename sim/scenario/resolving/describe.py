@@ -155,7 +155,7 @@ def _exchanges(pool: PoolPlan) -> dict[str, Any]:
     found = [
         {"tokens": tokens} | asdict(one) | {"over": list(one.over)}
         for tokens in sorted({1, max_num_seqs, budget})
-        for one in _alike(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
+        for one in _merged_exchanges(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
     ]
     return {"link": steptime.inputs.link.name, "exchanges": found} if found else {}
 
@@ -172,7 +172,7 @@ def kernels(plan: CasePlan, catalog: Catalog) -> list[dict[str, Any]]:
     ]
 
 
-def _alike(exchanges: Iterable[Exchange]) -> list[Exchange]:
+def _merged_exchanges(exchanges: Iterable[Exchange]) -> list[Exchange]:
     """Merge *exchanges* that differ only in their number of calls."""
     calls: dict[Exchange, float] = {}
     for one in exchanges:

@@ -228,12 +228,12 @@ def run_points(
     stored = _run(scenario, cases(scenario), catalog, out, workplace, progress)
     while further := next_cases(scenario, stored):
         before = len(stored)
-        stored += _run(scenario, further, catalog, out, workplace, partial(_after, progress, before))
+        stored += _run(scenario, further, catalog, out, workplace, partial(_report_round, progress, before))
     order = {key: place for place, key in enumerate(dict.fromkeys(key_of(case)[:2] for case in stored))}
     return sorted(stored, key=lambda case: (order[key_of(case)[:2]], case.replication))
 
 
-def _after(progress: Progress, before: int, done: int, total: int, found: int) -> None:
+def _report_round(progress: Progress, before: int, done: int, total: int, found: int) -> None:
     """Report progress of a further round of cases, after *before* cases of the rounds until now."""
     progress(before + done, before + total, found)
 
@@ -262,12 +262,12 @@ def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, objec
         if case.replication:
             continue
         plan = describe(resolve(scenario, case, catalog), catalog)
-        if not any(_same(plan, other) for other in plans):
+        if not any(_differs_in_load_only(plan, other) for other in plans):
             plans.append({"at": case.axes, **plan})
     return plans
 
 
-def _same(plan: dict[str, object], other: dict[str, object]) -> bool:
+def _differs_in_load_only(plan: dict[str, object], other: dict[str, object]) -> bool:
     """Return whether two points differ in nothing but their load."""
     return all(other[key] == value for key, value in plan.items() if key not in ("workload", "notes"))
 

@@ -147,8 +147,8 @@ class Cluster:
         """Give *job* to the workers."""
         client = self._connected()
         # prices and terms name no files, so the files of *job* suffice for its repricings
-        inputs = self._sent(client, _at(job), job.catalog)
-        batch = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
+        inputs = self._sent(client, _scenario_at_point(job), job.catalog)
+        batch = [(_scenario_at_point(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
         known = [one.foundations() for one in job.members]
         self._start(self._jobs, _Work(job, (simulate_on_worker, _program(), inputs, batch, known)))
 
@@ -406,7 +406,7 @@ async def _reach(address: str) -> None:
     await connection.close()
 
 
-def _at(job: CaseJob) -> Scenario:
+def _scenario_at_point(job: CaseJob) -> Scenario:
     """Return the scenario of *job* at its sweep point, which may name files of its own."""
     return at_point(job.scenario, job.case.overrides)
 

@@ -63,7 +63,7 @@ def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
     groups = _grouped(stored)
     found: list[Case] = []
     for siblings in _points(scenario):
-        random = [case for case in siblings if not _once(scenario, case)]
+        random = [case for case in siblings if not _is_deterministic_case(scenario, case)]
         if not random:
             continue
         members = [groups[key_of(case)[:2]] for case in random]
@@ -95,7 +95,7 @@ def _points(scenario: Scenario) -> Iterator[list[Case]]:
     yield from points.values()
 
 
-def _once(scenario: Scenario, case: Case) -> bool:
+def _is_deterministic_case(scenario: Scenario, case: Case) -> bool:
     at = at_point(scenario, case.overrides)
     return is_deterministic(at, next(fleet for fleet in at.fleets if fleet.name == case.fleet))
 

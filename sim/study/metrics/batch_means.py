@@ -78,12 +78,12 @@ def percentile_half_width(series: Floats, percent: float) -> float | None:
     return float(max(value - low, high - value))
 
 
-def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
+def rate_half_width(times_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
     """Return half of the 95 % interval of the amount per second from *start_s* to *end_s*, by spans of equal length.
 
     Parameters
     ----------
-    dates_s
+    times_s
         Times of the events [s].
     amounts
         Amount of each event, such as tokens.
@@ -96,10 +96,10 @@ def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: flo
         Half-width [amount/s]; None where there are too few events.
 
     """
-    spans = min(MOST_SPANS, len(dates_s) // LEAST_IN_SPAN)
+    spans = min(MOST_SPANS, len(times_s) // LEAST_IN_SPAN)
     if spans < LEAST_DRAWS or end_s <= start_s:
         return None
-    sums, _ = np.histogram(dates_s, spans, (start_s, end_s), weights=amounts)
+    sums, _ = np.histogram(times_s, spans, (start_s, end_s), weights=amounts)
     half = _half_width(sums, independent_draws(sums), LEAST_DRAWS)
     return None if half is None else half * spans / (end_s - start_s)
 

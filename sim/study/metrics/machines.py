@@ -75,7 +75,7 @@ def serving(run: MeasuredRun) -> TimeWeightedLevel:
     of_pool = {pool.name: pool for pool in run.plan.pools}
     return TimeWeightedLevel.of(
         (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
-        for one in _inside(run)
+        for one in _intervals_inside(run)
     )
 
 
@@ -88,7 +88,7 @@ def _part(interval: Interval, pool: PoolPlan) -> float:
 
 def fleet_machines(run: MeasuredRun) -> FleetMachines:
     """Return the GPUs and servers held for the fleet: purchased or reserved all the time, else while switched on."""
-    plan, inside = run.plan, _inside(run)
+    plan, inside = run.plan, _intervals_inside(run)
     charges = () if plan.costs is None else plan.costs.charges
     by_time = {charge.pool for charge in charges if charge.paid is PaymentTime.SWITCHED_ON}
     on = [one for one in inside if one.state not in NOT_RENTED or (plan.costs is not None and one.pool not in by_time)]
@@ -116,7 +116,7 @@ def _slots(plan: CasePlan, pools: Sequence[str]) -> float:
     return float(gpus_of(pool for pool in plan.pools if pool.name in pools))
 
 
-def _inside(run: MeasuredRun) -> list[Interval]:
+def _intervals_inside(run: MeasuredRun) -> list[Interval]:
     return [one for one in run.inside if one.end_s > one.start_s]
 
 

@@ -61,11 +61,11 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
     """
     edges = np.linspace(start_s, end_s, PARTS + 1)
     arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
-    inside, waiting = arrived - _by(left_s, edges), arrived - _by(started_s, edges)
+    inside, waiting = arrived - _count_up_to(left_s, edges), arrived - _count_up_to(started_s, edges)
     total = int(inside[-1] - inside[0])
     left_waiting = int(waiting[-1] - waiting[0])
     certain = (
-        total >= _least(float(arrived[-1] - arrived[0]))
+        total >= _least_growth(float(arrived[-1] - arrived[0]))
         and left_waiting >= LEAST_GROWTH
         and _rises(inside, CERTAINTY)
         and _rises(inside[PARTS // 2 :], CERTAINTY_OF_HALF)
@@ -75,9 +75,9 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
     return Growth(total, bool(certain), left_waiting, last - middle, (last + middle) ** 0.5)
 
 
-def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
+def _count_up_to(times_s: Floats, edges: Floats) -> NDArray[np.int64]:
     """Return the number of timestamps at or before each edge."""
-    return np.searchsorted(np.sort(dates_s[np.isfinite(dates_s)]), edges, side="right")
+    return np.searchsorted(np.sort(times_s[np.isfinite(times_s)]), edges, side="right")
 
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
@@ -112,7 +112,7 @@ def overloaded(
     if 2 * sum(certain) >= len(certain):
         return True
     spread = half_width(growths)
-    grown = spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
+    grown = spread is not None and mean(growths) > spread and mean(growths) >= _least_growth(mean(arrivals))
     return grown and mean(waiting) >= LEAST_GROWTH
 
 
@@ -121,8 +121,8 @@ def likely_growing(late: Sequence[float], errors: Sequence[float], arrivals: Seq
     if not late:
         return False
     chance = LIKELY * float(np.hypot.reduce(errors)) / len(errors)
-    return mean(late) > chance and mean(late) >= _least(mean(arrivals))
+    return mean(late) > chance and mean(late) >= _least_growth(mean(arrivals))
 
 
-def _least(arrivals: float) -> float:
+def _least_growth(arrivals: float) -> float:
     return max(LEAST_GROWTH, GROWTH_SHARE * arrivals)

@@ -185,7 +185,7 @@ def percentiles_s(
     }
 
 
-def _thin(cases: Cases) -> str:
+def _low_sample_names(cases: Cases) -> str:
     """Return the names of the percentiles with too few requests in the tail of some replication."""
     return " ".join(dict.fromkeys(name for one in cases for name in one["low_sample_percentiles"]))
 
@@ -198,7 +198,7 @@ mark(
 )  # fmt: skip
 metric("low_sample_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
        sheet="percentiles of few requests",
-       average=Aggregate(_thin))(lambda run: low_sample_percentiles(run.plan.slo, run.cohort))  # fmt: skip
+       average=Aggregate(_low_sample_names))(lambda run: low_sample_percentiles(run.plan.slo, run.cohort))  # fmt: skip
 
 
 @figure("latencies", "latencies")

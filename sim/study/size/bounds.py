@@ -128,27 +128,29 @@ def over(
         Largest deviation of that cost due to a bill rounded to nano-dollars [USD/h].
 
     """
-    return joined("; ", _over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
+    return joined("; ", _exceeded_limits(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
 
 
-def _over(budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
+def _exceeded_limits(
+    budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_usd_per_h: float
+) -> Iterator[str]:
     if budget.capex_usd is not None and _exceeds(needs.capex_usd, budget.capex_usd):
-        asked, allowed = _apart(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
+        asked, allowed = _distinct_texts(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
         yield Message("capital of ${needed} exceeds ${allowed}", asked, allowed)
     operating = operating_usd_per_month(needs, usd_per_h)
     rounding = rounding_usd_per_h * HOURS_PER_MONTH
     if budget.usd_per_month is not None and _exceeds(operating, budget.usd_per_month, rounding):
-        asked, allowed = _apart(operating, budget.usd_per_month, "{:,.{}f}", 0)
+        asked, allowed = _distinct_texts(operating, budget.usd_per_month, "{:,.{}f}", 0)
         least = "at least " if usd_per_h is None else ""
         yield Message("operating cost of {least}${needed} a month exceeds ${allowed}", least, asked, allowed)
     if budget.kw is not None and needs.kw is None:
         yield "its power is not known"
     elif budget.kw is not None and needs.kw is not None and _exceeds(needs.kw, budget.kw):
-        asked, allowed = _apart(needs.kw, budget.kw, "{:.{}g}", 3)
+        asked, allowed = _distinct_texts(needs.kw, budget.kw, "{:.{}g}", 3)
         yield Message("power of {needed} kW exceeds {allowed} kW", asked, allowed)
 
 
-def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
+def _distinct_texts(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
     """Return the value, with *digits* digits or more to distinguish it from the limit, and the limit, as text."""
     enough = (n for n in range(digits, MOST_DIGITS) if form.format(value, n) != form.format(limit, n))
     return form.format(value, next(enough, MOST_DIGITS)), f"{limit:,.{MOST_DIGITS}g}"

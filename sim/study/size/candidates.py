@@ -218,11 +218,13 @@ def in_order(
     candidates: Iterable[CandidateFleet], first: CandidateFleet | None, scenario: Experiment
 ) -> list[CandidateFleet]:
     """Return the rows in the order of `rank`, with *first* before all others."""
-    ranked = with_one_host(_once(sorted(candidates, key=rank), first, scenario), first)
+    ranked = with_one_host(_without_repeats(sorted(candidates, key=rank), first, scenario), first)
     return sorted(ranked, key=lambda one: one is not first)
 
 
-def _once(ranked: Sequence[CandidateFleet], kept: CandidateFleet | None, scenario: Experiment) -> list[CandidateFleet]:
+def _without_repeats(
+    ranked: Sequence[CandidateFleet], kept: CandidateFleet | None, scenario: Experiment
+) -> list[CandidateFleet]:
     """Return one row of rows with the same machines and terms: *kept*, or else the first.
 
     A fleet of the scenario may also be a combination of the section.

@@ -435,7 +435,7 @@ class MixedSearcher:
             mix = cheapest_mix(self._kinds, self._reached, least_good, most, forbidden, self._ceilings)
             if mix is None or mix.usd_per_h >= self._best_usd_per_h:
                 return found, inf if mix is None else mix.usd_per_h
-            if mix.split.any(axis=0).all() and not self._over(self._needs(mix)):
+            if mix.split.any(axis=0).all() and not self._exceeds_budget(self._needs(mix)):
                 found.append(mix)
             else:  # a single kind serves all classes, as in fleets already known, or the mix exceeds the budget
                 self._forbidden.append(mix.counts)
@@ -476,7 +476,7 @@ class MixedSearcher:
                 usd_per_h, needs = self._bounds.floor(unit, replicas, self._size.spare_replicas)
             except CostError:
                 return
-            if usd_per_h >= self._best_usd_per_h or self._over(needs):
+            if usd_per_h >= self._best_usd_per_h or self._exceeds_budget(needs):
                 return
             yield usd_per_h
 
@@ -490,7 +490,7 @@ class MixedSearcher:
     def _needs(self, mix: MixedFleet) -> FleetNeeds:
         return self._bounds.needs(self.fleet(mix, self._size.spare_replicas))
 
-    def _over(self, needs: FleetNeeds) -> bool:
+    def _exceeds_budget(self, needs: FleetNeeds) -> bool:
         return bool(over(self._size.budget, needs))
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
@@ -583,13 +583,13 @@ def _pool_results(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tupl
             continue
         first_s, last_s = pc.min(mine["arrived_s"]), pc.max(mine["arrived_s"])
         ended: Any = pc.and_(pc.greater_equal(table["finished_s"], first_s), pc.less_equal(table["finished_s"], last_s))
-        good += _within(mine, goal)
+        good += _count_within(mine, goal)
         arrived += len(mine)
         answered += pc.sum(ended).as_py() or 0
     return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
 
 
-def _within(requests: pa.Table, goal: SloGoal) -> int:
+def _count_within(requests: pa.Table, goal: SloGoal) -> int:
     """Return the number of the measured *requests* within *goal*."""
     if goal.percentile is None:
         return pc.sum(requests["slo_met"]).as_py() or 0

@@ -368,13 +368,15 @@ class Search:
             return
         best = self._units[self._cheapest.order]
         for kind in self.size.spares.kinds:
-            while not self._among(self._met.values(), best, kind) and (left := self._among(self._heap, best, kind)):
+            while not self._with_spares_of(self._met.values(), best, kind) and (
+                left := self._with_spares_of(self._heap, best, kind)
+            ):
                 self._heap.remove(entry := min(left))
                 heapq.heapify(self._heap)
                 if not self._known_to_miss(entry):
                     self._try([entry])
 
-    def _among(self, entries: Iterable[_QueuedCandidate], best: Unit, kind: str) -> list[_QueuedCandidate]:
+    def _with_spares_of(self, entries: Iterable[_QueuedCandidate], best: Unit, kind: str) -> list[_QueuedCandidate]:
         return [one for one in entries if spares_differ(self._units[one.order], best, kind)]
 
     def _push_more(self, entry: _QueuedCandidate) -> None:

@@ -374,7 +374,7 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
     host them.
     """
     formats = size.quantizations or (None,)
-    layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
+    layouts = product(_with_slices(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
     refused: set[str] = set()
     choices = product(layouts, formats, size.batching, size.lora or (None,))
     for ((gpu, profile), tensor, pipeline), quantization, batching, lora in choices:
@@ -429,7 +429,7 @@ def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
     return {"services": names} | ({"sharing": {"models": "resident"}} if len(what_runs) > 1 else {})
 
 
-def _cut(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
+def _with_slices(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
     """Yield every GPU whole and in each requested MIG profile that it has."""
     for gpu in size.gpus:
         cut = catalog.gpu(gpu).mig

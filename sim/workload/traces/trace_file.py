@@ -161,10 +161,12 @@ class TraceFile(Spec, ABC):
 def rows_of(table: RequestTable, rows: Sequence[int] | slice) -> RequestTable:
     """Return only *rows* of *table*, in the given order."""
     columns = {one.name: getattr(table, one.name) for one in fields(table) if one.name != "hash_block_tokens"}
-    return replace(table, **{name: _at(column, rows) for name, column in columns.items() if column is not None})
+    return replace(
+        table, **{name: _rows_of_column(column, rows) for name, column in columns.items() if column is not None}
+    )
 
 
-def _at(column: Any, rows: Sequence[int] | slice) -> Any:
+def _rows_of_column(column: Any, rows: Sequence[int] | slice) -> Any:
     if isinstance(rows, slice):
         return column[rows]
     return column[list(rows)] if isinstance(column, np.ndarray) else [column[row] for row in rows]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.report.words.money import cash, twin
+from sim.report.words.money import cash, converted_column
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.study import breakeven
@@ -89,7 +89,7 @@ def test_dollars_have_no_second_column(tmp_path: Path) -> None:
     header = (tmp_path / "out" / "summary.csv").read_text().partition("\n")[0].split(",")
     assert "cost_usd_per_h" in header
     assert not [name for name in header if "USD" in name or name in ("currency", "usd_per_currency")]
-    assert (cash(1234.5), twin("cost_usd_per_h")) == ("$1,234", "")
+    assert (cash(1234.5), converted_column("cost_usd_per_h")) == ("$1,234", "")
 
 
 def test_one_report_has_one_currency(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.reading.load import load
 
 SCENARIO = """\
@@ -67,7 +67,7 @@ def test_every_command_says_so(tmp_path: Path, command: str, page: str) -> None:
 
 def notes(folder: Path, text: str) -> list[str]:
     (folder / "s.yaml").write_text(text)
-    return hostless_notes(load(folder / "s.yaml", catalog=load_catalog()), load_catalog())
+    return gpus_without_server_notes(load(folder / "s.yaml", catalog=load_catalog()), load_catalog())
 
 
 def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:

@@ -173,12 +173,12 @@ def test_only_service_level_module_decides_verdicts(root: Path) -> None:
 
 @pytest.mark.slow
 def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
-    from sim.answers.answer import deliver
+    from sim.answers.answer import write_answer
     from sim.answers.questions import QUESTIONS
 
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}")
     with ProcessPool(1) as workplace:
-        deliver(QUESTIONS["capacity"], asked, CATALOG, tmp_path / "out", workplace, 0.3)
+        write_answer(QUESTIONS["capacity"], asked, CATALOG, tmp_path / "out", workplace, 0.3)
     rows = list(csv.DictReader((tmp_path / "out" / "search.csv").read_text().splitlines()))
     assert all(float(row["ttft_s_p90"]) > 0 for row in rows)
     assert "TTFT p90 at most 0.06 s" in (tmp_path / "out" / "capacity.html").read_text()
