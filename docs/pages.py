@@ -145,9 +145,10 @@ def _scenario() -> str:
 
 
 def _key(key: str, field: dict[str, Any], required: bool) -> str:
-    default = (
-        "required" if required else f"`{json.dumps(field['default'])}`" if field.get("default") is not None else ""
-    )
+    stated = field.get("default")
+    if isinstance(stated, dict):
+        stated = {name: value for name, value in stated.items() if value is not None}
+    default = "required" if required else "" if stated is None else f"`{json.dumps(stated)}`"
     return _row((f"`{key}`", _type(field), default, _inline(field.get("description", ""))))
 
 
@@ -160,7 +161,7 @@ def _type(field: dict[str, Any]) -> str:
     """Return the values that the JSON schema *field* allows, in words, with links to sections."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{re.sub(r'(?<=[a-z])(?=[A-Z])', '<wbr>', name)}](#{name.lower()})"
     if "const" in field:
         return f"`{field['const']}`"
     if "enum" in field:
