@@ -20,7 +20,7 @@ from sim.agents.answers import (
     small_diff,
 )
 from sim.agents.commands import Execute, in_child
-from sim.agents.workspace import Workspace
+from sim.agents.workspace import ToolWorkspace
 from sim.answers.folder import program_version
 from sim.catalogue.catalog import KINDS, load_catalog
 from sim.catalogue.data_folder import UnknownId
@@ -50,7 +50,7 @@ Values = Annotated[
 Replications = Annotated[int | None, Field(ge=1, le=100, description="Runs with other random numbers.")]
 
 
-def server_of(workspace: Workspace, execute: Execute = in_child) -> MCPServer[Any]:
+def server_of(workspace: ToolWorkspace, execute: Execute = in_child) -> MCPServer[Any]:
     """Return the server whose tools work in *workspace*; *execute* runs its commands."""
     server: MCPServer[Any] = MCPServer(
         "gpufleet", instructions=INSTRUCTIONS, version=program_version(), log_level="WARNING"
@@ -93,7 +93,7 @@ def example(name: str) -> str:
 class _Tools:
     """Tools of the server: their names, arguments and docstrings are those that agents see."""
 
-    def __init__(self, workspace: Workspace, execute: Execute) -> None:
+    def __init__(self, workspace: ToolWorkspace, execute: Execute) -> None:
         self._workspace, self._execute = workspace, execute
 
     def list_catalogue(

@@ -26,7 +26,7 @@ class Refused(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class ToolWorkspace:
     """Root folder of a server, with its limits."""
 
     root: Path

@@ -34,10 +34,10 @@ def mcp(
             fail(Message("--root {folder}: is not a folder", root))
         try:
             from sim.agents.server import server_of
-            from sim.agents.workspace import Workspace
+            from sim.agents.workspace import ToolWorkspace
         except ModuleNotFoundError:
             fail(MISSING)
-        server = server_of(Workspace(root.resolve(), most_simulations, limit_s))
+        server = server_of(ToolWorkspace(root.resolve(), most_simulations, limit_s))
         if not http:
             server.run("stdio")
             return

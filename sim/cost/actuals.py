@@ -59,7 +59,7 @@ class Actuals(Spec):
         found, errors = [], [(1, text) for text in _heads(reader.fieldnames or (), fleets)]
         taken: dict[tuple[str, str, str], int] = {}
         for line, row in rows if not errors else ():
-            own = _Row(row, dates, fleets)
+            own = _ActualsRow(row, dates, fleets)
             errors += [(line, text) for text in own.mistakes]
             if not own.mistakes and (before := taken.setdefault(own.actual[:3], line)) != line:
                 errors.append((line, Message("repeats the fleet, date and line of line {before}", before)))
@@ -79,7 +79,7 @@ def _heads(names: Sequence[str], fleets: Sequence[str]) -> Iterator[str]:
             yield Message("unknown column {name}: known are {known}", name, ", ".join((*COLUMNS, *OPTIONAL)))
 
 
-class _Row:
+class _ActualsRow:
     """Row of the file, and its mistakes."""
 
     def __init__(self, row: dict[str | Any, str | Any], dates: Sequence[str], fleets: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from sim.language import N_, _
 from sim.records import StepSpan
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import MESSAGES, number
-from sim.study.explanation import RequestJournal, RequestPhase, exchanged, stretches, takes_part
+from sim.study.explanation import RequestJournal, RequestPhase, exchanged, request_phases, takes_part
 
 HEADS = (
     N_("What"),
@@ -152,7 +152,7 @@ def _between_gpus(journal: RequestJournal) -> Iterator[str]:
 
 def rows(journal: RequestJournal) -> Iterator[tuple[str, ...]]:
     """Yield a row per phase: name, start, end, steps, sequences and new tokens."""
-    for one in stretches(journal):
+    for one in request_phases(journal):
         batches = [span.batch for span in one.spans]
         sequences = [batch.decode_seqs + batch.prefill_seqs for batch in batches]
         tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]

@@ -49,7 +49,7 @@ from sim.serve.workspace import Workspace, program_folders
 
 STATIC = Path(__file__).parent / "static"
 VEGA = "/vega.js"
-KEPT = "max-age=3600"
+CACHE_CONTROL = "max-age=3600"
 """Header of the script that draws charts, which is large and the same for all pages."""
 TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 """Texts of the page itself, as the page writes them."""
@@ -120,7 +120,9 @@ async def healthy(_request: Request) -> PlainTextResponse:
 
 async def vega_script(_request: Request) -> Response:
     """Return the script that draws charts; bundling it for the first time takes seconds."""
-    return Response(await run_in_threadpool(bundle), media_type="text/javascript", headers={"cache-control": KEPT})
+    return Response(
+        await run_in_threadpool(bundle), media_type="text/javascript", headers={"cache-control": CACHE_CONTROL}
+    )
 
 
 def application(workspace: Workspace, access: Access, limits: JobLimits | None = None) -> ASGIApp:
@@ -151,7 +153,7 @@ LONGEST_HEADERS_S = 10
 LONGEST_UNREAD_S = 30
 """Time that a client may leave an answer unread [s]."""
 MOST_HEADER_BYTES = 32_000
-LOOKS_S = 1.0
+CHECK_INTERVAL_S = 1.0
 """Interval at which a connection is checked [s]."""
 
 
@@ -210,7 +212,7 @@ class BoundedConnection(H11Protocol):
         if silent_s > LONGEST_HEADERS_S or unread_s > LONGEST_UNREAD_S:
             self.transport.abort()
         else:
-            self._look = self.loop.call_later(LOOKS_S, self._watch)
+            self._look = self.loop.call_later(CHECK_INTERVAL_S, self._watch)
 
 
 OPTIONS: dict[str, Any] = {"http": BoundedConnection, "h11_max_incomplete_event_size": MOST_HEADER_BYTES}

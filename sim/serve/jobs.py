@@ -43,12 +43,12 @@ from sim.study.execution.durable import POINTS, write_atomically
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"
 OPEN = frozenset({WAITING, RUNNING})
-AGAIN = frozenset({FAILED, CANCELLED, INTERRUPTED})
+RESTARTABLE = frozenset({FAILED, CANCELLED, INTERRUPTED})
 """States from which a job can be started again."""
 MOST_WAITING = 20
 MOST_KEPT = 100
 """Largest number of stored jobs; finished jobs are removed first, their results stay."""
-LOOKS_S = 0.3
+CHECK_INTERVAL_S = 0.3
 """Interval at which a running job is checked [s]."""
 GRACE_S = 10.0
 """Time that a process has to end after SIGTERM before it is killed [s]."""
@@ -58,13 +58,13 @@ LAST_CHARACTERS = 2000
 LONGEST_SHOWN = 1000
 """Longest value shown in the list of jobs [characters]."""
 OUTPUTS = "outputs"
-KEPT = ".gpufleet/queue"
+QUEUE_FOLDER = ".gpufleet/queue"
 """Folder of the jobs in the workspace, with a subfolder per job."""
 SCENARIO, JOB, STDERR_FILE, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
 COMMAND = (sys.executable, "-P", "-m", "sim")
 """Start of a run's command; -P prevents a folder called sim in the workspace from being imported."""
 OPTIONS = ("--quiet",)
-NOTED = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
+RECORDING_WRAPPER = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
 """Wrapper of a run's command that records its process group and its exit code in files."""
 STOPPED = "finished points are kept; the same run goes on from them"
 
@@ -102,7 +102,7 @@ class QueuedCommand:
     def as_data(self) -> dict[str, Any]:
         """Return the job as JSON data for the page."""
         data = {name: value for name, value in asdict(self).items() if name != "began"}
-        return data | {"message": translate_rendered(self.message), "again": self.state in AGAIN}
+        return data | {"message": translate_rendered(self.message), "again": self.state in RESTARTABLE}
 
 
 class CommandQueue:
@@ -110,21 +110,21 @@ class CommandQueue:
 
     def __init__(self, workspace: Workspace, limits: JobLimits) -> None:
         self.workspace, self.limits = workspace, limits
-        self.root, self.kept = workspace.root, workspace.root / KEPT
+        self.root, self.queue_folder = workspace.root, workspace.root / QUEUE_FOLDER
         self.language = current()
         """Language of the messages of runs: that of the page."""
         self.version = 0
         self._jobs: OrderedDict[str, QueuedCommand] = OrderedDict()
         self._changed = threading.Condition(threading.RLock())
         self._ends = False
-        self._mine: int | None = None
+        self._queue_lock: int | None = None
         """Descriptor of the lock of the queue, held by the server that runs it; None: another server may run it."""
         self._worker: threading.Thread | None = None
 
     def resume(self) -> None:
         """Resume the jobs of an earlier server, unless another server runs the queue."""
         with suppress(RefusedRequest, OSError):
-            if self.kept.is_dir():
+            if self.queue_folder.is_dir():
                 self._claim()
 
     def add(
@@ -157,14 +157,14 @@ class CommandQueue:
             self._keep(job)
             self._jobs[job.id] = job
             self._forget()
-            self._tell()
+            self._notify()
         return job
 
     def again(self, name: str) -> QueuedCommand:
         """Queue the failed, cancelled or interrupted job *name* again. Raises RefusedRequest where there is none."""
         with self._changed:
             job = self._job(name)
-            if job.state in AGAIN:
+            if job.state in RESTARTABLE:
                 if any(one.folder == job.folder and one.state in OPEN for one in self._jobs.values()):
                     raise RefusedRequest(409, "the same run is in the queue already")
                 self._refuse_crowd()
@@ -196,9 +196,9 @@ class CommandQueue:
             self._changed.notify_all()
         if self._worker is not None:
             self._worker.join(GRACE_S + 5)
-        if self._mine is not None:
-            os.close(self._mine)
-            self._mine = None
+        if self._queue_lock is not None:
+            os.close(self._queue_lock)
+            self._queue_lock = None
 
     def _job(self, name: str) -> QueuedCommand:
         job = self._jobs.get(name)
@@ -214,19 +214,19 @@ class CommandQueue:
 
     def _claim(self) -> None:
         """Take the lock of the queue and read its jobs. Raises RefusedRequest where another server holds it."""
-        if self._mine is not None:
+        if self._queue_lock is not None:
             return
-        for folder in (self.kept.parent, self.kept):
+        for folder in (self.queue_folder.parent, self.queue_folder):
             if folder.is_symlink():
                 raise RefusedRequest(
-                    403, Message("{kept}: is a link, or lies behind one, and links are not followed", KEPT)
+                    403, Message("{kept}: is a link, or lies behind one, and links are not followed", QUEUE_FOLDER)
                 )
             folder.mkdir(mode=0o700, exist_ok=True)
-        lock = _locked(self.kept / LOCK)
+        lock = _locked(self.queue_folder / LOCK)
         if lock is None:
             raise RefusedRequest(409, "another gpufleet serve works on the runs of this folder: start them there")
-        self._mine = lock
-        for folder in sorted(path for path in self.kept.iterdir() if path.is_dir()):
+        self._queue_lock = lock
+        for folder in sorted(path for path in self.queue_folder.iterdir() if path.is_dir()):
             if (found := _read(folder)) is not None:
                 self._jobs[found.id] = found
         self._worker = threading.Thread(target=self._work, daemon=True)
@@ -277,7 +277,7 @@ class CommandQueue:
         try:
             with (place / STDERR_FILE).open("wb") as stderr:
                 return subprocess.Popen(
-                    [*NOTED, str(place / "run"), *command], cwd=self.root, start_new_session=True,
+                    [*RECORDING_WRAPPER, str(place / "run"), *command], cwd=self.root, start_new_session=True,
                     env=_environment(self.language) | {ROOTS: roots}, pass_fds=(lock,),
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
                 )  # fmt: skip
@@ -286,28 +286,30 @@ class CommandQueue:
 
     def _follow(self, job: QueuedCommand) -> None:
         """Watch *job* until its process has ended, whichever server has started it."""
-        place, told_at, why = self._place(job), 0.0, ""
+        place, stopped_at, why = self._place(job), 0.0, ""
         while _is_locked(place / LOCK):
             with self._changed:
-                self._changed.wait_for(lambda: self._ends or job.state != RUNNING, 0.0 if told_at else LOOKS_S)
+                self._changed.wait_for(
+                    lambda: self._ends or job.state != RUNNING, 0.0 if stopped_at else CHECK_INTERVAL_S
+                )
                 done, stops = _points(self.root / job.folder), self._ends or job.state != RUNNING
                 if done != job.done:
                     job.done = done
-                    self._tell()
+                    self._notify()
             pid, now = _number(place / PID), time.monotonic()
-            if pid and not told_at:
+            if pid and not stopped_at:
                 why = self._exceeded(job, pid)
                 if stops or why:
-                    told_at = now
+                    stopped_at = now
                     _stop(pid, signal.SIGTERM)
-            elif told_at:
-                time.sleep(LOOKS_S)
-                if pid and now - told_at > GRACE_S:
+            elif stopped_at:
+                time.sleep(CHECK_INTERVAL_S)
+                if pid and now - stopped_at > GRACE_S:
                     _stop(pid, signal.SIGKILL)
         with self._changed:
             job.done, code = _points(self.root / job.folder), _number(place / CODE)
             if job.state != RUNNING:
-                self._tell()
+                self._notify()
             elif code == 0 and is_finished(self.root / job.folder):
                 self._set(job, DONE, "")
             elif why:
@@ -332,7 +334,7 @@ class CommandQueue:
         return ""
 
     def _place(self, job: QueuedCommand) -> Path:
-        return self.kept / job.id
+        return self.queue_folder / job.id
 
     def _set(self, job: QueuedCommand, state: str, message: str, began: float | None = None) -> None:
         """Change the state of *job*, in memory and on the disk."""
@@ -341,7 +343,7 @@ class CommandQueue:
             job.began = began
         with suppress(OSError):  # a full disk does not end the queue
             self._keep(job)
-        self._tell()
+        self._notify()
 
     def _keep(self, job: QueuedCommand) -> None:
         write_atomically(self._place(job) / JOB, json.dumps(asdict(job)))
@@ -352,7 +354,7 @@ class CommandQueue:
             del self._jobs[job.id]
             shutil.rmtree(self._place(job), ignore_errors=True)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         self._changed.notify_all()
 
@@ -451,9 +453,9 @@ def _environment(language: str) -> dict[str, str]:
 
 
 MOST_WATCHERS = 20
-WATCHER_LOOKS_S = 0.25
+WATCHER_INTERVAL_S = 0.25
 """Interval at which a watcher's connection looks for changes [s]; it occupies no thread."""
-BEATS = 60
+CHECKS_PER_KEEP_ALIVE = 60
 """Number of checks without a change after which a watcher gets a keep-alive line."""
 
 
@@ -515,9 +517,9 @@ class JobRoutes:
                 if now != version:
                     listed = await run_in_threadpool(self.queue.listed)
                     yield f"data: {json.dumps({'jobs': listed})}\n\n"
-                elif quiet % BEATS == 0:
+                elif quiet % CHECKS_PER_KEEP_ALIVE == 0:
                     yield ": still here\n\n"
                 version = now
-                await asyncio.sleep(WATCHER_LOOKS_S)
+                await asyncio.sleep(WATCHER_INTERVAL_S)
         finally:
             self._watchers -= 1

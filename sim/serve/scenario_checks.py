@@ -128,7 +128,7 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckAnswer:
+class CheckedScenario:
     """Result of a check."""
 
     errors: list[dict[str, str | int]] = field(default_factory=list)
@@ -161,7 +161,7 @@ def document_of(text: str, path: Path) -> Document:
     return document
 
 
-def checked(wanted: CheckRequest) -> CheckAnswer:
+def checked(wanted: CheckRequest) -> CheckedScenario:
     """Check the scenario of *wanted* in this process."""
     fields: list[dict[str, Any]] = []
     if wanted.form is not None:
@@ -175,30 +175,30 @@ def checked(wanted: CheckRequest) -> CheckAnswer:
         read_as = load_job if has_job(given) else load
         scenario: Any = read_as(given, wanted.sets, catalog=catalog)
     except WRONG_INPUT as error:
-        return CheckAnswer(error_data(error), fields)
+        return CheckedScenario(error_data(error), fields)
     except MemoryError:
-        return CheckAnswer([{"message": TOO_LARGE}], fields)
+        return CheckedScenario([{"message": TOO_LARGE}], fields)
     except Exception as error:
         text = Message(
             "the check failed ({name}): a file may have changed meanwhile; check again", type(error).__name__
         )
-        return CheckAnswer([{"message": translate_rendered(text)}], fields)
+        return CheckedScenario([{"message": translate_rendered(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
-    return CheckAnswer([], fields, count, scenario.name, as_data(scenario))
+    return CheckedScenario([], fields, count, scenario.name, as_data(scenario))
 
 
-def _with_form(wanted: CheckRequest, values: dict[str, Any]) -> CheckAnswer:
+def _with_form(wanted: CheckRequest, values: dict[str, Any]) -> CheckedScenario:
     """Check the scenario of *wanted* with *values* of the form; each mistake names its field."""
     text = wanted.text or ""
     try:
         catalog = load_catalog(own=own_folders(wanted.path))
         data = document_of(text, wanted.path).data
     except WRONG_INPUT as error:
-        return CheckAnswer(error_data(error), text=text)
+        return CheckedScenario(error_data(error), text=text)
     if values:
         data, wrong = own_numbers.written(data, values, catalog)
         if wrong:
-            return CheckAnswer([{**one} for one in wrong], text=text, numbers=values)
+            return CheckedScenario([{**one} for one in wrong], text=text, numbers=values)
         text = dump(data)
     numbers = own_numbers.read(data)
     found = checked(replace(wanted, text=text, form=None))
@@ -234,7 +234,7 @@ class CheckProcesses:
         """Start a process ahead of the first check, which then does not wait for its imports."""
         self._free.append(self._worker())
 
-    def ask(self, wanted: CheckRequest) -> CheckAnswer:
+    def ask(self, wanted: CheckRequest) -> CheckedScenario:
         """Check a scenario in a process. Raises RefusedRequest where it takes too long, or too many wait."""
         if not self._places.acquire(blocking=False):
             raise RefusedRequest(503, "too many requests at once; ask again in a second")
@@ -244,13 +244,13 @@ class CheckProcesses:
         finally:
             self._places.release()
 
-    def _answer(self, wanted: CheckRequest) -> CheckAnswer:
+    def _answer(self, wanted: CheckRequest) -> CheckedScenario:
         process, pipe = self._worker()
         try:
             pipe.send(wanted)
             if not pipe.poll(self.longest_s):
                 raise RefusedRequest(422, TOO_LONG)
-            answer: CheckAnswer = pipe.recv()
+            answer: CheckedScenario = pipe.recv()
         except (OSError, EOFError):
             _end(process, pipe)
             raise RefusedRequest(422, TOO_LARGE) from None

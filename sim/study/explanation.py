@@ -220,7 +220,7 @@ TINY_S = 1e-9
 
 @dataclass(slots=True)
 class RequestPhase:
-    """Period in which a request did one thing."""
+    """Period of one activity of a request."""
 
     what: str
     """Activity.
@@ -246,7 +246,7 @@ class RequestPhase:
     """Steps of the request's replica in the period; empty where it is at no replica."""
 
 
-def stretches(journal: RequestJournal) -> Iterator[RequestPhase]:
+def request_phases(journal: RequestJournal) -> Iterator[RequestPhase]:
     """Yield the phases of the request in order; adjacent equal phases are merged, except prompt chunks."""
     last: RequestPhase | None = None
     for one in _single(journal):
@@ -273,7 +273,7 @@ def _single(journal: RequestJournal) -> Iterator[RequestPhase]:
         if hop.came_s > since_s + TINY_S:
             yield RequestPhase(before, since_s, hop.came_s)
         visit = _Visit(journal, hop, seen)
-        yield from visit.stretches()
+        yield from visit.phases()
         seen = visit.seen
         since_s = hop.left_s
         before = "transfer" if hop.progress is None else "resent"
@@ -298,7 +298,7 @@ class _Visit:
         self._runs = self._preempted = False
         self._done = request.cached_tokens if self._came_s <= request.started_s < self._left_s else 0
 
-    def stretches(self) -> Iterator[RequestPhase]:
+    def phases(self) -> Iterator[RequestPhase]:
         """Yield the phases of the visit, one per span."""
         covered_s, last = self._came_s, None
         if self._came_s > self._sent_s + TINY_S:
@@ -408,4 +408,12 @@ def exchanged(journal: RequestJournal) -> CollectiveTime:
     return found
 
 
-__all__ = ["CollectiveTime", "NoSuchRequest", "RequestJournal", "RequestPhase", "exchanged", "journal_of", "stretches"]
+__all__ = [
+    "CollectiveTime",
+    "NoSuchRequest",
+    "RequestJournal",
+    "RequestPhase",
+    "exchanged",
+    "journal_of",
+    "request_phases",
+]

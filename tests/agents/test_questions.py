@@ -18,7 +18,7 @@ mcp = pytest.importorskip("mcp")
 
 from sim.agents.commands import Finished, Progress, in_child  # noqa: E402
 from sim.agents.server import server_of  # noqa: E402
-from sim.agents.workspace import Workspace  # noqa: E402
+from sim.agents.workspace import ToolWorkspace  # noqa: E402
 
 QUESTIONS = read(Path(__file__).with_name("questions.yaml")).data
 SMALL = """\
@@ -56,7 +56,7 @@ def called(root: Path, calls: Sequence[tuple[str, dict[str, Any]]], **options: A
     """Return (whether it is an error, text) of each call of a tool, by the SDK's client."""
 
     async def ask() -> list[tuple[bool, str]]:
-        workspace = Workspace(root.resolve(), **options.pop("limits", {}))
+        workspace = ToolWorkspace(root.resolve(), **options.pop("limits", {}))
         server = server_of(workspace, options.pop("execute", in_this_process))
         found = []
         async with mcp.Client(server) as client:
@@ -120,7 +120,7 @@ def test_an_answer_is_small_and_names_its_run_digest_and_sources(root: Path) -> 
 
 def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
     async def texts() -> list[str]:
-        async with mcp.Client(server_of(Workspace(tmp_path))) as client:
+        async with mcp.Client(server_of(ToolWorkspace(tmp_path))) as client:
             names = ("schema", "examples", "examples/autoscale-day")
             found = [await client.read_resource(f"gpufleet://{name}") for name in names]
             return [str(one.contents[0].text) for one in found]
@@ -185,7 +185,7 @@ def test_http_answers_only_with_the_token(tmp_path: Path) -> None:
 
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     headers = {"accept": "application/json, text/event-stream", "host": "127.0.0.1:8766"}
-    with TestClient(guarded(server_of(Workspace(tmp_path)), "secret", "127.0.0.1")) as client:
+    with TestClient(guarded(server_of(ToolWorkspace(tmp_path)), "secret", "127.0.0.1")) as client:
         assert client.post("/mcp", json=ping, headers=headers).status_code == 401
         wrong = headers | {"authorization": "Bearer wrong"}
         assert client.post("/mcp", json=ping, headers=wrong).status_code == 401

@@ -132,7 +132,7 @@ def test_a_queued_run_is_the_scenario_that_was_checked(
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
     assert started(client).status_code == 422
     with queue_of(client)._changed:
-        queue_of(client)._tell()
+        queue_of(client)._notify()
     assert eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)["state"] == "done"
     given = (folder / job["folder"] / "given.yaml").read_text()
     assert all(part in given for part in ("name: kept", "seed: 7", "horizon_s: 6", "llama3.1-8b"))
@@ -162,7 +162,7 @@ def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, m
         for address in ("/api/jobs", "/api/check"):
             assert client.post(address, content=body).status_code == 400
     assert started(client, *["seed=1"] * 61).status_code == 400
-    monkeypatch.setattr(jobs, "NOTED", ("/no/such/program",))
+    monkeypatch.setattr(jobs, "RECORDING_WRAPPER", ("/no/such/program",))
     broken = started(client, "seed=2").json()["job"]
     told = eventually(client, broken["id"], lambda one: one["state"] not in jobs.OPEN)
     assert (told["state"], told["message"]) == ("failed", "it could not be started: No such file or directory")
@@ -192,8 +192,8 @@ def killed(queue: CommandQueue) -> None:
     monkeypatched = queue._jobs
     queue._jobs = type(monkeypatched)()
     queue._set = lambda *_: None  # type: ignore[method-assign]
-    assert queue._mine is not None
-    os.close(queue._mine)
+    assert queue._queue_lock is not None
+    os.close(queue._queue_lock)
 
 
 def put(queue: CommandQueue, name: str) -> jobs.QueuedCommand:
@@ -211,7 +211,7 @@ def reached(queue: CommandQueue, *states: str) -> list[dict[str, Any]]:
 
 
 def pid_of(queue: CommandQueue, job: dict[str, Any]) -> int | None:
-    return jobs._number(queue.kept / job["id"] / jobs.PID)
+    return jobs._number(queue.queue_folder / job["id"] / jobs.PID)
 
 
 def test_a_server_finds_what_outlived_the_one_before(
@@ -230,7 +230,7 @@ def test_a_server_finds_what_outlived_the_one_before(
     assert (pid_of(second, one), two["state"]) == (pid, "waiting")
     killed(second)
     os.killpg(pid or 0, signal.SIGKILL)
-    while jobs._is_locked(second.kept / one["id"] / jobs.LOCK):
+    while jobs._is_locked(second.queue_folder / one["id"] / jobs.LOCK):
         time.sleep(0.05)
 
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
@@ -257,7 +257,7 @@ def test_a_run_beyond_its_limits_is_stopped_with_a_reason(
     put(queue, "one")
     (one,) = reached(queue, "failed")
     assert text in one["message"]
-    assert not jobs._is_locked(queue.kept / one["id"] / jobs.LOCK)
+    assert not jobs._is_locked(queue.queue_folder / one["id"] / jobs.LOCK)
 
 
 def test_jobs_are_not_kept_behind_a_link(queues: Callable[..., CommandQueue], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sim.serve.workspace import Workspace
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
     monkeypatch.setattr(http_server, "LONGEST_HEADERS_S", 0.3)
     monkeypatch.setattr(http_server, "LONGEST_UNREAD_S", 0.3)
-    monkeypatch.setattr(http_server, "LOOKS_S", 0.05)
+    monkeypatch.setattr(http_server, "CHECK_INTERVAL_S", 0.05)
     monkeypatch.setattr(http_server, "MOST", 40)
     monkeypatch.setattr(guard, "LONGEST_BODY_S", 0.3)
     waiting = listening("127.0.0.1", 0)

@@ -12,7 +12,7 @@ from sim.report.explanation import rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
-from sim.study.explanation import RequestPhase, journal_of, stretches
+from sim.study.explanation import RequestPhase, journal_of, request_phases
 
 BATCHING = {
     "policy": "vllm",
@@ -58,7 +58,7 @@ def life(
     plan = resolve(loaded, next(iter(cases(loaded))), catalog)
     if turn_s:
         plan = replace(plan, pools=[replace(one, turn_s=turn_s) for one in plan.pools])
-    return list(stretches(journal_of(plan, index)))
+    return list(request_phases(journal_of(plan, index)))
 
 
 def told(*args: Any, **keys: Any) -> list[str]:
@@ -130,7 +130,7 @@ def test_a_request_waits_for_a_slot_for_its_adapter() -> None:
     sets = ["fleets.0.pools.0.lora={max_loras: 1, max_cpu_loras: 60, max_lora_rank: 32}", "horizon_s=6", "warmup_s=0"]
     loaded = load(Path(__file__).parents[2] / "scenarios" / "adapters.yaml", sets, catalog=catalog)
     journal = journal_of(resolve(loaded, next(iter(cases(loaded))), catalog), 9)
-    assert "adapters" in {one.why for one in stretches(journal)}
+    assert "adapters" in {one.why for one in request_phases(journal)}
     assert any("max_loras" in row[0] for row in rows(journal))
 
 

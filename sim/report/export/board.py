@@ -40,7 +40,7 @@ class BoardPage(NamedTuple):
 
 def board_html(answer: StoredAnswer) -> str:
     """Return the page of the finished answer of `breakeven` or `plan`, in the current language."""
-    board = (_Breakeven if answer.command == "breakeven" else _Plan)(answer)
+    board = (_BreakevenPage if answer.command == "breakeven" else _PlanPage)(answer)
     with showing_in(board.currency(), answer.summary[board.key].astype(str)):
         page = board.page()
     scenario = str(answer.manifest.get("scenario", answer.folder.name))
@@ -171,7 +171,7 @@ class _Board:
         raise NotImplementedError
 
 
-class _Breakeven(_Board):
+class _BreakevenPage(_Board):
     """Page of an answer of `breakeven`."""
 
     key, usual = "candidate", N_("Rent, buy, or pay an API?")
@@ -232,7 +232,7 @@ class _Breakeven(_Board):
         return sorted(found, key=lambda one: abs(log(1 + one[0])))
 
 
-class _Plan(_Board):
+class _PlanPage(_Board):
     """Page of an answer of `plan`."""
 
     key, usual = "fleet", N_("What to order, and when?")
