@@ -1,7 +1,8 @@
 """Base class and number types of all models read from YAML."""
 
+from collections.abc import Mapping
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,6 +16,9 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True, defer_build=True)
+
+    also_called: ClassVar[Mapping[str, str]] = {}
+    """Word that readers expect as a key -> key that a message about the unknown word suggests."""
 
 
 LARGEST, SMALLEST = 1e30, 1e-30

@@ -313,6 +313,14 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
             finance.life_years,
             finance.resale_fraction,
         )
+        if (fitted := finance.resale.fitted) is not None and fitted.range is not None:
+            yield Message(
+                "The resale curve {curve} is a fit to second-hand prices: a loss of {loss:.0%} a year, by single "
+                "prices {low:.0%} to {high:.0%}.",
+                finance.resale.curve,
+                fitted.value,
+                *fitted.range,
+            )
 
 
 Pricer = Callable[[Cost | None, Sequence[PoolFacts], Sequence[FleetHardware]], CostPlan]

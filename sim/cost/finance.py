@@ -6,7 +6,6 @@ method. docs/money.md has the convention that all commands share.
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,55 +14,11 @@ from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.books import BookTerms, LeaseStandard
 from sim.cost.financing import Lease, Loan, refuse_both
 from sim.cost.income_tax import IncomeTax
+from sim.cost.resale import Resale
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
 from sim.message import Message
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
-
-Age = Annotated[float, Field(gt=0)]
-"""Age [years]; as the key of a mapping it may be read from JSON as text."""
-
-
-class Resale(Spec):
-    """Resale value by age, as a rate of loss or as a table."""
-
-    loss_per_year: Fraction | None = None
-    """Fraction of the remaining value lost per year (declining balance)."""
-    by_age: Annotated[dict[Age, Fraction], Field(min_length=1)] | None = None
-    """Age [years] -> fraction of the price; linear between ages, starting from 1 at age 0."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.loss_per_year is None) == (self.by_age is None):
-            raise ValueError("either loss_per_year or by_age is needed")
-        return self
-
-    @property
-    def last_age(self) -> float:
-        """Maximum age with a known value [years]."""
-        return max(self.by_age) if self.by_age else float("inf")
-
-    def fraction(self, age_years: float) -> float:
-        """Return the fraction of the price that remains at *age_years*, at most `last_age`.
-
-        Notes
-        -----
-        Declining balance: (1 - loss_per_year)^age, the book value of accounting textbooks.
-
-        Examples
-        --------
-        >>> round(6000 * Resale(loss_per_year=0.4).fraction(3))
-        1296
-
-        """
-        if self.by_age is None:
-            return float((1 - (self.loss_per_year or 0.0)) ** age_years)
-        known = sorted({0.0: 1.0, **self.by_age}.items())
-        for (before, high), (after, low) in pairwise(known):
-            if age_years <= after:
-                return high + (low - high) * (age_years - before) / (after - before)
-        raise ValueError(Message("no resale value is known beyond {age:g} years", known[-1][0]))
-
 
 OperatingCostLine = Literal[
     "energy",

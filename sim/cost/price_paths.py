@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -96,6 +96,12 @@ class PricePath(Spec):
 
 class PricePaths(Spec):
     """Prices to come, which `plan` and `breakeven` use to decide when to buy. All keys are optional."""
+
+    also_called: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("gpu", "gpus", "server", "servers", "purchase", "new"), "hardware"),
+        **dict.fromkeys(("used", "second_hand", "residual"), "resale"),
+        **dict.fromkeys(("energy", "power"), "electricity"),
+    }
 
     starts: CalendarMonth | None = None
     """First month, that of the scenario's prices. Default: `plan.starts`."""

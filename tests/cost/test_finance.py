@@ -1,11 +1,15 @@
 """Depreciation, annuities, and resale values by age against accounting textbooks."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sim.cost.finance import Annuity, Finance, Resale, StraightLine
+from sim.cost.finance import Annuity, Finance, StraightLine
+from sim.cost.resale import Resale, resale_curves
 from sim.cost.time_value import annuity_factor
 
 HOURS = 8760
@@ -111,6 +115,24 @@ def test_a_table_is_read_along_straight_lines_from_new():
     assert [resale.fraction(age) for age in (0, 0.5, 1, 2, 3)] == pytest.approx([1, 0.85, 0.7, 0.5, 0.3])
 
 
+@pytest.mark.parametrize("name", sorted(resale_curves()))
+def test_a_curve_loses_the_fitted_fraction_every_year(name):
+    loss = resale_curves()[name].loss_per_year
+    assert loss.kind == "fitted"
+    assert Resale(curve=name).fraction(4) == pytest.approx((1 - loss.value) ** 4)
+
+
+def test_the_shipped_curves_are_those_of_the_shipped_quotes():
+    root = Path(__file__).parents[2]
+    fit = runpy.run_path(str(root / "benchmarks" / "fit" / "resale.py"))
+    used = fit["quotes"](root / "data" / "resale.csv")
+    assert (root / "data" / "resale.yaml").read_text().splitlines() == fit["entries"](used)
+    assert "\n".join(fit["table"](used)) in (root / "benchmarks" / "money.md").read_text()
+    exact = [fit["UsedQuote"](years, 0.8**years, "") for years in (1.0, 3.0)]
+    assert fit["fitted_loss"](exact) == pytest.approx(0.2)
+    assert fit["errors"]({"one": exact, "other": exact})["one"] == pytest.approx((0, 0))
+
+
 def test_ages_survive_the_way_through_json():
     resale = Resale(by_age={1: 0.7, 3.5: 0.3})
     assert Resale.model_validate(resale.model_dump(mode="json", exclude_unset=True)) == resale
@@ -130,8 +152,10 @@ def test_resale_by_age_is_the_residual_at_the_end_of_the_life(years, loss, metho
     [
         ({"resale": {"loss_per_year": 0.3}, "residual_fraction": 0.2}, "state one"),
         ({"resale": {"by_age": {1: 0.7, 3: 0.3}}}, "resale.by_age ends at 3"),
-        ({"resale": {}}, "either loss_per_year or by_age"),
-        ({"resale": {"loss_per_year": 0.3, "by_age": {1: 0.7}}}, "either loss_per_year or by_age"),
+        ({"resale": {}}, "state one of loss_per_year"),
+        ({"resale": {"loss_per_year": 0.3, "by_age": {1: 0.7}}}, "state one of loss_per_year"),
+        ({"resale": {"curve": "all", "loss_per_year": 0.3}}, "state one of loss_per_year"),
+        ({"resale": {"curve": "rtx-3091"}}, "unknown resale curve 'rtx-3091'; did you mean rtx-3090"),
     ],
 )
 def test_contradictions_are_refused(terms, text):

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from sim.language import translate_message
 from sim.message import OR, Message, joined
 from sim.registry import Registered, Registry
+from sim.spec import Spec
 
 Place = tuple[str | int, ...]
 
@@ -148,11 +149,14 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
 def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     """Compose the hint for an unknown key.
 
-    Suggested is a key of the same mapping with the same letters, words or beginning, or almost the same spelling; else
-    such a key elsewhere in the scenario; else a similar key of the same mapping.
+    Suggested is a key of the same mapping with the same meaning, letters, words or beginning, or almost the same
+    spelling; else such a key elsewhere in the scenario; else a similar key of the same mapping.
     """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
+    for holder in _specs(kinds):
+        if issubclass(holder, Spec) and wrong in holder.also_called:
+            return Message("; did you mean {near}?", holder.also_called[wrong])
     swapped = [name for name in here if sorted(name) == sorted(wrong)]
     longer = [name for name in here if set(wrong.split("_")) < set(name.split("_")) or name.startswith(wrong)]
     if swapped or len(longer) == 1:

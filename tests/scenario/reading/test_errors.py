@@ -80,6 +80,8 @@ def full(lines: list[str]) -> list[str]:
         ("horizon_s: 100", "horizon_s: 100\nrequests: xlsx", [
             "8: requests: must be one of csv, parquet, none, not 'xlsx'"]),
         ("horizon_s: 100", "horizon_s: 100\nslo: {ttft: 3}", ["8: slo.ttft: unknown key; did you mean ttft_s?"]),
+        ("horizon_s: 100", "horizon_s: 100\nprice_paths: {gpu: {}}", [
+            "8: price_paths.gpu: unknown key; did you mean hardware?"]),
         ("horizon_s: 100", "horizon_s: 100\nreplications: 1.5", [
             "8: replications: a whole number is needed, not 1.5"]),
         ("horizon_s: 100", "horizon_s: 100\nseed: true", ["8: seed: a number is needed, not true or false"]),
