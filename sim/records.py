@@ -535,7 +535,8 @@ class Interval:
 class FleetLog:
     """Log of a simulated fleet."""
 
-    requests: list[Request]
+    requests: Sequence[Request]
+    """Requests in order of arrival."""
     intervals: list[Interval]
     meters: list[Meters]
     """Totals inside the window, one per replica."""

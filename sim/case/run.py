@@ -6,7 +6,7 @@ from sim.case.result import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.run import run_fleet
+from sim.fleet.run import Share, alone, run_fleet
 from sim.fleet.warmup import warmup_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -40,8 +40,15 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
     return run_plan(resolve(scenario, case, catalog))  # ids become sourced values
 
 
-def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
+def run_plan(plan: CasePlan, share: Share = alone) -> CaseResult | CasePlan:
     """Simulate and price the case of *plan*, after a separate run that determines an automatic warm-up.
+
+    Parameters
+    ----------
+    plan : CasePlan
+        Plan of the case.
+    share : Share
+        Context in which other processes may take part in the simulation.
 
     Returns
     -------
@@ -53,7 +60,7 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
         return plan
     if plan.warmup_auto:
         plan = with_warmup(plan)  # a separate run determines the warm-up
-    log = run_fleet(plan)  # requests and intervals: quantities without prices
+    log = run_fleet(plan, share)  # requests and intervals: quantities without prices
     return price_case(plan, log)  # costs: quantity x sourced price
 
 

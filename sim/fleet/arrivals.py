@@ -18,6 +18,8 @@ from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
 from sim.workload.sessions import OfferedSessions, Session, SessionStart, Turn
 
+ROWS_AT_ONCE = 4096
+"""Rows of a table that become Python numbers at a time."""
 Send = Callable[[list[Request], float], None]
 """Function that gets requests which arrive together, and their arrival time [s]."""
 
@@ -203,20 +205,23 @@ def requests_of(table: RequestTable) -> Iterator[Request]:
     """Yield the rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
-    prompts, outputs = table.prompt_tokens.tolist(), table.output_tokens.tolist()
-    lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
-    rows = zip(table.arrived_s.tolist(), *lengths, strict=True)
-    priorities = None if table.priority is None else table.priority.tolist()
     columns = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
-    for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
-        request = Request(index, arrived_s, prompt_tokens, output_tokens)
-        if priorities is not None:
-            request.priority = priorities[index]
-        if hashes is not None:
-            request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
-        for name, column in columns:
-            setattr(request, name, column[index])
-        yield request
+    for start in range(0, len(table.arrived_s), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        prompts, outputs = table.prompt_tokens[part].tolist(), table.output_tokens[part].tolist()
+        lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
+        priorities = None if table.priority is None else table.priority[part].tolist()
+        rows = zip(table.arrived_s[part].tolist(), *lengths, strict=True)
+        for place, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
+            index = start + place
+            request = Request(index, arrived_s, prompt_tokens, output_tokens)
+            if priorities is not None:
+                request.priority = priorities[place]
+            if hashes is not None:
+                request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
+            for name, column in columns:
+                setattr(request, name, column[index])
+            yield request
 
 
 def _drawn(

@@ -159,7 +159,7 @@ class RunningFleet:
         with under_way(self):
             self.serve()
             last_arrival_s = self._source.requests[-1].arrived_s if self._source.requests else 0.0
-            return end_together(self._plan, [self], last_arrival_s)[0]
+            return self.close(*end_of(self._plan, [self.state], last_arrival_s))
 
     def serve(self) -> None:
         """Simulate until the drain is over; what the replicas do after their last requests may be left to `close`."""
@@ -180,6 +180,11 @@ class RunningFleet:
     def state(self) -> tuple[int, float]:
         """Number of requests that are not done, and time at which the last one was [s]."""
         return self._outstanding, self._finished_s
+
+    def release_requests(self) -> None:
+        """Complete the timestamps of the requests, which are independent and served, and keep no reference to them."""
+        self._add_overheads()
+        self._source.requests = []
 
     def close(self, end_s: float, until_s: float) -> FleetLog:
         """Return the log of the run, which ends at *end_s*; independent replicas go on with their steps *until_s*."""
@@ -428,18 +433,24 @@ def fleet_streams(plan: CasePlan, service: str = "") -> Streams:
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
 
 
-def end_together(plan: CasePlan, fleets: Sequence[RunningFleet], last_arrival_s: float) -> list[FleetLog]:
-    """End the runs of *fleets*, which have served their requests, at one time. Return their logs.
+def end_of(plan: CasePlan, states: Sequence[tuple[int, float]], last_arrival_s: float) -> tuple[float, float]:
+    """Return the end of a run [s], and the time until which replicas go on with their steps [s].
 
-    They are the fleet of *plan*, or its parts where replicas are independent; its last request arrives at
-    *last_arrival_s*.
+    Parameters
+    ----------
+    plan
+        Plan of the whole fleet.
+    states
+        `RunningFleet.state` of the fleet that has served its requests, or of all its parts.
+    last_arrival_s
+        Arrival of the last request of the whole fleet [s].
+
     """
-    states = [fleet.state for fleet in fleets]
     finished_s = max(finished_s for _, finished_s in states)
     if any(outstanding for outstanding, _ in states):
-        end_s = until_s = max(plan.stop_s, plan.horizon_s or 0.0)
-    else:
-        until_s = end_s = max(finished_s, last_arrival_s, plan.horizon_s or 0.0)
-        if plan.horizon_s is None and last_arrival_s > finished_s:  # the last request is refused: nothing ends the run
-            until_s = inf
-    return [fleet.close(end_s, until_s) for fleet in fleets]
+        end_s = max(plan.stop_s, plan.horizon_s or 0.0)
+        return end_s, end_s
+    end_s = max(finished_s, last_arrival_s, plan.horizon_s or 0.0)
+    if plan.horizon_s is None and last_arrival_s > finished_s:  # the last request is refused: nothing ends the run
+        return end_s, inf
+    return end_s, end_s

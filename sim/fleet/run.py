@@ -1,65 +1,204 @@
-"""Simulation of a whole plan: parts of it that do not affect each other are simulated one after the other.
+"""Simulation of a whole plan: parts of it that do not affect each other are simulated apart.
 
 Services that share pools run in one cluster, every other service runs by itself. A large fleet whose replicas do not
-affect each other (`CasePlan.has_independent_replicas`) runs in shards: some of its replicas at a time, whose requests
-are then close together in memory. The logs are merged; they are those of one simulation, byte for byte.
+affect each other (`CasePlan.has_independent_replicas`) runs in shards, some of its replicas at a time, of whose
+requests arrays are kept; several processes may take part. The logs are merged; they are those of one simulation, byte
+for byte.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from heapq import merge
 from itertools import accumulate
+from os import getpid
+from threading import Condition
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sim.fleet.admission import with_request_gates
-from sim.fleet.arrivals import requests_of
-from sim.fleet.fleet import RunningFleet, end_together, fleet_streams, under_way
-from sim.records import FleetLog, Meters, Request
+from sim.fleet.arrivals import collector_paused, requests_of
+from sim.fleet.fleet import RUNNING, RunningFleet, end_of, fleet_streams, under_way
+from sim.fleet.request_columns import RequestColumns, results_of
+from sim.records import DEFAULT_OPTIONS, FleetLog, Meters, Request, RequestOptions
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 
 SHARD_ENGINES = 32
 """Most engines of a shard: the state of their running requests fits the CPU's caches."""
+RunThere = Callable[..., Any]
+"""Function that returns `function(plan, *arguments)`, computed in some process: `run_there(function, *arguments)`."""
+Share = Callable[[CasePlan, Callable[[RunThere], None]], AbstractContextManager[None]]
+"""Function that gets a plan and work on it; within the context, other processes may take part in the work."""
+ServedShard = tuple[tuple[int, float], dict[str, NDArray[Any]], dict[int, RequestOptions]]
+"""State of a served shard, and what it has set of its requests: arrays by field, and options by position."""
+SERVED: dict[tuple[str, int], RunningFleet] = {}
+"""Shards that this process has served and that are not closed, by the key of their simulation and their number."""
+
+
+def alone(plan: CasePlan, work: Callable[[RunThere], None]) -> AbstractContextManager[None]:
+    """Leave all of the *work* on *plan* to this process: see `Share`."""
+    return nullcontext()
 
 
 class ShardedFleet:
-    """Simulation of a fleet of independent replicas, a shard of them after the other."""
+    """Simulation of a fleet of independent replicas, a shard of them after the other.
+
+    A process that takes part serves shards until none is left. The end of the run is known when all are served; then
+    each process closes the logs of its shards.
+    """
 
     def __init__(self, plan: CasePlan, engines: int) -> None:
         """Divide the replicas of *plan* into shards of at most *engines* engines."""
         self._plan = plan
         self._counts = _shards(plan, engines)
         """Number of replicas in each pool, for each shard."""
-        self._shards: list[RunningFleet] = []
-        """Shards that are served, or being served."""
+        sizes = [_engines(plan, shard) for shard in self._counts]
+        self._first = list(accumulate(sizes, initial=0))
+        """Number of the first engine of each shard, and of all engines."""
+        self._key = f"{getpid()} {id(self)}"
+        self._requests: RequestColumns
+        self._changed = Condition()
+        """Lock of the attributes below, signalled when a shard is served, closed or given back."""
+        self._left = deque(range(len(sizes)))
+        """Shards to serve."""
+        self._states: dict[int, tuple[int, float]] = {}
+        """Shard -> `RunningFleet.state` when its requests were served."""
+        self._done: dict[int, int] = {}
+        """Shard -> number of its requests that are done."""
+        self._options: dict[int, dict[int, RequestOptions]] = {}
+        """Shard -> options of its requests by index, until the shard is closed: it may have to be served again."""
+        self._logs: dict[int, FleetLog] = {}
+        self._end: tuple[float, float] | None = None
+        """End of the run and of the replicas' steps [s]: see `end_of`; None until all shards are served."""
+        self._stopped = False
 
     @property
     def progress(self) -> tuple[float, float | None, int, int]:
         """Simulated time until now [s], mean of all shards, horizon [s], requests that are done and that are not."""
-        found = [shard.progress for shard in self._shards]
-        now_s = sum(now_s for now_s, *_ in found) / len(self._counts)
-        return now_s, self._plan.horizon_s, sum(done for *_, done, _ in found), sum(waiting for *_, waiting in found)
+        here = [one.progress for one in RUNNING if one is not self]
+        states = list(self._states.values())
+        now_s = sum(finished_s for _, finished_s in states) + sum(now_s for now_s, *_ in here)
+        return (
+            now_s / len(self._counts),
+            self._plan.horizon_s,
+            sum(self._done.values()) + sum(done for *_, done, _ in here),
+            sum(outstanding for outstanding, _ in states) + sum(waiting for *_, waiting in here),
+        )
 
-    def run(self) -> FleetLog:
-        """Choose the replicas of all requests, simulate the shards in turn and merge their logs."""
-        plan, sizes = self._plan, [_engines(self._plan, shard) for shard in self._counts]
+    def run(self, share: Share = alone) -> FleetLog:
+        """Choose the replicas of all requests, simulate the shards and merge their logs."""
+        plan, shards = self._plan, len(self._counts)
         with under_way(self):
-            all_requests, assigned = _assigned(plan, sizes)
-            for shard, requests in zip(self._counts, assigned, strict=True):
-                fleet = RunningFleet(replace(plan, pools=_part(plan, shard)), assigned=requests)
-                self._shards.append(fleet)
-                fleet.serve()
-            logs = end_together(plan, self._shards, all_requests[-1].arrived_s if all_requests else 0.0)
-        for first, log in zip(accumulate(sizes, initial=0), logs, strict=False):
-            for request in log.requests:
-                request.replica += first
-            for interval in log.intervals:
-                interval.replica += first
+            self._requests = _assigned(plan, self._first[-1])
+            try:
+                with share(plan, self.take_part):
+                    while len(self._logs) < shards:
+                        self.take_part(lambda function, *arguments: function(plan, *arguments))
+                        with self._changed:
+                            self._changed.wait_for(lambda: self._left or len(self._logs) == shards)
+            finally:
+                with self._changed:
+                    self._stopped = True
+                    self._changed.notify_all()
+                for shard in range(shards):
+                    SERVED.pop((self._key, shard), None)
+        logs = [self._logs[shard] for shard in range(shards)]
         return FleetLog(
-            all_requests,
+            self._requests,
             list(merge(*(log.intervals for log in logs), key=lambda interval: interval.end_s)),
             [meters for log in logs for meters in log.meters],
             [position for log in logs for position in log.pool_of_replica],
             logs[0].end_s,
         )
+
+    def take_part(self, run_there: RunThere) -> None:
+        """Serve shards that are left by means of *run_there*, and close them when all are served."""
+        own: list[int] = []
+        try:
+            while (shard := self._next_shard()) is not None:
+                own.append(shard)
+                first, last = self._first[shard : shard + 2]
+                here = self._requests.column("replica")
+                places = np.flatnonzero((here >= first) & (here < last))
+                arrivals = self._requests.unserved(places)
+                state, values, options = run_there(
+                    serve_shard, (self._key, shard), self._counts[shard], first, arrivals
+                )
+                with self._changed:
+                    for name, column in values.items():
+                        self._requests.set(name, column, places)
+                    self._options[shard] = {int(places[place]): one for place, one in options.items()}
+                    self._states[shard] = state
+                    self._done[shard] = len(places) - state[0]
+                    if self._end is None and len(self._states) == len(self._counts):
+                        arrived_s = self._requests.column("arrived_s")
+                        last_arrival_s = float(arrived_s[-1]) if arrived_s.size else 0.0
+                        self._end = end_of(self._plan, list(self._states.values()), last_arrival_s)
+                    self._changed.notify_all()
+            while own and self._end is not None and not self._stopped:
+                log = run_there(close_shard, (self._key, own[-1]), self._first[own[-1]], *self._end)
+                with self._changed:
+                    self._requests.options |= self._options.pop(own[-1])
+                    self._logs[own.pop()] = log
+                    self._changed.notify_all()
+        except BaseException:
+            with self._changed:  # the process may be gone, and its shards with it
+                for shard in own:
+                    self._options.pop(shard, None)
+                    self._states.pop(shard, None)
+                    self._done.pop(shard, None)
+                self._left.extend(own)
+                self._changed.notify_all()
+            raise
+
+    def _next_shard(self) -> int | None:
+        """Return a shard to serve, waiting while one that another process serves may be given back; None: no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left or self._stopped or len(self._states) == len(self._counts))
+            return self._left.popleft() if self._left and not self._stopped else None
+
+
+def serve_shard(
+    plan: CasePlan, name: tuple[str, int], replicas: list[int], first: int, requests: RequestColumns
+) -> ServedShard:
+    """Simulate a shard until its requests are served, and keep it under its *name* to be closed.
+
+    Parameters
+    ----------
+    plan
+        Plan of the whole fleet.
+    name
+        Key of the simulation and number of the shard.
+    replicas
+        Number of replicas of each pool in the shard.
+    first
+        Number of its first engine in the fleet.
+    requests
+        Requests of the shard, with the number of their engine in the fleet.
+
+    """
+    served = list(requests)
+    for request in served:
+        request.replica -= first
+    fleet = RunningFleet(replace(plan, pools=_part(plan, replicas)), assigned=served)
+    with under_way(fleet):
+        fleet.serve()
+        fleet.release_requests()
+        SERVED[name] = fleet
+        return fleet.state, *results_of(served)
+
+
+def close_shard(plan: CasePlan, name: tuple[str, int], first: int, end_s: float, until_s: float) -> FleetLog:
+    """Return the log of a served shard without its requests: see `RunningFleet.close`."""
+    with collector_paused():
+        log = SERVED.pop(name).close(end_s, until_s)
+    for interval in log.intervals:
+        interval.replica += first
+    return log
 
 
 def _shards(plan: CasePlan, engines: int) -> list[list[int]]:
@@ -85,24 +224,29 @@ def _part(plan: CasePlan, replicas: Iterable[int]) -> tuple[PoolPlan, ...]:
     return tuple(replace(pool, replicas=count) for pool, count in zip(plan.pools, replicas, strict=True))
 
 
-def _assigned(plan: CasePlan, sizes: list[int]) -> tuple[list[Request], list[list[Request]]]:
-    """Return all requests of *plan*, and those of each shard with their engines in it; *sizes* are engines a shard."""
+def _assigned(plan: CasePlan, engines: int) -> RequestColumns:
+    """Return all requests of *plan*, with the replicas that are chosen for them among *engines*."""
     streams = fleet_streams(plan)
     pools = [pool.name for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
     router = plan.routing.start(pools, streams("routing"))
-    places = [(shard, place) for shard, size in enumerate(sizes) for place in range(size)]
-    assigned: list[list[Request]] = [[] for _ in sizes]
+    table = plan.workload.open_table(streams, plan.horizon_s)
+    count = len(table.arrived_s)
+    replicas, priorities = array("i", [-1]) * count, array("q", [0]) * count
 
     def assign(requests: list[Request], now: float) -> None:
         for request in requests:
-            shard, request.replica = places[router.choose(request)]
-            assigned[shard].append(request)
+            replicas[request.index] = router.choose(request)
 
     arrive = with_request_gates(plan.workload, streams, assign, lambda refused, now: None)
-    requests = list(requests_of(plan.workload.open_table(streams, plan.horizon_s)))
-    for request in requests:
+    columns = RequestColumns(table)
+    for request in requests_of(table):
         arrive([request], request.arrived_s)
-    return requests, assigned
+        priorities[request.index] = request.priority
+        if request.options is not DEFAULT_OPTIONS:
+            columns.options[request.index] = request.options
+    columns.set("replica", np.frombuffer(replicas, np.int32))
+    columns.set("priority", np.frombuffer(priorities, np.int64))
+    return columns
 
 
 def runs_in_shards(plan: CasePlan) -> bool:
@@ -110,13 +254,20 @@ def runs_in_shards(plan: CasePlan) -> bool:
     return _engines(plan, (pool.replicas for pool in plan.pools)) > SHARD_ENGINES and plan.has_independent_replicas
 
 
-def _run(plan: CasePlan) -> FleetLog:
+def _run(plan: CasePlan, share: Share = alone) -> FleetLog:
     """Simulate *plan*, whose pools are those of one service or are shared."""
-    return ShardedFleet(plan, SHARD_ENGINES).run() if runs_in_shards(plan) else RunningFleet(plan).run()
+    return ShardedFleet(plan, SHARD_ENGINES).run(share) if runs_in_shards(plan) else RunningFleet(plan).run()
 
 
-def run_fleet(plan: CasePlan) -> FleetLog:
+def run_fleet(plan: CasePlan, share: Share = alone) -> FleetLog:
     """Simulate *plan* with all of its services, and merge their logs in order of arrival.
+
+    Parameters
+    ----------
+    plan
+        Plan of the case.
+    share
+        Context in which other processes may take part; only for the shards of a plan without services.
 
     Returns
     -------
@@ -125,7 +276,7 @@ def run_fleet(plan: CasePlan) -> FleetLog:
 
     """
     if not plan.services:
-        return _run(plan)
+        return _run(plan, share)
     counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]
     first = [sum(counts[:position]) for position in range(len(counts))]
     together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
@@ -136,13 +287,14 @@ def run_fleet(plan: CasePlan) -> FleetLog:
         names = {service.name for service in group}
         own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
         places = [first[position] + i for position in own for i in range(counts[position])]
-        for request in log.requests:
+        own_requests = list(log.requests)
+        for request in own_requests:
             request.service = request.service if _needs_one_source(group) else group[0].name
             _renumber(request, places)
         for interval in log.intervals:
             interval.replica = places[interval.replica]
         meters |= dict(zip(places, log.meters, strict=True))
-        requests.append(log.requests)
+        requests.append(own_requests)
         together.intervals += log.intervals
         together.kv_sent_bytes |= {own[position]: sent for position, sent in log.kv_sent_bytes.items()}
         together.end_s = max(together.end_s, log.end_s)

@@ -1,21 +1,29 @@
 """Shards of a fleet: parts that are simulated apart have the log of one simulation."""
 
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sim.case.result import price_case
 from sim.catalogue.catalog import load_catalog
 from sim.fleet import run
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.run import ShardedFleet
+from sim.fleet.run import RunThere, ShardedFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
+from sim.study.execution.store import requests_table
+from sim.study.metrics.case_metrics import measure
 
 CATALOG = load_catalog()
 STEP = {"model": "affine", "base_s": 0.0625, "per_token_s": 0.0, "per_context_token_s": 0.0}
@@ -67,46 +75,76 @@ def content(log: FleetLog) -> tuple[str, ...]:
     return tuple(map(repr, (requests, options, log.intervals, log.meters, log.pool_of_replica, log.end_s)))
 
 
-@given(
-    data=st.fixed_dictionaries(
-        {
-            "seed": st.integers(0, 1000),
-            "routing": st.sampled_from(["round_robin", "random"]),
-            "arrivals": st.sampled_from(ARRIVALS),
-            "tenants": st.sampled_from([[], TENANTS]),
-            "pools": st.lists(
-                st.tuples(
-                    st.integers(1, 3), st.sampled_from([STEP, STEP | {"per_token_s": 1e-4}]), st.sampled_from(BATCHING)
-                ),
-                min_size=1,
-                max_size=2,
-            ),
-            "more": st.sampled_from(
-                [
-                    {},
-                    {"horizon_s": None},
-                    {"drain_limit_s": 0.5},
-                    {"warmup_s": 1, "meter_interval_s": 0.5, "cost_per_request": True},
-                    {"horizon_s": None, "meter_interval_s": 0.5},
-                ]
-            ),
-        }
-    ),
-    engines=st.integers(1, 3),
-)
-@settings(max_examples=25, deadline=None)
-def test_a_fleet_in_shards_has_the_log_of_the_whole_fleet(data: dict[str, Any], engines: int) -> None:
-    if data["more"].get("horizon_s", 4) is None and "num_requests" not in data["arrivals"]:
-        data["arrivals"] = data["arrivals"] | {"num_requests": 30}
-    plan = plan_of(data)
-    assert plan.has_independent_replicas
-    assert content(ShardedFleet(plan, engines).run()) == content(RunningFleet(plan).run())
+def outputs(plan: CasePlan, log: FleetLog) -> tuple[Any, ...]:
+    """Return what is stored of *log*: figures and the table of requests."""
+    result = price_case(plan, log)
+    return repr(measure(result).as_data()), requests_table(result).to_pylist()
+
+
+@contextmanager
+def others(takes: list[int], plan: CasePlan, work: Callable[[RunThere], None]) -> Iterator[None]:
+    """Let as many threads as *takes* take part in *work*; each is killed when it has been called so often."""
+
+    def run_there(left: Iterator[int], function: Callable[..., Any], *arguments: Any) -> Any:
+        if next(left, None) is None:
+            raise ConnectionError
+        return pickle.loads(pickle.dumps(function(plan, *pickle.loads(pickle.dumps(arguments)))))
+
+    def take_part(calls: int) -> None:
+        with suppress(ConnectionError):
+            work(partial(run_there, iter(range(calls))))
+
+    threads = [threading.Thread(target=take_part, args=(calls,)) for calls in takes]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join()
 
 
 FLEET: dict[str, Any] = {
     "seed": 0, "routing": "random", "arrivals": ARRIVALS[1], "tenants": [], "more": {},
     "pools": [(5, STEP, BATCHING[0])],
 }  # fmt: skip
+FLEETS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 1000),
+        "routing": st.sampled_from(["round_robin", "random"]),
+        "arrivals": st.sampled_from(ARRIVALS),
+        "tenants": st.sampled_from([[], TENANTS]),
+        "pools": st.lists(
+            st.tuples(
+                st.integers(1, 3), st.sampled_from([STEP, STEP | {"per_token_s": 1e-4}]), st.sampled_from(BATCHING)
+            ),
+            min_size=1,
+            max_size=2,
+        ),
+        "more": st.sampled_from(
+            [
+                {},
+                {"horizon_s": None},
+                {"drain_limit_s": 0.5},
+                {"warmup_s": 1, "meter_interval_s": 0.5, "cost_per_request": True},
+                {"horizon_s": None, "meter_interval_s": 0.5},
+            ]
+        ),
+    }
+)
+
+
+@given(data=FLEETS, engines=st.integers(1, 3), takes=st.lists(st.sampled_from([0, 1, 2, 3, 100]), max_size=2))
+@example({**FLEET, "arrivals": ARRIVALS[0], "pools": [(1, STEP, BATCHING[0])]}, 1, [1])  # preempted, and served again
+@settings(max_examples=25, deadline=None)
+def test_a_fleet_in_shards_has_the_log_of_the_whole_fleet(data: dict[str, Any], engines: int, takes: list[int]) -> None:
+    if data["more"].get("horizon_s", 4) is None and "num_requests" not in data["arrivals"]:
+        data["arrivals"] = data["arrivals"] | {"num_requests": 30}
+    plan = plan_of(data)
+    assert plan.has_independent_replicas
+    whole = RunningFleet(plan).run()
+    log = ShardedFleet(plan, engines).run(partial(others, takes))
+    assert content(log) == content(whole)
+    assert not run.SERVED
+    assert outputs(plan, log) == outputs(plan, whole)
 
 
 def test_large_fleets_run_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from sim.case.result import CaseResult
 from sim.case.run import reprice, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fleet.run import RunThere, alone
 from sim.message import Message
 from sim.registry import Registration, enter, entered
 from sim.scenario.resolving.case import resolve
@@ -44,7 +46,7 @@ class CaseJob:
         """Job itself, followed by the jobs in `repricings`."""
         return (self, *self.repricings)
 
-    def run(self, foundations: Sequence[dict[str, str]] | None = None) -> None:
+    def run(self, foundations: Sequence[dict[str, str]] | None = None, lend: "Lend | None" = None) -> None:
         """Simulate the case and its repricings, and store the results.
 
         Parameters
@@ -52,11 +54,13 @@ class CaseJob:
         foundations
             Digests of the inputs of each member, as `foundations` returns them where the command runs; computed if
             None.
+        lend
+            Function that lends other processes; None: there are none.
 
         """
         known = foundations or [job.foundations() for job in self.members]
         plan = resolve(self.scenario, self.case, self.catalog)
-        outcome = run_plan(plan)
+        outcome = run_plan(plan, alone if lend is None else partial(self._shared, lend))
         self._store(outcome, known[0])
         for job, case_foundations in zip(self.repricings, known[1:], strict=True):
             other = resolve(job.scenario, job.case, job.catalog)
@@ -66,6 +70,14 @@ class CaseJob:
             else:
                 stored = replace(self.stored(), fleet=job.case.fleet, axes=job.case.axes, rests_on=case_foundations)
                 save_repriced(job.folder, stored, alike, with_bill(stored.metrics, alike))
+
+    def _shared(self, lend: "Lend", plan: CasePlan, work: Callable[[RunThere], None]) -> AbstractContextManager[None]:
+        """Let processes that are lent take part in *work* on *plan*, the plan of this case: see `sim.fleet.run.Share`.
+
+        They resolve the case themselves: compiled step times cannot be sent.
+        """
+        there = partial(_on_plan, replace(self, repricings=()), plan.warmup_s, plan.warmup_steady)
+        return lend(lambda run_there: work(lambda function, *arguments: run_there(there, function, *arguments)))
 
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
         metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
@@ -115,6 +127,18 @@ def _job(
     return CaseJob(scenario, case, folder, catalog_of(folders), repricings)
 
 
+def _on_plan(job: CaseJob, warmup_s: float, steady: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return `function(plan, *arguments)` for the plan of *job* with a warm-up that is known."""
+    if _PLANS.get(job.folder) is None:
+        _PLANS.clear()  # of an earlier case
+        _PLANS[job.folder] = resolve(job.scenario, job.case, job.catalog)
+    return function(replace(_PLANS[job.folder], warmup_s=warmup_s, warmup_steady=steady), *arguments)
+
+
+_PLANS: dict[Path, CasePlan] = {}
+"""Plan of the case that this process takes part in, by the folder of its result."""
+
+
 @cache
 def catalog_of(folders: tuple[Path, ...]) -> Catalog:
     """Return the catalogue of *folders*, the shipped one first; a process has one, which caches its entries."""
@@ -142,6 +166,10 @@ def _call(
 ) -> Call:
     enter(policies)
     return Call(function, scenario, catalog_of(folders))
+
+
+Lend = Callable[[Callable[[RunThere], None]], AbstractContextManager[None]]
+"""Function that lends processes to some work: within the context each calls the work once, if it is free."""
 
 
 class WorkerLost(Exception):

@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sim.fleet.run import RunThere
 from sim.study.execution.cases import Call, CaseJob, WorkerLost
 from sim.study.execution.worker_progress import progress_file, write_progress
 
@@ -30,8 +31,14 @@ class _Task:
     token: Any
     """Job of the task, or position of its item in `map`."""
     call: Callable[[], Any]
+    here: Callable[[], Any] | None = None
+    """Call to use in this process; None: `call`."""
     deaths: int = 0
     """Number of processes that were killed during the task."""
+
+
+Work = Callable[[RunThere], None]
+"""Work of this process that others may take part in, with a function that calls another one in their process."""
 
 
 class ProcessPool:
@@ -50,6 +57,8 @@ class ProcessPool:
         self._changed = threading.Condition()
         """Lock of the attributes below, signalled on a new task, a new result and the end."""
         self._waiting: deque[_Task] = deque()
+        self._lent: list[Work] = []
+        """Work for processes without a task, once for each."""
         self._done: deque[tuple[Any, Any, BaseException | None]] = deque()
         self._helpers: list[_Helper] = []
         self._alarm: threading.Timer | None = None
@@ -65,7 +74,7 @@ class ProcessPool:
 
     def submit(self, job: CaseJob) -> None:
         """Queue *job*."""
-        self._put(_Task(job, job.run))
+        self._put(_Task(job, job.run, partial(job.run, lend=self.lend)))
 
     def finished(self) -> CaseJob:
         """Return a submitted job whose result is stored; run a waiting job in this process if no result is ready."""
@@ -78,6 +87,19 @@ class ProcessPool:
             self._put(_Task(place, partial(call, *item)))
         for _ in items:
             yield self._next()
+
+    @contextmanager
+    def lend(self, work: Work) -> Iterator[None]:
+        """Let the other processes take part in *work* of this one while there are no tasks for them."""
+        with self._changed:
+            self._lent += [work] * (self._workers - 1)
+            self._changed.notify_all()
+        self._set_alarm()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._lent = [one for one in self._lent if one is not work]
 
     def stop(self, at_once: bool = True) -> None:
         """End the other processes; *at_once*: without waiting for their tasks."""
@@ -104,10 +126,7 @@ class ProcessPool:
             raise
 
     def _result(self) -> tuple[Any, Any]:
-        if self._workers > 1 and self._alarm is None:
-            self._alarm = threading.Timer(ALONE_S, self._call_help)
-            self._alarm.daemon = True
-            self._alarm.start()
+        self._set_alarm()
         with self._changed:
             while not self._done and (task := self._own_task()) is None:
                 self._changed.wait()
@@ -117,7 +136,14 @@ class ProcessPool:
                     raise error
                 return token, value
         assert task is not None  # the loop ends only with a task or a result
-        return task.token, task.call()
+        return task.token, (task.here or task.call)()
+
+    def _set_alarm(self) -> None:
+        """Start the other processes after a while, if there is work for them then."""
+        if self._workers > 1 and self._alarm is None:
+            self._alarm = threading.Timer(ALONE_S, self._call_help)
+            self._alarm.daemon = True
+            self._alarm.start()
 
     def _own_task(self) -> _Task | None:
         """Return the next task for this process.
@@ -133,19 +159,21 @@ class ProcessPool:
         with self._changed:
             if self._stopped:
                 return
-            if not self._waiting:
+            if not self._waiting and not self._lent:
                 self._alarm = None
                 return
             self._helpers = [_Helper(self) for _ in range(self._workers - 1)]
             for helper in self._helpers:
                 helper.start()
 
-    def next_task(self) -> _Task | None:
-        """Wait for the next task for a helper, and return it; None at the end."""
+    def next_task(self) -> _Task | Work | None:
+        """Wait for the next task for a helper, or for work to take part in, and return it; None at the end."""
         with self._changed:
             while not self._stopped:
                 if self._waiting:
                     return self._waiting.popleft()
+                if self._lent:
+                    return self._lent.pop()
                 self._changed.wait()
         return None
 
@@ -202,12 +230,32 @@ class _Helper(threading.Thread):
     def _work(self) -> None:
         """Run task after task, until the process is killed or the pool has ended."""
         while (task := self._cores.next_task()) is not None:
+            if not isinstance(task, _Task):
+                if not self._takes_part(task):
+                    return
+                continue
             value, error = self._run_in_process(task)
             if self._cores.stopped:
                 return
             self._cores.put_result(task, value, error)
             if isinstance(error, BrokenProcessPool):
                 return
+
+    def _takes_part(self, work: Work) -> bool:
+        """Take part in *work*. Return whether the process is still there; any error will come up in the first one."""
+        try:
+            work(self._call_in_process)
+        except BrokenProcessPool:
+            return False
+        except BaseException as error:
+            LOG.debug("work is left to the other processes: %s", error)
+        return not self._cores.stopped
+
+    def _call_in_process(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        value, error = self._run_in_process(_Task(None, partial(function, *arguments)))
+        if error is not None:
+            raise error
+        return value
 
     def _run_in_process(self, task: _Task) -> tuple[Any, BaseException | None]:
         try:

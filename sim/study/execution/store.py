@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.case.result import CaseResult
 from sim.cost.ledger import LedgerRow
+from sim.fleet.request_columns import column, options_of, texts
 from sim.infile import opened
 from sim.message import Message
 from sim.records import Interval, Request
@@ -195,26 +197,25 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     cohort = run.cohort if run else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None
+    replicas = column(requests, "replica", np.int32).tolist()
     table = pa.table(
         {
             "request": pa.array(range(count), pa.int64()),
-            "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
-            "pool": pa.array(
-                [pools[r.replica] if r.replica >= 0 else "" for r in requests], pa.string()
-            ).dictionary_encode(),
-            "replica": pa.array([r.replica for r in requests], pa.int32()),
-            "priority": pa.array([r.priority for r in requests], pa.int64()),
+            "service": pa.array(texts(requests, "service"), pa.string()).dictionary_encode(),
+            "pool": pa.array([pools[one] if one >= 0 else "" for one in replicas], pa.string()).dictionary_encode(),
+            "replica": pa.array(replicas, pa.int32()),
+            "priority": _numbers(requests, "priority"),
             "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
             "arrived_s": _dates(cohort.arrived_s if cohort else []),
             "started_s": _dates(cohort.started_s if cohort else []),
             "first_token_s": _dates(cohort.first_token_s if cohort else []),
             "finished_s": _dates(cohort.finished_s if cohort else []),
-            "prompt_tokens": pa.array([r.prompt_tokens for r in requests], pa.int64()),
-            "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
-            "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
-            "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
+            **{
+                name: _numbers(requests, name)
+                for name in ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions")
+            },
             "slo_met": pa.array(run.within_limits.astype("int8") if run else [], pa.int8()),
-            "status": pa.array([r.status for r in requests], pa.string()).dictionary_encode(),
+            "status": pa.array(texts(requests, "status"), pa.string()).dictionary_encode(),
         }
     )
     table = _with_sessions(table, requests)
@@ -229,11 +230,10 @@ def requests_table(result: CaseResult | None) -> pa.Table:
 
 def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
     """Return *table* with the columns tenant, adapter, session and turn, each only where some request has one."""
-    if any(r.tenant for r in requests):
-        table = table.append_column("tenant", pa.array([r.tenant for r in requests], pa.string()))
-    if any(r.adapter for r in requests):
-        table = table.append_column("adapter", pa.array([r.adapter for r in requests], pa.string()))
-    if any(r.session for r in requests):
+    for name in ("tenant", "adapter"):
+        if any(getattr(one, name) for one in options_of(requests)):
+            table = table.append_column(name, pa.array(texts(requests, name), pa.string()))
+    if any(one.session for one in options_of(requests)):
         table = table.append_column("session", pa.array([r.session for r in requests], pa.string()))
         turns = pa.array([r.turn if r.session else None for r in requests], pa.int64())
         table = table.append_column("turn", turns)
@@ -249,6 +249,11 @@ def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[in
         table = table.append_column(VISITS, pa.array(visits))
     usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
     return table.append_column("cost_usd", pa.array(usd, pa.float64()))
+
+
+def _numbers(requests: Sequence[Request], name: str) -> pa.Array:
+    """Return the column of the whole number *name* of *requests*."""
+    return pa.array(column(requests, name, np.int64), pa.int64())
 
 
 def _dates(values: Any) -> pa.Array:
@@ -267,11 +272,11 @@ def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
     listed = list(rows)
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
     columns = {}
-    for column in fields(kind):
-        if column.name == left_out:
+    for one in fields(kind):
+        if one.name == left_out:
             continue
-        name = column.type if isinstance(column.type, str) else column.type.__name__
-        columns[column.name] = pa.array([getattr(row, column.name) for row in listed], types[name])
+        name = one.type if isinstance(one.type, str) else one.type.__name__
+        columns[one.name] = pa.array([getattr(row, one.name) for row in listed], types[name])
     return pa.table(columns)
 
 

@@ -42,7 +42,7 @@ class SimulationProgress(NamedTuple):
 
 def running() -> list[SimulationProgress]:
     """Return the progress of the simulations that run now, that of this process first."""
-    own = [SimulationProgress(*one.progress) for one in RUNNING[-1:]]
+    own = [SimulationProgress(*one.progress) for one in RUNNING[:1]]  # the whole, if its parts run
     return [*own, *(found for path in list(_FILES) if (found := _read(path)) is not None)]
 
 
@@ -74,7 +74,7 @@ def _write_for_ever(path: Path) -> None:
 def _record() -> bytes:
     if not RUNNING:
         return b""
-    now_s, horizon_s, requests, waiting = RUNNING[-1].progress
+    now_s, horizon_s, requests, waiting = RUNNING[0].progress
     return _RECORD.pack(now_s, _NONE if horizon_s is None else horizon_s, requests, waiting)
 
 

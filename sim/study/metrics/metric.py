@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sim.case.result import CaseResult
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger
+from sim.fleet.request_columns import texts
 from sim.records import Interval
 from sim.study.metrics.averages import Average, Mean
 from sim.study.metrics.overload import Growth
@@ -147,7 +148,7 @@ class MeasuredRun:
         """Mask of the requests that finished within all limits; each service has its own limits."""
         if not self.plan.services:
             return self.cohort.good(self.plan.slo)
-        names = np.array([request.service for request in self.log.requests])
+        names = np.array(texts(self.log.requests, "service"))
         good = np.zeros(len(names), bool)
         for one in self.plan.services:
             good |= self.cohort.good(one.slo) & (names == one.name)

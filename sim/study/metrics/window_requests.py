@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sim.fleet.request_columns import column, options_of, texts
 from sim.records import Request
 from sim.scenario.slo import ServiceLevel, Slo
 from sim.study.metrics.overload import Growth, queue_growth
@@ -57,26 +57,55 @@ class WindowRequests:
         self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
         self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
         self.given_up = columns["given_up"]
-        self.tokens = self.output_tokens + columns["prompt_tokens"]
+        self._prompt_tokens = columns["prompt_tokens"]
         self.start_s, self.end_s = window_s
         self.open_end = open_end
         self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
         self.finished = np.isfinite(self.finished_s)
-        # an unanswered request has infinite latency, so that percentiles include it
-        self.ttft_s = np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
-        self.e2e_s = np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
-        gaps = np.maximum(self.output_tokens - 1, 1)
-        self.tpot_s = np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
-        self.several_tokens = self.output_tokens > 1
         self._tenants = np.array(tenants, dtype=str)
-        self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
+
+    # computed at each use: tens of millions of requests have no room for arrays that can be had from others; an
+    # unanswered request has infinite latency, so that percentiles include it
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """Tokens of prompt and answer."""
+        total: NDArray[np.int64] = self.output_tokens + self._prompt_tokens
+        return total
+
+    @property
+    def several_tokens(self) -> NDArray[np.bool_]:
+        """Mask of the requests with more than one output token."""
+        several: NDArray[np.bool_] = self.output_tokens > 1
+        return several
+
+    @property
+    def ttft_s(self) -> Floats:
+        """Time to first token [s]."""
+        return np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
+
+    @property
+    def e2e_s(self) -> Floats:
+        """Time from arrival to last token [s]."""
+        return np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
+
+    @property
+    def tpot_s(self) -> Floats:
+        """Time per output token after the first [s]."""
+        gaps = np.maximum(self.output_tokens - 1, 1)
+        return np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
+
+    @property
+    def queue_s(self) -> Floats:
+        """Wait from arrival until the first step that works on the request [s]."""
+        return np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
 
     @classmethod
     def of(cls, requests: Sequence[Request], window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
         """Return the *requests* of a case that was just simulated."""
-        columns = {name: _column(requests, name, kind) for name, kind in COLUMNS.items()}
-        tenants = [request.tenant for request in requests]
-        return cls(columns, window_s, open_end, tenants if any(tenants) else ())
+        columns = {name: column(requests, name, kind) for name, kind in COLUMNS.items()}
+        named = any(one.tenant for one in options_of(requests))
+        return cls(columns, window_s, open_end, texts(requests, "tenant") if named else ())
 
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
@@ -146,13 +175,11 @@ class WindowRequests:
         """Return the growth of the number of requests in the system; zero for a window without a horizon."""
         if self.open_end:
             return Growth(0, False)
-        queued = ~(self.rejected | self.given_up)
-        dates = (self.arrived_s[queued], self.started_s[queued], self.finished_s[queued])
+        dates = self.arrived_s, self.started_s, self.finished_s
+        unqueued = self.rejected | self.given_up
+        if unqueued.any():
+            dates = self.arrived_s[~unqueued], self.started_s[~unqueued], self.finished_s[~unqueued]
         return queue_growth(*dates, self.start_s, self.end_s)
-
-
-def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
-    return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
 
 
 def percentile(values: Floats, percent: float) -> float:
@@ -196,7 +223,7 @@ def prefix_hits(requests: Sequence[Request], start_s: float, end_s: float, block
 
     Earlier requests fill the caches, whose blocks have *block_tokens* tokens. None where no request shares a prefix.
     """
-    if not any(request.block_hashes for request in requests):
+    if not any(one.block_hashes for one in options_of(requests)):
         return None
     seen: dict[int, int] = {}  # hash of a block -> number of its tokens whose KV has been computed
     prompts = found = could = 0

@@ -1,0 +1,162 @@
+"""Requests of a log as arrays: what a fleet of independent replicas keeps of each request.
+
+`RequestColumns` is such a log. `column` and `texts` read a field of the requests of any log at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import nan
+from operator import attrgetter
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.fleet.arrivals import ROWS_AT_ONCE
+from sim.records import DEFAULT_OPTIONS, Request, RequestOptions
+from sim.workload.requests import RequestTable
+
+RESULTS: dict[str, tuple[type, float]] = {
+    **dict.fromkeys(("started_s", "first_token_s", "finished_s"), (np.float64, nan)),
+    **dict.fromkeys(("cached_tokens", "preemptions"), (np.int32, 0)),
+}
+"""Fields that a replica sets -> type and initial value."""
+COLUMNS: dict[str, tuple[type, float]] = {"priority": (np.int64, 0), "replica": (np.int32, -1), **RESULTS}
+"""Fields with an array only where some request has another value than the initial one."""
+
+
+class RequestColumns(Sequence[Request]):
+    """Requests as arrays, at 45 bytes each in place of 250 and more; reading one makes it a `Request`.
+
+    They have been on one replica at most, where they came when they arrived.
+
+    Parameters
+    ----------
+    table
+        Requests as the workload offers them.
+    numbers
+        Index of each request; None: 0, 1, 2, ...
+
+    """
+
+    def __init__(self, table: RequestTable, numbers: NDArray[np.int64] | None = None) -> None:
+        self._columns: dict[str, NDArray[Any]] = {
+            "arrived_s": table.arrived_s,
+            "prompt_tokens": _narrow(table.prompt_tokens),
+            "output_tokens": _narrow(table.output_tokens),
+        }
+        self._numbers = numbers
+        self.options: dict[int, RequestOptions] = {}
+        """Position -> options of a request that has its own."""
+
+    def __len__(self) -> int:
+        return len(self._columns["arrived_s"])
+
+    @overload
+    def __getitem__(self, place: int) -> Request: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Request]: ...
+    def __getitem__(self, place: int | slice) -> Request | list[Request]:
+        """Return the request at *place*, or the requests of a slice."""
+        chosen = range(len(self))[place]
+        if isinstance(chosen, int):
+            return next(self._requests(chosen, chosen + 1))
+        return [self[one] for one in chosen]
+
+    def __iter__(self) -> Iterator[Request]:
+        for start in range(0, len(self), ROWS_AT_ONCE):
+            yield from self._requests(start, start + ROWS_AT_ONCE)
+
+    def _requests(self, start: int, stop: int) -> Iterator[Request]:
+        """Yield the requests at the positions *start* to *stop*."""
+        given = ["arrived_s", "prompt_tokens", "output_tokens", *(name for name in COLUMNS if name in self._columns)]
+        numbers = range(len(self))[start:stop] if self._numbers is None else self._numbers[start:stop].tolist()
+        rows = zip(*(self._columns[name][start:stop].tolist() for name in given), strict=True)
+        options = self.options
+        for place, (number, (arrived_s, prompt_tokens, output_tokens, *values)) in enumerate(
+            zip(numbers, rows, strict=True), start
+        ):
+            request = Request(number, arrived_s, prompt_tokens, output_tokens)
+            for name, value in zip(given[3:], values, strict=True):
+                setattr(request, name, value)
+            if request.replica >= 0:
+                request.came_s = arrived_s
+            if place in options:
+                request.options = options[place]
+            yield request
+
+    def unserved(self, places: NDArray[np.int64]) -> "RequestColumns":
+        """Return the requests at *places* as they were before a replica served them; they keep their indices."""
+        found = RequestColumns.__new__(RequestColumns)
+        found._columns = {name: values[places] for name, values in self._columns.items() if name not in RESULTS}
+        found._numbers = places if self._numbers is None else self._numbers[places]
+        found.options = {}
+        if self.options:
+            own = ((here, self.options.get(place)) for here, place in enumerate(places.tolist()))
+            found.options = {here: options for here, options in own if options is not None}
+        return found
+
+    def set(self, name: str, values: NDArray[Any], places: NDArray[np.int64] | None = None) -> None:
+        """Set the field *name* of the requests at *places* (None: all)."""
+        kind, initial = COLUMNS[name]
+        if name not in self._columns:
+            if bool((np.isnan(values) if np.isnan(initial) else values == initial).all()):
+                return
+            self._columns[name] = np.full(len(self), initial, kind)
+        self._columns[name][slice(None) if places is None else places] = values
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the field *name* of every request: a number, or whether it was `rejected` or has `given_up`."""
+        if name in self._columns:
+            return self._columns[name]
+        if name in COLUMNS:
+            kind, initial = COLUMNS[name]
+            return np.full(len(self), initial, kind)
+        found = np.zeros(len(self), bool)
+        for place, options in self.options.items():
+            found[place] = options.rejected if name == "rejected" else options.gave_up != ""
+        return found
+
+    def texts(self, name: str) -> list[str]:
+        """Return the text *name* of every request: one of `RequestOptions`, or its `status`."""
+        if name == "status":
+            found: list[str] = np.where(
+                self.column("rejected"),
+                "rejected",
+                np.where(np.isfinite(self.column("finished_s")), "finished", "unfinished"),
+            ).tolist()
+            return found
+        found = [getattr(DEFAULT_OPTIONS, name)] * len(self)
+        for place, options in self.options.items():
+            found[place] = getattr(options, name)
+        return found
+
+
+def _narrow(tokens: NDArray[np.int64]) -> NDArray[Any]:
+    """Return *tokens* in half of the memory where they fit."""
+    return tokens.astype(np.int32) if not tokens.size or tokens.max() < 2**30 else tokens
+
+
+def results_of(requests: Sequence[Request]) -> tuple[dict[str, NDArray[Any]], dict[int, RequestOptions]]:
+    """Return what replicas have set of *requests*: arrays by the names of RESULTS, and options by position."""
+    own = {place: one.options for place, one in enumerate(requests) if one.options is not DEFAULT_OPTIONS}
+    return {name: column(requests, name, kind) for name, (kind, _) in RESULTS.items()}, own
+
+
+def column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
+    """Return the field *name* of all *requests*, as an array of *kind* or of a narrower type."""
+    if isinstance(requests, RequestColumns):
+        return requests.column(name)
+    return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
+
+
+def texts(requests: Sequence[Request], name: str) -> list[str]:
+    """Return the text *name* of all *requests*."""
+    return requests.texts(name) if isinstance(requests, RequestColumns) else [getattr(one, name) for one in requests]
+
+
+def options_of(requests: Sequence[Request]) -> Iterator[RequestOptions]:
+    """Yield the options of *requests*; those that are all at their defaults may be left out."""
+    if isinstance(requests, RequestColumns):
+        yield from requests.options.values()
+    else:
+        yield from (request.options for request in requests)
