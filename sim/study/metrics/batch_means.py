@@ -23,7 +23,7 @@ percentile is that of the share of observations below it: J. R. Wilson and A. A.
 
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import cbrt, sqrt
 from typing import Any
 
@@ -52,26 +52,37 @@ INDEPENDENT = normal_quantile(0.95)
 
 def mean_half_width(series: Floats) -> float | None:
     """Return half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be estimated."""
+    return half_widths(series, ())[0]
+
+
+def percentile_half_width(series: Floats, percent: float) -> float | None:
+    """Return half of the 95 % interval of the percentile *percent* of *series*; None where it cannot be estimated."""
+    return half_widths(series, (percent,))[1]
+
+
+def half_widths(series: Floats, percents: Sequence[float]) -> list[float | None]:
+    """Return half of the 95 % intervals of the mean and of *percents* (numpy's linear percentiles) of *series*.
+
+    None where an interval cannot be estimated. That of the share of observations up to a percentile is turned into one
+    of observations; the half-width is its longer side.
+    """
     if not np.isfinite(series).all():
-        return None
+        return [None] * (1 + len(percents))
     draws = independent_draws(series)
+    return [_mean_half_width(series, draws), *(_percentile_half_width(series, draws, percent) for percent in percents)]
+
+
+def _mean_half_width(series: Floats, draws: float) -> float | None:
     two_values = series.size and bool(((series == series.min()) | (series == series.max())).all())
     rarer = min(share := float((series == series.max()).mean()), 1 - share) if two_values else 1.0
     return _half_width(series, draws, LEAST_IN_TAIL / rarer if rarer else np.inf)
 
 
-def percentile_half_width(series: Floats, percent: float) -> float | None:
-    """Return half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it has no estimate.
-
-    The interval of the share of observations up to the percentile is turned into one of observations; the half-width is
-    its longer side.
-    """
-    if not np.isfinite(series).all():
-        return None
+def _percentile_half_width(series: Floats, draws: float, percent: float) -> float | None:
     share = percent / 100
     value = float(np.percentile(series, percent)) if series.size else 0.0
     needed = LEAST_IN_TAIL / min(share, 1 - share)
-    ends = share_interval(share, _half_width((series <= value).astype(float), independent_draws(series), needed))
+    ends = share_interval(share, _half_width((series <= value).astype(float), draws, needed))
     if ends is None or not 1 / series.size < ends[0] <= ends[1] < 1 - 1 / series.size:
         return None
     low, high = np.quantile(series, ends)
@@ -111,8 +122,14 @@ def independent_draws(series: Floats) -> float:
     """
     if len(series) < LEAST_DRAWS:
         return 0.0
-    _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    order = np.argsort(series)
+    ordered = series[order]
+    if (ordered[1:] == ordered[:-1]).any():  # equal values have their mean rank
+        _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    else:
+        ranks = np.empty(len(series))
+        ranks[order] = np.arange(1, len(series) + 1)
     spread = float(ranks.var())
     if spread == 0:
         return 0.0

@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Container
 from functools import partial
 
+import numpy as np
+
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
 from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
-from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
+from sim.study.metrics.batch_means import half_widths, mean_half_width, rate_intervals
 from sim.study.metrics.metric import FORMATS, PERCENTILES, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
 from sim.study.metrics.service_level import ATTAINED, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
-from sim.study.metrics.window_requests import WindowRequests, percentile
+from sim.study.metrics.window_requests import WindowRequests, percentile, percentile_of_sorted
 
 LOW_SAMPLE_TAIL = 20
 """Least number of requests beyond a percentile; with fewer the percentile is marked as low-sample."""
@@ -176,10 +178,10 @@ def percentiles_s(
 
     A percentile is inf where it falls on a request without an answer, and None where no request was measured.
     """
-    chosen = getattr(cohort, latency)[cohort.members(latency)]
+    ordered = np.sort(getattr(cohort, latency)[cohort.members(latency)])
     wanted = {f"{latency}_p{percent:g}": percent for percent in percents(slo, latency)}
     return {
-        name: percentile(chosen, percent) if chosen.size else None
+        name: percentile_of_sorted(ordered, percent) if ordered.size else None
         for name, percent in wanted.items()
         if name not in known
     }
@@ -247,11 +249,10 @@ def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
         return {}
     found: dict[str, float | None] = {}
     for name in LATENCIES:
-        values = getattr(cohort, name)[cohort.members(name)]
-        found[f"{name}_mean"] = mean_half_width(values)
         measured = percents(run.plan.slo, name)
-        found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
-    found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
+        halves = half_widths(getattr(cohort, name)[cohort.members(name)], measured)
+        found |= zip((f"{name}_mean", *(f"{name}_p{percent:g}" for percent in measured)), halves, strict=True)
+    found["queue_s_p95"] = half_widths(cohort.queue_s[cohort.measured], [95])[1]
     found["slo_attainment"] = mean_half_width(run.within_limits[cohort.measured].astype(float))
     found |= rate_intervals(cohort, run.within_limits)
     return {name: half for name, half in found.items() if half is not None}

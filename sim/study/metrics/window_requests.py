@@ -82,18 +82,22 @@ class WindowRequests:
     @property
     def ttft_s(self) -> Floats:
         """Time to first token [s]."""
-        return np.where(self.finished, self.first_token_s - self.arrived_s, np.inf)
+        return self._where_finished(self.first_token_s - self.arrived_s)
 
     @property
     def e2e_s(self) -> Floats:
         """Time from arrival to last token [s]."""
-        return np.where(self.finished, self.finished_s - self.arrived_s, np.inf)
+        return self._where_finished(self.finished_s - self.arrived_s)
 
     @property
     def tpot_s(self) -> Floats:
         """Time per output token after the first [s]."""
         gaps = np.maximum(self.output_tokens - 1, 1)
-        return np.where(self.finished, (self.finished_s - self.first_token_s) / gaps, np.inf)
+        return self._where_finished((self.finished_s - self.first_token_s) / gaps)
+
+    def _where_finished(self, times_s: Floats) -> Floats:
+        times_s[~self.finished] = np.inf
+        return times_s
 
     @property
     def queue_s(self) -> Floats:
@@ -188,10 +192,14 @@ def percentile(values: Floats, percent: float) -> float:
     >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
     (2.0, inf)
     """
-    if not values.size:
+    return percentile_of_sorted(np.sort(values), percent)
+
+
+def percentile_of_sorted(ordered: Floats, percent: float) -> float:
+    """Return the percentile *percent* of values in ascending order: see `percentile`."""
+    if not ordered.size:
         return float("nan")
-    ordered = np.sort(values)
-    position = (values.size - 1) * percent / 100
+    position = (ordered.size - 1) * percent / 100
     below = int(position)
     share = position - below
     low = float(ordered[below])
