@@ -20,7 +20,16 @@ from sim.jobs.schema import LONGEST_H, QueueScenario
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import fleets_at_points
-from sim.training.outcome import WorkColumn, WorkRow, energy_kwh, total_usd, wall_j
+from sim.training.outcome import (
+    JobEmissions,
+    WorkColumn,
+    WorkRow,
+    emission_columns,
+    energy_kwh,
+    states_scopes,
+    total_usd,
+    wall_j,
+)
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 PHASES = ("working", "lost", "restarting")
@@ -373,14 +382,6 @@ def _usd_per_useful_hour(one: QueueOutcome) -> float | None:
     return None if usd is None or not hours else usd / hours
 
 
-def _kg(one: QueueOutcome) -> float | None:
-    carbon = one.plan.pool.carbon
-    if carbon is None or one.plan.pool.power is None:
-        return None
-    hours = one.schedule.end_s / SECONDS_PER_HOUR
-    return carbon.operational_kg(one.intervals) + carbon.embodied_kg(one.intervals, hours)
-
-
 COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("status", "", "`ok`, or `infeasible` where nothing can run",
                 lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
@@ -421,7 +422,7 @@ COLUMNS: tuple[QueueColumn, ...] = (
                 lambda one: sum(is_late(work) is False for work in one.schedule.job_states)),
     QueueColumn("energy_kwh", "kWh", "energy at the site's meter, cooling and idle GPUs included",
                 lambda one: energy_kwh(one.plan.pool, one.intervals)),
-    QueueColumn("kg_co2e", "kg", "greenhouse gas emissions; empty without `carbon`", _kg),
+    *emission_columns(lambda one: JobEmissions(one.plan.pool, one.intervals, one.schedule.end_s)),
     QueueColumn("capex_usd", "USD", "capital cost of the machines; 0 if rented",
                 lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
     QueueColumn("cost_usd", "USD", "cost of the cluster from time 0 to the end",
@@ -447,7 +448,12 @@ def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
     """
     priced = any(one.plan.pool.costs is not None for one in found)
     serving = any(one.plan.serving is not None for one in found)
-    columns = [one for one in COLUMNS if (priced or not one.money) and (serving or not one.with_service)]
+    scopes = states_scopes(one.plan.pool for one in found)
+    columns = [
+        one
+        for one in COLUMNS
+        if (priced or not one.money) and (serving or not one.with_service) and (scopes or not one.scopes)
+    ]
     return [QueueRow.of(one, one.plan, columns) for one in found]
 
 

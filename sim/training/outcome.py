@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.ledger import Ledger
+from sim.cost.metering import MeteredWindow
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import fleets_at_points
@@ -143,6 +144,8 @@ class WorkColumn(Generic[Result]):
     """True if the column is present only if something has a cost."""
     with_service: bool = False
     """True if the column is present only if a service runs beside the jobs."""
+    scopes: bool = False
+    """True if the column is present only if `carbon.market` asks for scopes."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +205,60 @@ def _usd_per_million(one: JobOutcome) -> float | None:
     return None if usd is None else usd / units * MILLION
 
 
-def _kg(one: JobOutcome) -> float | None:
-    carbon = one.plan.pool.carbon
-    if carbon is None or one.plan.pool.power is None:
-        return None
-    hours = one.plan.run.makespan.total_s / SECONDS_PER_HOUR
-    return carbon.operational_kg(one.intervals) + carbon.embodied_kg(one.intervals, hours)
+@dataclass(frozen=True, slots=True)
+class JobEmissions:
+    """Greenhouse gas emissions of jobs from time 0 to their end."""
+
+    pool: PoolOfJobs
+    intervals: Sequence[Interval]
+    end_s: float
+
+    @property
+    def kg(self) -> float | None:
+        """Operational and embodied emissions [kg CO2e]; None without `carbon`, or without the power of the GPUs."""
+        carbon = self.pool.carbon
+        if carbon is None or self.pool.power is None:
+            return None
+        return carbon.operational_kg(self.intervals) + carbon.embodied_kg(self.intervals, self.end_s / SECONDS_PER_HOUR)
+
+    def scope_kg(self, name: str) -> float | None:
+        """Return the emissions of scope *name* (2_location, 2_market or 3) [kg CO2e]; None where no scope is stated."""
+        carbon = self.pool.carbon
+        if carbon is None or carbon.market is None or self.pool.power is None:
+            return None
+        window = MeteredWindow.of(self.intervals, 0.0, self.end_s)
+        return carbon.scope_3_kg(window) if name == "3" else carbon.scope_2_kg(window, by_market=name == "2_market")
+
+
+SCOPES = {
+    "2_location": "scope 2 by location: electricity of owned machines at the grid's intensity",
+    "2_market": "scope 2 by market: the same electricity at the intensity of contracts and certificates",
+    "3": "scope 3: making of the machines, and electricity of rented ones",
+}
+"""Scope of the GHG Protocol -> what it covers."""
+
+
+def emission_columns(emissions: Callable[[Result], JobEmissions]) -> list[WorkColumn[Result]]:
+    """Return the columns of greenhouse gases of a job or a queue, with those of scopes."""
+
+    def of_scope(name: str) -> Callable[[Result], float | None]:
+        return lambda one: emissions(one).scope_kg(name)
+
+    total = "greenhouse gas emissions; empty without `carbon`"
+    return [
+        WorkColumn("kg_co2e", "kg", total, lambda one: emissions(one).kg),
+        *(
+            WorkColumn(
+                f"scope_{name}_kg_co2e", "kg", f"greenhouse gas emissions of {text}", of_scope(name), scopes=True
+            )
+            for name, text in SCOPES.items()
+        ),
+    ]
+
+
+def states_scopes(pools: Iterable[PoolOfJobs]) -> bool:
+    """Return whether one of *pools* has a market-based account of its electricity."""
+    return any(one.carbon is not None and one.carbon.market is not None for one in pools)
 
 
 def _ranks(field: str) -> Callable[[JobOutcome], int]:
@@ -267,7 +318,7 @@ COLUMNS: tuple[JobColumn, ...] = (
               lambda one: _mean_w(one, "server_energy_j")),
     JobColumn("energy_kwh", "kWh", "energy at the site's meter, cooling included",
               lambda one: energy_kwh(one.plan.pool, one.intervals)),
-    JobColumn("kg_co2e", "kg", "greenhouse gas emissions; empty without `carbon`", _kg),
+    *emission_columns(lambda one: JobEmissions(one.plan.pool, one.intervals, one.plan.run.makespan.total_s)),
     JobColumn("capex_usd", "USD", "capital cost of the machines; 0 if rented",
               lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
     JobColumn("cost_usd", "USD", "cost of the job: its share of the capital cost, and operating cost",
@@ -284,5 +335,6 @@ COLUMNS: tuple[JobColumn, ...] = (
 def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
     """Return one row per outcome, in order; cost columns are present only if something has a cost."""
     priced = any(one.plan.pool.costs is not None for one in found)
-    columns = [column for column in COLUMNS if priced or not column.money]
+    scopes = states_scopes(one.plan.pool for one in found)
+    columns = [one for one in COLUMNS if (priced or not one.money) and (scopes or not one.scopes)]
     return [JobRow.of(one, one.plan, columns) for one in found]

@@ -42,6 +42,13 @@ def test_jobs_and_idle_time_are_the_bill(shipped: dict[str, QueueRow]) -> None:
         assert cells["idle_usd"] == pytest.approx(cells["cost_usd"] * (1 - cells["utilisation"]))
 
 
+def test_scopes_of_a_queue_sum_to_its_emissions(catalog: Catalog) -> None:
+    found = rows(catalog, "carbon={grid_g_per_kwh: 400, market: {}}", "sweep=null")
+    for row in found.values():
+        assert row.cells["scope_2_location_kg_co2e"] == row.cells["scope_2_market_kg_co2e"] == 0  # rented
+        assert row.cells["scope_3_kg_co2e"] == pytest.approx(row.cells["kg_co2e"])
+
+
 def test_checkpointed_work_survives_preemptions_in_the_books(shipped: dict[str, QueueRow]) -> None:
     cells = shipped["priority"].cells
     assert cells["preemptions"] > 0

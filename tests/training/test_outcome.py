@@ -50,6 +50,23 @@ def test_times_sum_to_the_makespan(gpt3: list[JobRow]) -> None:
         assert row.cells["failures"] == pytest.approx(row.cells["gpu_hours"] / 65000)
 
 
+@pytest.mark.parametrize(("cost", "bought"), [("buy", True), ("rent, price: rtx-4090/vast-on-demand-2026", False)])
+def test_scopes_sum_to_the_emissions_and_rented_electricity_is_of_scope_3(
+    catalog: Catalog, cost: str, bought: bool
+) -> None:
+    carbon = (
+        "carbon={grid_g_per_kwh: 400, embodied: {gpu_kg: 150, server_kg: 0, life_years: 4}, market: {certified: 0.25}}"
+    )
+    for row in rows(catalog, "training-4090-vs-a100", carbon, f"fleets.0.cost={{acquisition: {cost}}}")[:1]:
+        located, market, other = (row.cells[f"scope_{name}_kg_co2e"] for name in ("2_location", "2_market", "3"))
+        assert located + other == pytest.approx(row.cells["kg_co2e"])
+        assert located == pytest.approx(0.4 * row.cells["energy_kwh"] * bought)
+        assert market == pytest.approx(0.75 * located)
+    plain = rows(catalog, "training-4090-vs-a100", "carbon={grid_g_per_kwh: 400}")[0].cells
+    assert "kg_co2e" in plain
+    assert "scope_3_kg_co2e" not in plain
+
+
 @pytest.mark.parametrize("starts_at", ["null", "2026-03-01T10:30:00"])
 def test_the_ledger_is_the_bill_and_energy_is_power_times_time(catalog: Catalog, starts_at: str) -> None:
     for row in rows(catalog, "training-4090-vs-a100", f"starts_at={starts_at}"):
