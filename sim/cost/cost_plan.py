@@ -319,7 +319,8 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
                 "prices {low:.0%} to {high:.0%}.",
                 finance.resale.curve,
                 fitted.value,
-                *fitted.range,
+                fitted.range[0],
+                fitted.range[1],
             )
 
 

@@ -48,8 +48,9 @@ NAMES = frozenset({"the model's own dtype"})
 """What data/ calls something."""
 
 
-def places(texts: Iterable[str]) -> set[str]:
-    return {name for text in texts for _literal, name, *_rest in Formatter().parse(text) if name}
+def places(texts: Iterable[str]) -> set[tuple[str, str | None]]:
+    fields = [field for text in texts for field in Formatter().parse(text)]
+    return {(name, "" if form and form[0] == " " else form) for _, name, form, _ in fields if name}  # "{key: value}"
 
 
 @pytest.mark.parametrize("code", OTHERS)
