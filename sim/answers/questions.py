@@ -266,11 +266,10 @@ class _Size(Question):
         return size_document(answer.found, answer.scenario, out)
 
     def tables(self, answer: Answered) -> Sequence[Any]:
-        from sim.report.page.page import text_table
-        from sim.report.size import MOST_ROWS
+        from sim.report.size import MOST_OTHERS, MOST_ROWS
         from sim.report.size_candidates import ranking
 
-        return [text_table(ranking(answer.found, answer.scenario, MOST_ROWS))]
+        return [ranking(answer.found, answer.scenario, MOST_ROWS, MOST_OTHERS)]
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterator[Any]:
         from sim.report.page.page import text_table

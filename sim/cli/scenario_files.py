@@ -206,10 +206,11 @@ def _show_brief(loaded: Any, catalog: Any, plans: Any, hint: list[str]) -> None:
     from sim.infile import STAGE
     from sim.report.check_summary import DETAILS, check_summary
     from sim.report.price_age import price_age_note
+    from sim.report.words.text import question_and_context
 
     STAGE.set("searching for a layout that fits")
     brief = check_summary(loaded, catalog, plans, os.cpu_count() or 1)
-    question = [loaded.question] if loaded.question else []
+    question = [" ".join(question_and_context(loaded.question, loaded.name)).strip()] if loaded.question else []
     show_all(*question, *brief, *price_age_note(loaded, catalog), DETAILS, *hint)
 
 

@@ -160,15 +160,13 @@ def hours_sentences(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
         own, rent = (min(names, key=lambda name: answer.usd_per_h[name]) for names in (bought, rented))
         own_usd, hours = answer.usd_per_h[own] * HOURS_PER_MONTH, HOURS_PER_MONTH
         hours *= answer.usd_per_h[own] / answer.usd_per_h[rent]
-        lines.append(
-            _(
-                "Paid only while it runs, {rented} costs less than {bought} up to {hours} of {all} hours a month.",
-                rented=rent,
-                bought=own,
-                hours=f"{min(hours, HOURS_PER_MONTH):.0f}",
-                all=f"{HOURS_PER_MONTH:.0f}",
-            )
+        template = N_(
+            "Paid only while it runs, {rented} costs less than {bought} up to {hours} of {all} hours a month."
         )
+        if hours >= HOURS_PER_MONTH:
+            template = N_("{rented} costs less than {bought} even if it runs all {all} hours of a month.")
+        shown = {"hours": f"{hours:.0f}", "all": f"{HOURS_PER_MONTH:.0f}"}
+        lines.append(_(template, rented=rent, bought=own, **shown))
         if worked is not None:
             lines.append(
                 _(
@@ -235,23 +233,13 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
         name = min(against, key=lambda other: against[other])
         other = answer.api if name == API and answer.api is not None else answer.at_load[name]
         time = payback_months(cost, other)
-        saying = _("pays for itself in {time} months", time=plain(time))
+        template, life = N_("Against {other}, {name} ({cash}) pays for itself in {time} months."), _("its life")
         if not isfinite(time):
-            life = (
-                _("its life of {life_months} months", life_months=plain(cost.finance.life_months))
-                if cost.finance is not None
-                else _("its life")
-            )
-            saying = _("does not pay for itself within {life} from what it saves, without its resale,", life=life)
-        lines.append(
-            _(
-                "{name} costs {cash} and {saying} against {other}.",
-                name=one.name,
-                cash=cash(cost.flows.capex_usd),
-                saying=saying,
-                other=name,
-            )
-        )
+            template = N_("Against {other}, {name} ({cash}) does not pay for itself within {life}, resale not counted.")
+            if cost.finance is not None:
+                life = _("its life of {life_months} months", life_months=plain(cost.finance.life_months))
+        paid = cash(cost.flows.capex_usd)
+        lines.append(_(template, other=name, name=one.name, cash=paid, time=plain(time), life=life))
     return lines
 
 
@@ -298,7 +286,7 @@ def unmoved(answer: BreakevenAnswer) -> str:
     return (
         worded(
             answer,
-            _("No value within a factor of 20 changes the cheapest candidate: {still}.", still=_(", ").join(still)),
+            _("Within a factor of 20, these do not change the cheapest candidate: {still}.", still=_(", ").join(still)),
         )
         if still
         else ""
@@ -620,11 +608,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         in_code(_("operating cost, first month [USD]")),
         in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
-        *(
-            [in_code(_("after financing and tax [USD]")), _("internal rate of return, a year")]
-            if answer.after_tax
-            else []
-        ),
+        *([in_code(_("after financing and tax [USD]")), _("IRR of the purchase [a year]")] if answer.after_tax else []),
     ]
     return PageTable(
         _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
@@ -637,7 +621,9 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
 def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
     if "after_tax_net_present_cost_usd" not in row:
         return []
-    rate = "" if row["irr"] is None else _("{rate} against {other}", rate=percent(row["irr"]), other=row["irr_against"])
+    rate = (
+        "" if row["irr"] is None else _("{rate} (against {other})", rate=percent(row["irr"]), other=row["irr_against"])
+    )
     return [cash(row["after_tax_net_present_cost_usd"]), rate]
 
 

@@ -83,13 +83,13 @@ def findings(
     ]
     lines += load_notes(scenario)
     lines += [
-        _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
+        _("At its capacity, {fleet} is limited by {limit}.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
         for row in rows
         if (limit := row["limited_by"])
     ]
     lines += [
         _(
-            "{share} of the requests of {fleet} are within the service level over failures there.",
+            "At its capacity, {share} of the requests of {fleet} are within the service level over failures.",
             share=share_beside(share, scenario.slo.availability or 0.0),
             fleet=row["fleet"],
         )

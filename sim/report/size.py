@@ -42,7 +42,7 @@ from sim.report.words.service_level import (
     routing_text,
     share_beside,
 )
-from sim.report.words.text import listing, percent, place, plain, question_of
+from sim.report.words.text import joined, listing, percent, place, plain, question_of
 from sim.report.words.units import verdict_in_units
 from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
@@ -176,8 +176,10 @@ NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.ite
 """Sections that do not apply to a scenario with the winner alone: they ask about other fleets or loads."""
 ROUNDING = 1e-6
 """Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
-MOST_ROWS = 20
+MOST_ROWS = 10
 """Largest number of rows of the ranking in the terminal; size.csv has all candidates."""
+MOST_OTHERS = 5
+"""Largest number of rows among them of fleets that miss the service level or were not simulated."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("end-to-end latency")}
 
 
@@ -289,15 +291,21 @@ def _sentences(found: Sizing, scenario: Scenario) -> list[str]:
         first += _(
             "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
         )
+    first += _(".")
+    maybe = [one for one in found.candidates if one.status == "meets" and (one.usd_per_h or 0.0) < cost][:1]
+    for one in maybe:
+        monthly = cash((one.usd_per_h or 0.0) * HOURS_PER_MONTH)
+        also = _("Inconclusive whether {name}, {cash} a month, meets it.", name=one.name, cash=monthly)
+        first = joined([first, also])
     if scenario.size is not None and scenario.size.cost_ceiling is not None:
         fastest = [_fastest(found, scenario.size.cost_ceiling, at)]
     else:
         fastest = []
     taken = [_("It needs {asked}.", asked=budget_needs(best))] if within(scenario) else []
-    sure = list(_how_sure(best, scenario))
+    sure = [line for one in (best, *maybe) for line in _how_sure(one, scenario)]
     return [
         *fastest,
-        first + _("."),
+        first,
         *taken,
         *_owned(found, best, scenario),
         *_elastic(found, best),

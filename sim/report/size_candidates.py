@@ -6,11 +6,13 @@ Capital and operating cost are shown where the budget limits them. Spares are co
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
 from sim.language import ENGLISH, N_, _, current, translate_rendered
-from sim.report.page.page import PageTable
+from sim.report.page.page import PageTable, text_table
+from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code
 from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
 from sim.report.words.text import difference, listing, plain, seconds
@@ -162,11 +164,11 @@ def _reason_lost(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
 def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
     """Compare the cost of a candidate, or its lower bound, with the lowest cost."""
     ratio = least(one) / best_usd_per_h
-    text = (
-        _("{difference} more", difference=difference(ratio - 1))
-        if 1 < ratio < 1.1
-        else _("{ratio}x", ratio=plain(ratio))
-    )
+    text = _("{ratio}x", ratio=plain(ratio))
+    if 1 < ratio < 1.1:
+        text = _("{difference} more", difference=difference(ratio - 1))
+    elif ratio < 1:
+        text = _("{difference} less", difference=difference(1 - ratio))
     text = _("as much") if abs(ratio - 1) < ROUNDING else text
     return _("costs {told}", told=text) if one.usd_per_h is not None else _("costs at least {told}", told=text)
 
@@ -299,19 +301,17 @@ def spares_cells(one: CandidateFleet, found: Sizing, scenario: Scenario) -> dict
     return {"standing_by": standby.count if standby else None, "spare_kind": standby.kind if standby else None}
 
 
-def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageTable:
-    """Build the table of all candidates that could serve, those that meet the service level first.
+def ranking(found: Sizing, scenario: Scenario, most: int, most_others: int) -> FittedTable:
+    """Build the table of the terminal: at most *most* rows, *most_others* of them without the service level.
 
-    *most*: largest number of rows.
+    Figures of missed limits are in the columns of latencies.
     """
-    note = _(
-        "Fleets that meet the service level, then those that miss it, then those not simulated because their least "
-        "cost is higher; each group by cost."
-    )
-    if scenario.replications > 1:
-        note += _(" Figures are means over all replications, or over those named in the verdict.")
-    chosen = [one for one in found.candidates if one.status != "impossible"]
-    return _table(_("Candidates"), note, chosen[:most], found, scenario)
+    able = [one for one in found.candidates if one.status != "impossible"]
+    met = [one for one in able if one.status == "meets"][:most]
+    chosen = [*met, *[one for one in able if one.status != "meets"][: min(most_others, most - len(met))]]
+    table = _table("", "", chosen, found, scenario, brief=True)
+    heads = [table.heads[0], table.heads[1], in_code(_("monthly cost [USD]")), *table.heads[3:]]
+    return replace(text_table(replace(table, heads=heads)), optional=(1,))
 
 
 def winners(found: Sizing, scenario: Scenario) -> PageTable:
@@ -346,7 +346,13 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
 
 
 def _table(
-    title: str, note: str, chosen: Sequence[CandidateFleet], found: Sizing, scenario: Scenario, folded: bool = False
+    title: str,
+    note: str,
+    chosen: Sequence[CandidateFleet],
+    found: Sizing,
+    scenario: Scenario,
+    folded: bool = False,
+    brief: bool = False,
 ) -> PageTable:
     names = latency_columns(scenario.slo)
     rows = [
@@ -356,7 +362,7 @@ def _table(
             f"{'' if one.usd_per_h is not None else '≥ '}{cash(least(one) * HOURS_PER_MONTH)}",
             *cells(one, scenario),
             *(shown(one, name) for name in names),
-            why(one, found, scenario),
+            _first_reason(one, found, scenario) if brief else why(one, found, scenario),
         ]
         for one in chosen
     ]
@@ -369,6 +375,16 @@ def _table(
         _("verdict"),
     ]
     return PageTable(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
+
+
+def _first_reason(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
+    """Return the verdict on *one*; where it misses the service level, the first missed limit without figures."""
+    if one.status != "misses":
+        return why(one, found, scenario)
+    reason = missed(one, scenario) + screened(one, scenario)
+    if one is found.best_within_budget:
+        reason = _("the best within the budget: {miss}", miss=reason)
+    return _("{told} (inconclusive)", told=reason) if one.inconclusive else reason
 
 
 def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:

@@ -328,7 +328,7 @@ def _put(data: dict[str, Any], place: Sequence[str | int], value: Any) -> None:
 
 
 def choices(catalog: Catalog) -> dict[str, Any]:
-    """Return the values that the fields of the form offer; servers by the GPU that they take."""
+    """Return the values that the fields of the form offer; servers with the GPU that they take, and how many."""
     servers = {name: catalog.server(name) for name in catalog.ids("servers")}
     return {
         "model": catalog.ids("models"),
@@ -336,6 +336,7 @@ def choices(catalog: Catalog) -> dict[str, Any]:
         "gpu": catalog.ids("gpus"),
         "currency": list(CURRENCIES),
         "server": {name: server.gpu or "" for name, server in servers.items()},
+        "slots": {name: int(server.gpu_slots.value) for name, server in servers.items()},
     }
 
 

@@ -281,6 +281,13 @@ def test_own_numbers_become_a_run_whose_answer_opens(
     text.fill(text.input_value().replace("concurrency: 10\n", "concurrency: 11\n"))
     page.get_by_role("tab", name="My numbers").click()
     eventually(lambda: people.input_value() == "11", "the form has what the text says")
+    first = page.get_by_role("group", name="Fleet 1")
+    first.get_by_label("Number of GPUs").fill("2")
+    first.get_by_label("GPUs for each copy").fill("2")
+    page.keyboard.press("Tab")
+    eventually(
+        lambda: first.get_by_label("Server around").input_value() == "workstation-2x4090", "the server holds a copy"
+    )
     page.get_by_role("button", name="Add a fleet").click()
     page.get_by_role("group", name="Fleet 3").get_by_label("Bought or rented").select_option("buy")
     page.locator("[role=status]:visible", has_text="36 simulations to run").wait_for()

@@ -106,5 +106,5 @@ def test_a_new_form_has_a_free_name(client: TestClient, folder: Path) -> None:
     (folder / "my-numbers.yaml").write_text("name: taken")
     assert client.get("/api/scenario", params={"template": "my-numbers"}).json()["name"] == "my-numbers-2"
     choices = client.get("/api/form").json()
-    assert choices["server"]["workstation-2x4090"] == "rtx-4090"
+    assert (choices["server"]["workstation-2x4090"], choices["slots"]["workstation-2x4090"]) == ("rtx-4090", 2)
     assert {"rtx-4090", "l40s"} <= set(choices["gpu"])

@@ -79,7 +79,7 @@ def test_without_a_precision_nothing_is_added_but_said(tmp_path: Path) -> None:
     one = found(scenario(tmp_path), tmp_path / "out", None)
     assert len(one.found) == 1
     (note,) = capacity_notes([one], None)
-    assert "is based on one replication" in note
+    assert note.startswith("Capacities from one replication have no interval (")
     assert "precision={relative: 0.1}" in note
 
 

@@ -10,7 +10,7 @@ from sim.cost.token_api import TOKENS_PER_PRICE
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.monte_carlo import disputed
 from sim.report.run.year import year_heads
-from sim.report.words.money import cash
+from sim.report.words.money import apart, cash
 from sim.report.words.service_level import (
     anywhere,
     apart_on_charts,
@@ -398,7 +398,8 @@ def _quote(part: Comparison, contest: Contest) -> str:
     low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
     there = at(part, [contest.value])
     less = _(" ({difference} less)", difference=difference(1 - low / high)) if high > low else ""
-    return _("{cash} against {cash_2}{there}{less}", cash=cash(low), cash_2=cash(high), there=there, less=less)
+    first, second = apart(low, high)
+    return _("{cash} against {cash_2}{there}{less}", cash=first, cash_2=second, there=there, less=less)
 
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:

@@ -38,6 +38,8 @@ IN_HEADINGS = ("CNY",)
 """Currencies whose symbol also stands in headings, where others have their code."""
 NOT_AMOUNTS = {"usd_per_currency"}
 """Words that contain `usd` in column names without being amounts."""
+MOST_DIGITS = 8
+"""Largest number of significant digits of amounts that would otherwise read the same."""
 _SHOWN: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
 _USD = re.compile(r"(?<![a-z])usd(?![a-z])")
 P = ParamSpec("P")
@@ -177,6 +179,20 @@ def money_thousands(value: float) -> str:
 def symbol() -> str:
     """Return the symbol of the shown currency, or its code where it has no symbol of its own."""
     return SYMBOLS.get(iso_code(code()), f"{code()}\u00a0")
+
+
+def apart(*usd: float) -> list[str]:
+    """Format unequal amounts as `cash` does, with more digits where they would read the same.
+
+    >>> apart(0.75661, 0.75739), apart(1.5, 1.6)
+    (['$0.7566', '$0.7574'], ['$1.50', '$1.60'])
+    """
+    texts, values = [cash(one) for one in usd], [shown(one) for one in usd]
+    for digits in range(4, MOST_DIGITS + 1):
+        if len(set(texts)) == len(set(values)):
+            break
+        texts = [f"{'-' if one < 0 else ''}{symbol()}{steady(abs(one), digits)}" for one in values]
+    return texts
 
 
 def _digits(size: float) -> str:

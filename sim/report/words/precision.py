@@ -128,19 +128,26 @@ def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, 
     """
     target = (precision or Precision()).relative
     steady = [one for one in found if one.accepted and one.relative is not None and one.relative > target]
-    return [_imprecise(one, target, precision, stated) for one in steady]
+    bare: dict[int, list[str]] = {}
+    for one in steady:
+        if one.half_width is None:
+            bare.setdefault(len(one.found), []).append(one.fleet)
+    lines = [_without_interval(fleets, have, target) for have, fleets in bare.items()]
+    return lines + [_imprecise(one, target, precision, stated) for one in steady if one.half_width is not None]
+
+
+def _without_interval(fleets: Sequence[str], have: int, target: float) -> str:
+    return ngettext(
+        "Capacities from one replication have no interval ({fleets}): set {setting}.",
+        "Capacities from {count} replications have no interval ({fleets}): set {setting}.",
+        have,
+        fleets=listing(fleets),
+        setting=_setting(target),
+    )
 
 
 def _imprecise(one: FleetCapacity, target: float, precision: Precision | None, stated: bool) -> str:
     have = len(one.found)
-    if one.half_width is None:
-        return ngettext(
-            "The capacity of {fleet} is based on one replication and has no interval: set {setting}.",
-            "The capacity of {fleet} is based on {count} replications and has no interval: set {setting}.",
-            have,
-            fleet=one.fleet,
-            setting=_setting(target),
-        )
     reached = _("within ± {percent} only, after {have} replications", percent=percent(one.relative or 0.0), have=have)
     if precision is None:
         return _(

@@ -14,6 +14,9 @@ const shown = shownInAddress();
 
 /** @typedef {{path: string, scenario: string, command: string, started_at: string, finished: boolean, page: boolean}} Run */
 
+/** Longest list of scenarios that is shown open. */
+const MOST_OPEN = 10;
+
 /** @param {Run} run @returns {boolean} */
 const opens = (run) => run.finished && ["run", "price"].includes(run.command);
 
@@ -44,6 +47,13 @@ function answers(runs) {
   return [element("div", { class: "scroll" }, table), element("p", {}, compare)];
 }
 
+/** @param {HTMLElement[]} files @returns {HTMLElement} */
+function scenarios(files) {
+  if (!files.length) return element("p", {}, _("No scenarios yet: start from my numbers, or from an example."));
+  const every = element("ul", {}, ...files);
+  return files.length <= MOST_OPEN ? every : element("details", {}, element("summary", {}, _("{count} scenarios in this folder", { count: files.length })), every);
+}
+
 async function list() {
   const [found, known] = await Promise.all([ask("/api/workspace"), ask("/api/templates")]);
   const files = found.scenarios.map((/** @type {string} */ path) => element("li", {}, element("a", { href: `/?${queryOf({ scenario: path, set: {} })}` }, path)));
@@ -52,7 +62,7 @@ async function list() {
   const questions = [element("h2", {}, _("Examples by question")), ...examples(known.templates)];
   const kept = [
     element("h2", {}, _("Answers")), ...answers(found.runs),
-    element("h2", {}, _("Scenarios")), files.length ? element("ul", {}, ...files) : element("p", {}, _("No scenarios yet: start from my numbers, or from an example.")),
+    element("h2", {}, _("Scenarios")), scenarios(files),
   ];
   const empty = !found.runs.length && !files.length;
   main.replaceChildren(

@@ -158,6 +158,7 @@ class Sizing:
         if best is None:
             return None
         others = [one for one in self.candidates if one.gpu != best.gpu and one.status in ("meets", "not simulated")]
+        others = [one for one in others if best.inconclusive or not one.inconclusive]
         return min(others, key=lambda one: inf if one.least_usd_per_h is None else one.least_usd_per_h, default=None)
 
 

@@ -247,6 +247,7 @@ class Search:
         has_rate = self._bounds.demand.rate_rps is not None
         mixed = self._mixed() if self.size.mixed is not None and has_rate else None
         self._extend_front()
+        self._find_conclusive()
         while self._heap:
             entry = heapq.heappop(self._heap)
             if not self._known_to_miss(entry):
@@ -256,7 +257,8 @@ class Search:
             self._best_within_budget() if self.size.budget is not None and self._best_usd_per_h == inf else None
         )
         ranked = in_order(self._candidates, best_within_budget, self.scenario)
-        winner = next((one for one in ranked if one.status == "meets"), None)
+        winner = self._winner([one for one in ranked if one.status == "meets"])
+        ranked.sort(key=lambda one: one is not winner and one is not best_within_budget)
         fastest = fastest_within(ranked, self.size.cost_ceiling)
         instead = None if winner else best_within_budget
         found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, instead, fastest)
@@ -307,6 +309,23 @@ class Search:
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
         row = self._row(_QueuedCandidate(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
         return replace(row, reason=one.reason).with_results(one.outcome)
+
+    def _conclusive_usd_per_h(self) -> float:
+        """Return the lowest cost among fleets whose verdict is not inconclusive; infinite without one [USD/h]."""
+        met = [one for one in self._candidates if one.status == "meets" and not one.inconclusive]
+        return min((one.usd_per_h for one in met if one.usd_per_h is not None), default=inf)
+
+    def _find_conclusive(self) -> None:
+        """Simulate what may cost less than the cheapest fleet whose verdict is not inconclusive."""
+        least = self._conclusive_usd_per_h()
+        while least < inf and (batch := self._next_batch(least / self._best_usd_per_h)):
+            self._try(batch)
+            least = self._conclusive_usd_per_h()
+
+    @staticmethod
+    def _winner(met: Sequence[CandidateFleet]) -> CandidateFleet | None:
+        """Return the first fleet of *met* whose verdict is not inconclusive, or else the first; None without one."""
+        return next((one for one in met if not one.inconclusive), met[0] if met else None)
 
     def _extend_front(self) -> None:
         """Simulate more expensive fleets that may be faster, for the front of cost against latency."""

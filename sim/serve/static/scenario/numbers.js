@@ -6,7 +6,7 @@ import { _, ngettext } from "../words.js";
 
 /** @typedef {Record<string, any> & {fleets: Record<string, any>[]}} Values  Values of the form by field. */
 /** @typedef {{field: string, message: string, where?: string}} Mistake */
-/** @typedef {{model: string[], quantization: string[], gpu: string[], currency: string[], server: Record<string, string>}} Choices  servers with the GPU that they take */
+/** @typedef {{model: string[], quantization: string[], gpu: string[], currency: string[], server: Record<string, string>, slots: Record<string, number>}} Choices  servers with the GPU that they take, and their number of GPUs */
 
 const PAUSE_MS = 300;
 const FORM = "form";
@@ -78,6 +78,10 @@ export class NumbersView {
       const to = /** @type {HTMLElement} */ (event.target);
       window.clearTimeout(this.pause);
       this.pause = window.setTimeout(() => this.write(null), to.tagName === "SELECT" ? 0 : PAUSE_MS);
+    });
+    this.form.addEventListener("change", (event) => {
+      const [first, at, name] = /** @type {HTMLInputElement} */ (event.target).name.split(".");
+      if (first === "fleets" && ["gpu", "per_copy"].includes(name)) this.refit(Number(at), name === "gpu");
     });
     /** @type {Record<string, HTMLElement>} tab by name */
     this.tabs = {};
@@ -211,6 +215,26 @@ export class NumbersView {
     this.tell(this.mistakes);
   }
 
+  /** @param {number} at @param {boolean} anew  Choose a server that holds the GPUs of a copy; another GPU (`anew`) also needs another price. */
+  async refit(at, anew) {
+    const { fleets } = this.sent(), row = fleets[at];
+    const misfit = row.server && !this.fitting(row).includes(row.server);
+    if (!anew && !misfit) return;
+    window.clearTimeout(this.pause);
+    if (anew) row.price = "";
+    if (misfit) [row.server, row.server_price] = [this.fitting(row)[0] ?? "", ""];
+    const focused = document.activeElement?.id;
+    await this.change(fleets);
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  /** @param {Record<string, any>} row @returns {string[]} servers that take the GPU of a fleet and hold those of a copy, the smallest first */
+  fitting(row) {
+    const { server, slots } = /** @type {Choices} */ (this.choices);
+    const able = Object.keys(server).filter((name) => (!server[name] || server[name] === row.gpu) && slots[name] >= Number(row.per_copy || 1));
+    return able.sort((a, b) => Number(!server[a]) - Number(!server[b]) || slots[a] - slots[b]);
+  }
+
   /** @param {Field} field @param {string} name @param {Record<string, any>} values @returns {HTMLElement} */
   field(field, name, values) {
     const id = `own-${name}-${field.label}`.replace(/\W+/g, "-");
@@ -234,8 +258,7 @@ export class NumbersView {
     if (field.kinds) return field.kinds;
     const known = /** @type {Choices} */ (this.choices);
     if (field.choices === "server") {
-      const own = Object.keys(known.server).filter((name) => !known.server[name] || known.server[name] === values.gpu);
-      return [["", _("none: only the GPUs are paid")], .../** @type {[string, string][]} */ ([...new Set([...own, now].filter(Boolean))].map((one) => [one, one]))];
+      return [["", _("none: only the GPUs are paid")], .../** @type {[string, string][]} */ ([...new Set([...this.fitting(values), now].filter(Boolean))].map((one) => [one, one]))];
     }
     const every = known[/** @type {"gpu"} */ (field.choices)];
     return [...new Set([...every, now])].map((one) => [one, one]);
