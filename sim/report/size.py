@@ -477,14 +477,17 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     found = best.service_level
     if best.inconclusive and found is not None:
         if not found.inconclusive_goals:
-            yield _("The queue seems to grow; a longer horizon_s shows whether it does.")
+            yield _("The queue of {name} seems to grow; a longer horizon_s shows whether it does.", name=best.name)
             return
         more = _(
             "set replications to {replications} to halve the interval, or a longer horizon_s",
             replications=4 * max(LEAST_FOR_INTERVAL, scenario.replications),
         )
         yield _(
-            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubt_texts(found)), more=more
+            "The 95 % interval of {name} contains the target: {doubts}; {more}.",
+            name=best.name,
+            doubts="; ".join(doubt_texts(found)),
+            more=more,
         )
         return
     bare = found is None or any(one.attained.interval is None for one in found.goal_results)

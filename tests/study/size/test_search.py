@@ -295,16 +295,20 @@ def test_low_first_replication_does_not_exclude_a_candidate(tmp_path: Path) -> N
     scenario = scenario_of(tmp_path, text.replace("tpot_s: 0.04", "tpot_s: 0.04, attainment: 0.9"))
     found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
-    assert found.winner.machine == "1x rtx-4090 none"
+    assert (found.winner.replicas, found.winner.inconclusive) == (2, False)
+    cheaper = found.candidates[1]
+    assert (cheaper.machine, cheaper.inconclusive) == ("1x rtx-4090 none", True)
     first = [case for case in map(load_case, (tmp_path / "out/points").iterdir()) if case and not case.replication]
-    shares = [case.metrics["slo_attainment"] for case in first if case.fleet == found.winner.name]
+    shares = [case.metrics["slo_attainment"] for case in first if case.fleet == cheaper.name]
     assert max(shares) < 0.9, "the target"
     told = sentences(found, scenario)
-    kept = "The 95 % interval contains the target: 97\u00a0% of the requests, interval 71 to 99.8\u00a0%, "
+    kept = "The 95 % interval of 1x rtx-4090 none, spot contains the target: 97\u00a0% of the requests, "
+    kept += "interval 71 to 99.8\u00a0%, "
     kept += "90\u00a0% asked for; set replications to 16 to halve the interval, or a longer horizon_s."
-    assert told[0].startswith("Inconclusive whether 1x rtx-4090 none, spot meets the service level at 3 req/s: it ")
+    assert told[0].startswith("2x (1x rtx-4090 none, spot) is the cheapest fleet that meets the service level at 3 r")
+    assert told[0].endswith(" Inconclusive whether 1x rtx-4090 none, spot, $329 a month, meets it.")
     assert told[1] == kept
-    assert size_rows(found, scenario)[0]["slo_verdict"] == "inconclusive"
+    assert size_rows(found, scenario)[1]["slo_verdict"] == "inconclusive"
 
 
 @pytest.mark.slow
