@@ -81,7 +81,7 @@ def judged(rows: list[BenchRow], catalog: Catalog, fitted: Calibration | None, l
         if ratios["throughput"] is None and (served := _served_ratio(row, told)):
             ratios["throughput"] = 1 / served
         for metric, ratio in ratios.items():
-            if ratio is not None and not (metric == "ttft" and told.saturated):
+            if ratio is not None and not (metric == "ttft" and (told.saturated or told.cold_start)):
                 yield Judged(loads, metric, told.gpu, told.family, row.source_key, ratio)
 
 

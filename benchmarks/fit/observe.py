@@ -104,14 +104,15 @@ def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
     """Return the (metric class, column) pairs in which a row is compared, one per class.
 
     The throughput of an open loop, or of a closed loop limited by its client's rate, is the offered rate; TTFT of a
-    saturated row is the length of a queue; TPOT of a burst repeats its throughput.
+    saturated row is the length of a queue, that of a run without warm-up includes compiling; TPOT of a burst repeats
+    its throughput.
     """
     measured, offered = row.measured, row.rate_req_s or inf
     paced = row.load in ("poisson", "constant") or measured.get("req_s", 0.0) > NEARLY * offered
     found = [("tput", name) for name in THROUGHPUT if measured.get(name) and not paced][:1]
     if row.load != "burst":
         found += [("tpot", name) for name in ("tpot_mean_ms", "tpot_p50_ms") if measured.get(name)][:1]
-    if not saturated:
+    if not (saturated or _campaigns().setup(row).cold_start):
         found += [("ttft", name) for name in ("ttft_mean_ms", "ttft_p50_ms") if measured.get(name)][:1]
     return found
 

@@ -55,10 +55,10 @@ PUBLISHERS = {
     "cloudrift": "cloudrift-ai", "deplodock": "cloudrift-ai", "gpustack": "gpustack",
 }  # fmt: skip
 """Publishers of campaigns whose names begin with these prefixes; other campaigns are their own publisher."""
-BLOCKED_IMAGES = ("1.2.0rc6.post3", "1.1.0rc2.post2")
-"""TensorRT-LLM images whose DeepSeek rows take 0.6 of the time of the same setting in related images.
+BLOCKED_IMAGE = "1.1.0rc2.post2"
+"""TensorRT-LLM image whose DeepSeek rows take 0.6 of the time of the same setting in related images.
 
-The most likely reason is multi-token prediction that the row does not state.
+InferenceX used it with and without multi-token prediction, which the row does not state.
 """
 
 
@@ -145,14 +145,7 @@ def left_out(row: BenchRow) -> str:
             row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
             "clients wait longer for a seat than they are served: how many seats there were is not stated",
         ),
-        (row.engine_version in BLOCKED_IMAGES and "deepseek" in row.model_family, "unflagged speculation"),
-        (
-            (row.source_key, row.engine, row.model, row.precision, row.tp)
-            == ("inferencex", "SGLang", "DeepSeek-R1", "fp8", 8)
-            and row.gpu == "B200-SXM",
-            "unflagged speculation: tokens in 0.6 to 0.9 of the time of the same day's other dump, up to 512"
-            " clients, as dsr1_fp8_b200_mtp.sh alone serves",
-        ),
+        (row.engine_version == BLOCKED_IMAGE and "deepseek" in row.model_family, "unflagged speculation"),
         (
             "image-chat" in row.workload and row.model.startswith("Llama-4"),
             "an image is 1 to 17 tiles of 144 tokens there, and nobody says how many",

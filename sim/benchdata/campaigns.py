@@ -122,6 +122,8 @@ class CampaignFact(Sourced):
     """Configured number of decode steps between checks for new requests."""
     chunked_prefill_size: Count | None = None
     """Configured number of prompt tokens at which SGLang cuts prompts."""
+    enable_mixed_chunk: bool | None = None
+    """True if decoding requests took part in SGLang's steps with prompts."""
     mamba_ssm_dtype: str = ""
     """Configured precision of recurrent states (SGLang)."""
     prompts_held_steps: Count | None = None
@@ -172,6 +174,12 @@ class CampaignFact(Sourced):
     """Mean answer length, if the rows lack it [tokens]."""
     osl_as_run: Positive | None = None
     """Mean answer length that overrides the rows [tokens]."""
+    prompt_factor: Positive | None = None
+    """Prompt tokens of the server per prompt token of the client, if their tokenisers differ."""
+    cold_start: bool | None = None
+    """True if the run had no warm-up, so that mean TTFT includes compiling and tuning the server's kernels."""
+    spec_decode: str = ""
+    """Kind of speculative decoding, if the rows do not state it."""
     tpot_is_itl: bool | None = None
     """True if the tpot columns hold inter-token latencies, averaged over tokens instead of requests."""
     steady: bool | None = None
@@ -216,6 +224,7 @@ class CampaignSetup:
     async_scheduling: bool | None = None
     scheduler_recv_interval: int | None = None
     chunked_prefill_size: int | None = None
+    enable_mixed_chunk: bool | None = None
     mamba_ssm_dtype: str = ""
     prompts_held_steps: int | None = None
     prompts_held_ratio: float | None = None
@@ -248,6 +257,7 @@ class CampaignSetup:
     dp: int = 1
     ep: int = 1
     layers_in_turn: bool = False
+    cold_start: bool = False
     isl: float | None = None
     osl: float | None = None
 
@@ -265,7 +275,8 @@ class Campaigns(Spec):
         """Return *row* with the columns that the facts correct."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         gpu = _last_known(fact.gpu or None for fact in facts) or row.gpu
-        row = replace(row, gpu=gpu, osl=_last_known(fact.osl_as_run for fact in facts) or row.osl)
+        drafts = row.spec_decode or _last_known(fact.spec_decode or None for fact in facts) or ""
+        row = replace(row, gpu=gpu, osl=_last_known(fact.osl_as_run for fact in facts) or row.osl, spec_decode=drafts)
         if any(fact.gpus_squared for fact in facts):
             row = _within_one_server(row)
         if any(fact.rate_alone for fact in facts):
@@ -278,7 +289,7 @@ class Campaigns(Spec):
     def setup(self, row: BenchRow) -> CampaignSetup:
         """Return the measurement conditions of *row*; its own columns take precedence over the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        gpus = row.n_gpus
+        gpus, isl = row.n_gpus, row.isl or _last_known(fact.isl for fact in facts)
         attention_dp = bool(_last_known(fact.attention_dp for fact in facts))
         expert_parallel = attention_dp or bool(_last_known(fact.expert_parallel for fact in facts))
         return CampaignSetup(
@@ -300,6 +311,7 @@ class Campaigns(Spec):
             async_scheduling=_last_known(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last_known(fact.scheduler_recv_interval for fact in facts),
             chunked_prefill_size=_last_known(fact.chunked_prefill_size for fact in facts),
+            enable_mixed_chunk=_last_known(fact.enable_mixed_chunk for fact in facts),
             mamba_ssm_dtype=_last_known(fact.mamba_ssm_dtype or None for fact in facts) or "",
             prompts_held_steps=_last_known(fact.prompts_held_steps for fact in facts),
             prompts_held_ratio=_last_known(fact.prompts_held_ratio for fact in facts),
@@ -332,7 +344,8 @@ class Campaigns(Spec):
             dp=gpus if attention_dp else row.dp,
             ep=gpus if expert_parallel else min(row.ep or 1, gpus),
             layers_in_turn=bool(_last_known(fact.layers_in_turn for fact in facts)),
-            isl=row.isl or _last_known(fact.isl for fact in facts),
+            cold_start=bool(_last_known(fact.cold_start for fact in facts)),
+            isl=isl and isl * (_last_known(fact.prompt_factor for fact in facts) or 1.0),
             osl=row.osl or _last_known(fact.osl for fact in facts),
         )
 

@@ -175,7 +175,7 @@ def _columns(row: BenchRow, prediction: Prediction) -> list[tuple[str, str]]:
     columns = []
     for metric, names in METRICS.items():
         given = [name for name in names if name in row.measured and prediction.metrics.get(name)]
-        if given and not (metric == "ttft" and prediction.saturated):
+        if given and not (metric == "ttft" and (prediction.saturated or prediction.cold_start)):
             columns.append((metric, given[0]))
     return columns
 

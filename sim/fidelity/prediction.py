@@ -124,6 +124,8 @@ class Prediction:
     """Predicted values, keyed by benchdata.METRICS."""
     saturated: bool = False
     """True if TTFT is dominated by the length of a queue."""
+    cold_start: bool = False
+    """True if the measured mean TTFT includes compiling and tuning the server's kernels."""
     gpu: str = ""
     model: str = ""
     family: str = ""
@@ -210,6 +212,7 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         "link": names.link if case.setup.n_gpus > 1 else "",
         "gpus": case.setup.n_gpus,
         "layout": case.layout,
+        "cold_start": case.setup.cold_start,
         "confidence": ready.confidence,
     }
     notes = [note for note in (ready.note, *case.notes) if note]

@@ -88,8 +88,10 @@ class PredictedRow:
         return found
 
     def _ttft_kind(self, quantity: str) -> str:
-        """Return the TTFT quantity: alone on the server, under load, or saturated by a queue."""
+        """Return the TTFT quantity: of a cold server, alone on the server, under load, or saturated by a queue."""
         load = self.row.load
+        if self.prediction.cold_start:
+            return f"{quantity} cold"
         if load in SINGLE_LOADS or (load == "closed_loop" and self.row.concurrency == 1):
             return f"{quantity} alone"
         return f"{quantity} saturated" if self.prediction.saturated else f"{quantity} loaded"

@@ -64,11 +64,45 @@ def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, ho
 
 def test_what_a_server_was_told_stands_where_the_row_says_nothing() -> None:
     told = {"kv_dtype": "fp8", "engine_version": "0.11", "max_num_batched_tokens": 2048, "scheduler_recv_interval": 10}
-    told |= {"stream_interval": 20}
+    told |= {"stream_interval": 20, "enable_mixed_chunk": True, "cold_start": True}
     setup = campaigns(told).setup(ROW)
     assert {name: getattr(setup, name) for name in told} == told
     own = campaigns(told).setup(replace(ROW, kv_dtype="bf16", engine_version="0.19", max_num_batched_tokens=512))
     assert (own.kv_dtype, own.engine_version, own.max_num_batched_tokens) == ("bf16", "0.19", 512)
+
+
+def test_prompts_that_the_server_reads_as_more_tokens_than_the_client() -> None:
+    assert campaigns({"prompt_factor": 5}).setup(ROW).isl == 5000
+    assert campaigns({"prompt_factor": 5, "isl": 80}).setup(replace(ROW, isl=None)).isl == 400
+    assert campaigns({"prompt_factor": 5}).setup(replace(ROW, isl=None)).isl is None
+
+
+def test_drafts_that_rows_do_not_state() -> None:
+    run = campaigns({"spec_decode": "mtp"}).as_run(ROW)
+    assert (run.spec_decode, campaigns({"spec_decode": "mtp"}).as_run(run)) == ("mtp", run)
+    assert campaigns({"spec_decode": "mtp"}).as_run(replace(ROW, spec_decode="eagle")).spec_decode == "eagle"
+
+
+B200_SGLANG = replace(
+    ROW, source_key="inferencex", gpu="B200-SXM", engine="SGLang", precision="fp8", tp=8, ep=1, engine_version="0.5.9"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "drafts", "cold", "isl"),
+    [
+        (replace(B200_SGLANG, model="DeepSeek-R1"), "mtp", False, 1000),
+        (replace(B200_SGLANG, model="DeepSeek-R1", tp=4), "", False, 1000),
+        (replace(B200_SGLANG, model="Qwen3.5-397B", tp=4, id="agg_c32_tp4_0_ep1_0_596"), "mtp", False, 1000),
+        (replace(B200_SGLANG, model="Qwen3.5-397B", tp=4, ep=4, id="agg_c32_tp4_0_ep4_0_5"), "", False, 1000),
+        (replace(B200_SGLANG, model="DeepSeek-V3", engine_version="", note="measured=2025-11-10"), "", True, 1000),
+        (replace(B200_SGLANG, model="DeepSeek-V3", note="measured=2026-01-21"), "", False, 1000),
+        (replace(B200_SGLANG, model="DeepSeek-V3", gpu="B300-SXM", engine_version="0.5.10.post1"), "", False, 5000),
+    ],
+)
+def test_what_inferencex_ran_beside_what_its_rows_state(row: BenchRow, drafts: str, cold: bool, isl: float) -> None:
+    setup = SHIPPED.setup(row)
+    assert (SHIPPED.as_run(row).spec_decode, setup.cold_start, setup.isl) == (drafts, cold, isl)
 
 
 def test_figures_in_the_note() -> None:

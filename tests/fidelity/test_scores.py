@@ -83,6 +83,13 @@ def test_a_queue_is_scored_apart() -> None:
     assert PredictedRow(row, told).quantities() == {"ttft saturated": "ttft_mean_ms", "throughput": "output_tok_s"}
 
 
+def test_a_run_without_warm_up_is_scored_apart_and_not_jointly() -> None:
+    told = Prediction("a", "covered", metrics={"ttft_mean_ms": 4.0, "tpot_mean_ms": 2.0}, cold_start=True)
+    row = PredictedRow(replace(ROW, measured={"ttft_mean_ms": 5.0, "tpot_mean_ms": 1.0}), told)
+    assert row.quantities() == {"ttft cold": "ttft_mean_ms", "tpot": "tpot_mean_ms"}
+    assert not list(joint_errors([row]))
+
+
 def test_classes_and_their_coverage() -> None:
     rows = [
         outcome(1, 1),
