@@ -301,7 +301,7 @@ def _remarks(fitted: FittedFactors) -> Iterator[str]:
             side = N_("{place}: simulated {column} stays {share:.0%} below the measured one")
         yield _(side, place=_place(calibration, row), column=column, share=abs(error))
     if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
-        yield _("and {more} more that stay off", more=more)
+        yield _("and {more} more with such an error", more=more)
     if fitted.skipped:
         yield _("Not used:")
         yield from skip_lines(fitted.skipped, calibration.table)

@@ -170,7 +170,7 @@ def hours_sentences(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
         if worked is not None:
             lines.append(
                 _(
-                    "For the {hours} hours a month with requests, {rented} so costs {low}, {bought} {high}.",
+                    "For the {hours} hours a month with requests, {rented} costs {low} this way, {bought} {high}.",
                     hours=f"{worked:.0f}",
                     rented=rent,
                     low=cash(answer.usd_per_h[rent] * worked),
@@ -701,7 +701,7 @@ def _tipping_table(answer: BreakevenAnswer, title: str, note: str, tipping: Sequ
     return PageTable(
         title,
         worded(answer, note),
-        [_("input"), _("now"), _("another is the cheapest below"), _("above")],
+        [_("input"), _("now"), _("cheapest changes below"), _("above")],
         rows,
         (2, 3),
     )

@@ -57,7 +57,7 @@ class LoadAxis:
         if clients := [name for name, axis in each.items() if axis.whole]:
             raise ValueError(
                 Message(
-                    "{clients} has clients, and their number does not grow in proportion: choose it with `service`",
+                    "{clients} is a closed loop, whose clients do not grow in proportion: choose it with `service`",
                     clients[0],
                 )
             )

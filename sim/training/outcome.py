@@ -248,9 +248,7 @@ def emission_columns(emissions: Callable[[Result], JobEmissions]) -> list[WorkCo
     return [
         WorkColumn("kg_co2e", "kg", total, lambda one: emissions(one).kg),
         *(
-            WorkColumn(
-                f"scope_{name}_kg_co2e", "kg", f"greenhouse gas emissions of {text}", of_scope(name), scopes=True
-            )
+            WorkColumn(f"scope_{name}_kg_co2e", "kg", text, of_scope(name), scopes=True)
             for name, text in SCOPES.items()
         ),
     ]

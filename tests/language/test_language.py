@@ -132,7 +132,7 @@ def test_a_finished_sentence_is_translated(text: str, told: str) -> None:
 
 
 def test_a_message_is_translated_by_its_template_for_any_values() -> None:
-    closer = "; low: and high: cut it closer"
+    closer = "; low: and high: narrow the range"
     told = Message("may be drawn as {value:g}: {where}{message}{closer}", 0.6, "", Message("is {one}", 1), closer)
     with speaking("zh"):
         assert translate_rendered(told) == "可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
@@ -142,7 +142,7 @@ def test_a_message_is_translated_by_its_template_for_any_values() -> None:
         )
         assert translate_rendered(str(ValueError(Message("there is no file {file}", "a.csv")))) == "没有文件 a.csv"
         assert translate_rendered(joined("; ", ["is missing", Message("unknown key{hint}", "")])) == "缺失；未知的键"
-    assert told == "may be drawn as 0.6: is 1; low: and high: cut it closer"
+    assert told == "may be drawn as 0.6: is 1; low: and high: narrow the range"
 
 
 def test_every_message_has_as_many_values_as_places(root: Path) -> None:

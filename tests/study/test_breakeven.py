@@ -287,7 +287,7 @@ def test_rent_by_the_hour_is_cheaper_up_to_some_hours(monkeypatch: pytest.Monkey
     any_scenario: Any = None
     assert hours_sentences(answer, any_scenario) == [
         "Paid only while it runs, a rented costs less than a bought up to 365 of 730 hours a month.",
-        "For the 200 hours a month with requests, a rented so costs $400, a bought $730.",
+        "For the 200 hours a month with requests, a rented costs $400 this way, a bought $730.",
     ]
 
 

@@ -284,7 +284,7 @@ def test_inputs_of_run_are_correlated_and_others_keep_their_draws(tmp_path: Path
     assert (before["finance", "life_years"] == after["finance", "life_years"]).all()
     found = spearmanr(after["operations", "staff", "usd_per_fte_year"], after["site", "pue"])
     assert found.statistic == pytest.approx(-0.6, abs=0.04)
-    with pytest.raises(ScenarioErrors, match="correlate two of one kind"):
+    with pytest.raises(ScenarioErrors, match="correlate two inputs of the same kind"):
         load(
             file,
             [*sets, "price_paths={rent: {volatility: 0.1}}", ties.replace(pue, "price_paths.rent")],

@@ -124,7 +124,7 @@ def test_ignored_columns_failures_and_the_order_of_a_log_are_reported(trace: Ope
         "t: ignored columns: 'model', 'end_ts', 'sesion' (nearly 'session')",
         "t: 'ts_ms' holds ms",
         "t: 1 of 3 requests have no output tokens (failures); left out",
-        "t: requests stand out of order (1 before an earlier one); sorted by time",
+        "t: requests are out of order (1 before an earlier request); sorted by time",
     )
 
 

@@ -27,13 +27,11 @@ NOTES = {
     UNSURE: N_("inconclusive: the 95 % interval contains the target"),
 }
 GROWING = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
-UNSTEADY = N_(
-    "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
-)
+UNSTEADY = N_("no steady part (fewer than 100 requests, or more than half to cut: half was cut) in replications of")
 INTERVALS = {
-    REPLICATIONS: N_("± half of the 95 % interval over replications; of a share its ends"),
+    REPLICATIONS: N_("± half of the 95 % interval over replications; for a share: its ends"),
     BATCH_MEANS: N_(
-        "± half of the 95 % interval by batch means (the parts of a run stand for runs); of a share its ends"
+        "± half of the 95 % interval by batch means (the parts of a run stand for runs); for a share: its ends"
     ),
 }
 

@@ -282,7 +282,7 @@ def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Ite
         yield ValidationIssue((*place, "gpu_memory_utilization"), "sums to more than 1")
     for one in models:
         if one.engine.memory is not None and one.engine.memory.share == "rest":
-            text = Message("{id} takes its share of what is free: only one model fits in a replica", one.engine.id)
+            text = Message("{id} uses a share of the free memory: only one model fits in a replica", one.engine.id)
             yield ValidationIssue((*place, "models"), text)
 
 

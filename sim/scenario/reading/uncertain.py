@@ -187,7 +187,7 @@ def _draw_issues(
     data: dict[str, Any], place: Place, one: Uncertain, standing: set[ValidationIssue], check: Check
 ) -> Iterator[ValidationIssue]:
     """Yield the first drawn value that is invalid at its place."""
-    closer = "; low: and high: cut it closer" if one.family in ("normal", "lognormal") else ""
+    closer = "; low: and high: narrow the range" if one.family in ("normal", "lognormal") else ""
     for value in one.distribution.quantile(np.array(CHECKED_PROBABILITIES)):
         for wrong in check(with_values(data, {place: float(value)})):
             if wrong not in standing:

@@ -195,8 +195,8 @@ def _check_draws(futures: MonteCarloDraws, scenario: Experiment, _: Everything) 
             issues.append(ValidationIssue((*at, "between"), "two different inputs are needed"))
         elif not issues and len({(place in moving, place[0] == PRICE_PATHS) for place in places}) > 1:
             text = (
-                "run draws prices and terms once, plan and breakeven draw price paths by month and their "
-                "parameters once: correlate two of one kind"
+                "run draws prices and terms once; plan and breakeven draw price paths by month and their "
+                "parameters once: correlate two inputs of the same kind"
             )
             issues.append(ValidationIssue((*at, "between"), text))
         elif not issues and frozenset(places) in pairs:

@@ -62,7 +62,7 @@ export class QueueView {
       line.append(" ", cancel);
     }
     if (job.again) {
-      const again = element("button", { type: "button", "aria-label": _("Continue {name}", { name }) }, _("Go on"));
+      const again = element("button", { type: "button", "aria-label": _("Continue {name}", { name }) }, _("Continue"));
       again.addEventListener("click", () => ask(`/api/jobs/${job.id}`, { method: "POST" }).catch(() => undefined));
       line.append(" ", again);
     }

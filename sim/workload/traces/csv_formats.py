@@ -155,7 +155,7 @@ def _answered_in_order(arrived_s: NDArray[np.float64], outputs: list[str] | None
             )
         rows = rows[answered]
     if late := int((np.diff(arrived_s[rows]) < 0).sum()):
-        notes.append(Message("requests stand out of order ({late} before an earlier one); sorted by time", late))
+        notes.append(Message("requests are out of order ({late} before an earlier request); sorted by time", late))
         rows = rows[np.argsort(arrived_s[rows], kind="stable")]
     return rows, notes
 

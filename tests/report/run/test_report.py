@@ -145,5 +145,5 @@ def test_terminal_table_fits_and_marks(two_fleets: list[Any]) -> None:
     assert "…" not in captured.get()
     assert sum("kv" in line or "memory" in line for line in lines) == 10
     assert any("no▲" in line for line in lines)
-    assert lines[-1].strip() == "± half of the 95 % interval over replications; of a share its ends"
+    assert lines[-1].strip() == "± half of the 95 % interval over replications; for a share: its ends"
     assert all("▲" in line.partition("no▲")[2] for line in lines if "no▲" in line), "percentiles are marked, too"

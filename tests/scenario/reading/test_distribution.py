@@ -150,7 +150,7 @@ MISTAKES = {
     "{triangel: [1, 2, 3]}": ".triangel: unknown distribution 'triangel'; did you mean triangular?",
     "{beta: [1, 2]}": ".beta: unknown distribution 'beta'; known here: triangular, uniform, normal, lognormal",
     "{uniform: [0.5, 2]}": ": may be drawn as 0.5: must be 1 or more, not 0.5",
-    "{normal: [1.4, 0.2]}": ": may be drawn as 0.6: must be 1 or more, not 0.6; low: and high: cut it closer",
+    "{normal: [1.4, 0.2]}": ": may be drawn as 0.6: must be 1 or more, not 0.6; low: and high: narrow the range",
 }
 
 
