@@ -112,11 +112,11 @@ def write_below(root: Path, file: Path, text: str) -> None:
 
 def _roots() -> tuple[Path, ...] | None:
     own, stated = _confined.get(), os.environ.get(ROOTS)
-    return own if own is not None or not stated else _stated(stated)
+    return own if own is not None or not stated else _paths_of(stated)
 
 
 @cache
-def _stated(text: str) -> tuple[Path, ...]:
+def _paths_of(text: str) -> tuple[Path, ...]:
     return tuple(map(Path, json.loads(text)))
 
 

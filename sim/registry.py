@@ -73,10 +73,10 @@ class Registered(Spec):
         return one is not None and isinstance(data, Mapping) and data.get(KINDS[one.kind][0]) == one.name
 
     def __reduce__(self) -> Any:
-        return _revived, (self.registration, self.model_dump(exclude_unset=True))
+        return _unpickled, (self.registration, self.model_dump(exclude_unset=True))
 
 
-def _revived(registration: Registration, data: dict[str, Any]) -> Registered:
+def _unpickled(registration: Registration, data: dict[str, Any]) -> Registered:
     enter([registration])
     return _SPECS[registration.kind, registration.name].model_validate(data)
 
@@ -99,16 +99,16 @@ class Registry:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         inner = handler(source)
-        shown = core_schema.wrap_serializer_function_ser_schema(self._shown, info_arg=True, schema=inner)
-        return core_schema.no_info_wrap_validator_function(self._read, inner, serialization=shown)
+        shown = core_schema.wrap_serializer_function_ser_schema(self._serialise, info_arg=True, schema=inner)
+        return core_schema.no_info_wrap_validator_function(self._validate, inner, serialization=shown)
 
-    def _read(self, value: Any, builtin: Callable[[Any], Any]) -> Any:
+    def _validate(self, value: Any, builtin: Callable[[Any], Any]) -> Any:
         if isinstance(value, Registered):
             return value
         spec = find(self.kind, value.get(self.tag)) if isinstance(value, Mapping) else None
         return builtin(value) if spec is None else spec.model_validate(value)
 
-    def _shown(self, value: Any, builtin: Callable[[Any], Any], info: Any) -> Any:
+    def _serialise(self, value: Any, builtin: Callable[[Any], Any], info: Any) -> Any:
         if not isinstance(value, Registered):
             return builtin(value)
         kept = {name: getattr(info, name) for name in ("mode", "exclude_unset", "exclude_none", "exclude_defaults")}

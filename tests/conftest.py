@@ -90,13 +90,13 @@ DRAWING = (
 """Tests whose pictures are drawn; between them they have a picture of every kind."""
 
 
-_drawn = Chart._drawn
+_render = Chart._render
 
 
 def _sketch(chart: Chart, format: str, scale: float | None = None) -> bytes:
     """A picture of one pixel, which differs where the specifications do; other formats are drawn."""
     if (format, scale) != ("png", None):
-        return _drawn(chart, format, scale)
+        return _render(chart, format, scale)
     size, row = (1).to_bytes(4) * 2 + b"\x08\x00\x00\x00\x00", b"\x00\x00"
     note = b"spec\x00" + str(zlib.crc32(json.dumps(chart.spec).encode())).encode()
     chunks = ((b"IHDR", size), (b"tEXt", note), (b"IDAT", zlib.compress(row)), (b"IEND", b""))
@@ -110,7 +110,7 @@ def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
     """Nothing is drawn where nobody looks: a picture takes longer than most simulations."""
     with pytest.MonkeyPatch.context() as patched:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
-            patched.setattr(Chart, "_drawn", _sketch)
+            patched.setattr(Chart, "_render", _sketch)
         yield
 
 

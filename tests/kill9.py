@@ -186,7 +186,7 @@ def begun_anew(place: Path, name: str) -> Path:
 
 def main(count: int, seed: int) -> int:
     if count < MANY:  # a picture of few moments is what would be drawn, for each fork would start the drawing program
-        Chart._drawn = lambda self, *_: json.dumps(self.spec).encode()  # type: ignore[method-assign]
+        Chart._render = lambda self, *_: json.dumps(self.spec).encode()  # type: ignore[method-assign]
     chance, kills = random.Random(seed), Counter[str]()
     bad: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kill9-") as place:

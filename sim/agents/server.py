@@ -116,7 +116,7 @@ class _Tools:
 
         Every mistake is returned at once, with line and nearest valid name.
         """
-        file, sets = self._prepared(scenario, set, None)
+        file, sets = self._file_and_settings(scenario, set, None)
         return small_check(await self._document(ctx, ["check", str(file), *sets, "--format", "json"]))
 
     async def run(
@@ -172,20 +172,22 @@ class _Tools:
         set: Values = None,
     ) -> ExplainAnswer:
         """Show the steps of one request and what kept it waiting."""
-        file, sets = self._prepared(scenario, set, None)
+        file, sets = self._file_and_settings(scenario, set, None)
         words = ["explain", str(file), "--request", str(request), *sets, *(["--fleet", fleet] if fleet else [])]
         return ExplainAnswer((await self._output(ctx, words))[:LONGEST_TEXT])
 
     async def _ask(
         self, ctx: Context[Any, Any], command: str, scenario: str, values: dict[str, Any] | None, runs: int | None
     ) -> Answer:
-        file, sets = self._prepared(scenario, values, runs)
+        file, sets = self._file_and_settings(scenario, values, runs)
         out = self._workspace.answer_folder(command, scenario, values, runs)
         words = [command, str(file), *sets, "--out", str(out), "--no-report", "--force", "--format", "json"]
         words += ["--replications", str(runs)] if runs else []
         return small_answer(await self._document(ctx, words), out, self._workspace.root)
 
-    def _prepared(self, scenario: str, values: dict[str, Any] | None, runs: int | None) -> tuple[Path, Sequence[str]]:
+    def _file_and_settings(
+        self, scenario: str, values: dict[str, Any] | None, runs: int | None
+    ) -> tuple[Path, Sequence[str]]:
         sets = self._workspace.settings(values)
         file = self._workspace.scenario(scenario)
         self._workspace.check_size(file, values, runs)

@@ -40,7 +40,7 @@ def write_answer(
     remarks = [*question.remarks(scenario), *gpus_without_server_notes(scenario, catalog)]
     adjusted = question.adjusted(scenario)
     found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
-    writing = CaseProgress(quiet, N_("writing the results"), goes_on=True)
+    writing = CaseProgress(quiet, N_("writing the results"), later_stage=True)
     with writing, replaced_together(out, entries | question.simulated(found)) as folder:
         resolved = _keep_basis(folder, adjusted, catalog, question.fleets(found))
         question.write(folder, Answered(adjusted, found, relative, remarks, resolved), report)

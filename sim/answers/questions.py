@@ -33,7 +33,7 @@ class Task:
     """True if no progress is shown."""
 
     @property
-    def place(self) -> tuple[Any, Path, Any]:
+    def study_arguments(self) -> tuple[Any, Path, Any]:
         """Catalogue, folder and workplace: the arguments of every study after the scenario."""
         return self.catalog, self.out, self.workplace
 
@@ -169,7 +169,7 @@ class _Capacity(Question):
 
         with CaseProgress(task.quiet, "searching", "searches") as progress:
             precision = precision_of(task.scenario, task.relative)
-            return capacities(task.scenario, *task.place, task.relative, progress, precision)
+            return capacities(task.scenario, *task.study_arguments, task.relative, progress, precision)
 
     def simulated(self, found: Any) -> dict[str, Any]:
         return {"cases": sum(search.simulated for one in found for search in one.found)}
@@ -210,7 +210,7 @@ class _Capacity(Question):
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         shown = (answer.found, self._rows(answer), answer.axis, answer.scenario.slo)
-        draw = partial(_capacity_drawn, *shown, question, headline)
+        draw = partial(_draw_capacity, *shown, question, headline)
         return ["capacity"] if any(not one.reason for one in answer.found) else [], draw
 
     def unable(self, found: Any) -> Mapping[str, str]:
@@ -244,7 +244,7 @@ class _Size(Question):
         from sim.study.size.search import search
 
         with SearchProgress(task.quiet) as progress:
-            return search(task.scenario, *task.place, progress)
+            return search(task.scenario, *task.study_arguments, progress)
 
     def fleets(self, found: Any) -> Sequence[Any] | None:
         best = found.winner or found.best_within_budget
@@ -324,14 +324,14 @@ class _Sensitivity(Question):
 
         plain_scenario = task.scenario.model_copy(update={"sweep": None})
         with CaseProgress(task.quiet) as progress:
-            found = swings(plain_scenario, *task.place, progress)
+            found = swings(plain_scenario, *task.study_arguments, progress)
         asked = task.scenario.sensitivity or Sensitivity()
         names = asked.between or tuple(fleet.name for fleet in task.scenario.fleets[:2])
         between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
         explained = ExplainedGaps(())
         if between is not None and asked.metric == USD:
-            with CaseProgress(task.quiet, "attributing the gap", "counterfactual fleets", goes_on=True) as progress:
-                explained = explain(plain_scenario, *task.place, *between, progress)
+            with CaseProgress(task.quiet, "attributing the gap", "counterfactual fleets", later_stage=True) as progress:
+                explained = explain(plain_scenario, *task.study_arguments, *between, progress)
         return SensitivityAnswer(found, explained, between, task.scenario.replications)
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
@@ -367,7 +367,7 @@ class _Sensitivity(Question):
         from sim.report.sensitivity import charts
 
         kinds = [kind for kind, several in charts(answer.found).items() if several]
-        return kinds, partial(_sensitivity_drawn, answer.found, question, headline)
+        return kinds, partial(_draw_sensitivity, answer.found, question, headline)
 
     def unable(self, found: Any) -> Mapping[str, str]:
         return dict.fromkeys(found.found.base, "") | dict(found.found.unable)
@@ -410,9 +410,9 @@ class _Breakeven(Question):
 
         plain_scenario = task.scenario.model_copy(update={"sweep": None})
         with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
-            most = capacities(plain_scenario, *task.place, task.relative, progress, task.scenario.precision)
-        with CaseProgress(task.quiet, goes_on=True) as progress:
-            ledgers = CandidateLedgers(task.scenario, *task.place, most, progress)
+            most = capacities(plain_scenario, *task.study_arguments, task.relative, progress, task.scenario.precision)
+        with CaseProgress(task.quiet, later_stage=True) as progress:
+            ledgers = CandidateLedgers(task.scenario, *task.study_arguments, most, progress)
         return decide(task.scenario, ledgers, most)
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
@@ -437,15 +437,15 @@ class _Breakeven(Question):
         from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
         from sim.report.words.service_level import load_notes
 
-        told = sentences(answer.found, with_tips=False)
+        texts = sentences(answer.found, with_tips=False)
         before = 1 + len(unsteady_capacity_notes(answer.found.capacities))
         return [
-            *told[:before],
+            *texts[:before],
             *hours_sentences(answer.found, answer.scenario),
             "",
             *self.tables(answer),
             "",
-            *told[before:],
+            *texts[before:],
             *(part for one in tipping_limits(answer.found) for part in ("", one)),
             "",
             *filter(None, [unmoved(answer.found), *left_out(answer.found)]),
@@ -501,8 +501,10 @@ class _Plan(Question):
 
         try:
             with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
-                most = capacities(task.scenario, *task.place, task.relative, progress, task.scenario.precision)
-            with CaseProgress(task.quiet, goes_on=True) as progress:
+                most = capacities(
+                    task.scenario, *task.study_arguments, task.relative, progress, task.scenario.precision
+                )
+            with CaseProgress(task.quiet, later_stage=True) as progress:
                 measured = part_loads(task.scenario, task.catalog, most, task.out, task.workplace, progress)
         finally:
             discard_unfinished(task.out / POINTS)
@@ -537,7 +539,7 @@ class _Plan(Question):
         return [verdict.headline, "", *self.tables(answer), "", *sentences, Message("results in {folder}", folder)]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
-        draw = partial(_plan_drawn, answer.found, answer.scenario.plan, answer.axis.label, question, headline)
+        draw = partial(_draw_plan, answer.found, answer.scenario.plan, answer.axis.label, question, headline)
         return ["plan"] if any(one.rows for one in answer.found) else [], draw
 
     def unable(self, found: Any) -> Mapping[str, str]:
@@ -551,22 +553,22 @@ QUESTIONS: dict[str, Question] = {
 
 
 def _charts_of(panels: Sequence[Any], question: str, headline: str, key: Any) -> Charts:
-    return [one.kind for one in panels], partial(_panels_drawn, panels, question, headline, key)
+    return [one.kind for one in panels], partial(_draw_panels, panels, question, headline, key)
 
 
-def _panels_drawn(panels: Sequence[Any], question: str, headline: str, key: Any, name: str) -> Any:
+def _draw_panels(panels: Sequence[Any], question: str, headline: str, key: Any, name: str) -> Any:
     from sim.report.charts.picture import panel_picture
 
     return panel_picture([one for one in panels if name in ("", one.kind)], question, [headline], key)
 
 
-def _capacity_drawn(found: Any, rows: Any, axis: Any, slo: Any, question: str, headline: str, _name: str) -> Any:
+def _draw_capacity(found: Any, rows: Any, axis: Any, slo: Any, question: str, headline: str, _name: str) -> Any:
     from sim.report.capacity_charts import capacity_picture
 
     return capacity_picture(found, rows, axis, slo, question, headline)
 
 
-def _sensitivity_drawn(found: Any, question: str, headline: str, name: str) -> Any:
+def _draw_sensitivity(found: Any, question: str, headline: str, name: str) -> Any:
     from sim.report.charts.picture import picture
     from sim.report.sensitivity import charts
 
@@ -574,7 +576,7 @@ def _sensitivity_drawn(found: Any, question: str, headline: str, name: str) -> A
     return picture(chosen, question, [headline])
 
 
-def _plan_drawn(found: Any, plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
+def _draw_plan(found: Any, plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
     from sim.report.plan_charts import plan_picture
 
     return plan_picture(found, plan, label, question, headline)

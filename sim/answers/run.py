@@ -49,7 +49,7 @@ def run_scenario(
     entries = begin(out, scenario, command, "run", force) | own_catalogue(catalog)
     with CaseProgress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
-    with CaseProgress(quiet, N_("writing the results"), goes_on=True):
+    with CaseProgress(quiet, N_("writing the results"), later_stage=True):
         _finish(scenario, catalog, out, cases, report, entries)
     return cases
 

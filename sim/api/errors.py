@@ -33,21 +33,21 @@ def in_python(temporary: Path | None = None) -> Iterator[None]:
     except ScenarioErrors as error:
         raise ScenarioErrors(_of_arguments(one, temporary) for one in error.errors) from None
     except (FolderRefused, FolderBusy) as error:
-        raise type(error)(_worded(str(error))) from None
+        raise type(error)(_with_argument_names(str(error))) from None
 
 
 def _of_arguments(error: InputError, temporary: Path | None) -> InputError:
     option, _, path = error.path.partition(" ")
     if option == "--set":
-        return replace(error, path=f'set["{path}"]', message=_worded(error.message))
+        return replace(error, path=f'set["{path}"]', message=_with_argument_names(error.message))
     if option in ("--seed", "--replications"):
-        return replace(error, path=option.removeprefix("--"), message=_worded(error.message))
+        return replace(error, path=option.removeprefix("--"), message=_with_argument_names(error.message))
     if temporary is not None and Path(error.path).is_relative_to(temporary):
-        return replace(error, path="", line=0, message=_worded(error.message))
-    return replace(error, message=_worded(error.message))
+        return replace(error, path="", line=0, message=_with_argument_names(error.message))
+    return replace(error, message=_with_argument_names(error.message))
 
 
-def _worded(text: str) -> str:
+def _with_argument_names(text: str) -> str:
     for option, argument in WORDS:
         if option in text:
             text = text.replace(option, argument)

@@ -53,7 +53,7 @@ class Run(Result):
             document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
             table = brief_table(points, *arguments)
         note = apart_on_charts(models_of(scenario, scenario.compare))
-        draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"], note)
+        draw = partial(_draw_curves, panels, sweep, question_of(scenario), document["verdict"]["headline"], note)
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)
         unable = dict.fromkeys(Message("fleets.{fleet}: {reason}", case.fleet, case.reason) for case in cases)
         if all(case.status == "infeasible" for case in cases):
@@ -195,7 +195,7 @@ class JobRun(Run):
         return _job_run(folder / SCENARIO_FILE, set, None, out, None, force, self._prepared.catalog.own)
 
 
-def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Chart:
+def _draw_curves(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Chart:
     return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline, note)
 
 

@@ -94,7 +94,9 @@ class RunningKpa:
         panic_s = spec.stable_window_s * spec.panic_window_percentage / 100
         stable, panic = (self._by_metric(seen, window_s) for window_s in (spec.stable_window_s, panic_s))
         highest, lowest = round_up(spec.max_scale_up_rate * ready), floor(ready / spec.max_scale_down_rate)
-        in_stable, in_panic = (self._activated(one, min(max(one, lowest), highest)) for one in (stable, panic))
+        in_stable, in_panic = (
+            self._with_activation_scale(one, min(max(one, lowest), highest)) for one in (stable, panic)
+        )
         if panic / ready >= spec.panic_threshold_percentage / 100:
             self._panic_since_s = now
         elif self._panic_since_s is not None and self._panic_since_s + spec.stable_window_s < now:
@@ -109,7 +111,7 @@ class RunningKpa:
         wanted = round_up(value / (self._spec.target * self._spec.target_utilization))
         return max(wanted, 1) if seen.held else wanted
 
-    def _activated(self, by_metric: int, wanted: int) -> int:
+    def _with_activation_scale(self, by_metric: int, wanted: int) -> int:
         return max(wanted, self._spec.activation_scale) if by_metric else wanted
 
     def _after_delay(self, now: float, wanted: int) -> int:

@@ -105,7 +105,7 @@ def work_of(
         The model's file lacks a field; the key is its name.
 
     """
-    flops, traffic, kernels = (_known(model, name) for name in NEEDED)
+    flops, traffic, kernels = (_known_value(model, name) for name in NEEDED)
     weights = 0.0 if model.params is None else model.params.value
     width = NUMBER_BYTES[precision]
     passes = 1.0 if model.passes_per_sample is None else model.passes_per_sample.value
@@ -137,7 +137,7 @@ def missing_work(model: OtherModel) -> tuple[str, ...]:
     return tuple(name for name in NEEDED if getattr(model, name) is None)
 
 
-def _known(model: OtherModel, name: str) -> float:
+def _known_value(model: OtherModel, name: str) -> float:
     value = getattr(model, name)
     if value is None:
         raise KeyError(name)

@@ -329,7 +329,7 @@ class Campaigns(Spec):
             lengths_uniform=any(fact.lengths_uniform for fact in facts),
             lengths_cv=_last_known(fact.lengths_cv for fact in facts),
             prompt_cv=row.prompt_cv or _last_known(fact.prompt_cv for fact in facts),
-            output_cap=_noted("output_cap", row, facts) or _last_known(fact.output_cap for fact in facts),
+            output_cap=_number_in_note("output_cap", row, facts) or _last_known(fact.output_cap for fact in facts),
             tpot_is_itl=bool(_last_known(fact.tpot_is_itl for fact in facts)),
             steady=bool(_last_known(fact.steady for fact in facts)),
             decode_rate=bool(_last_known(fact.decode_rate for fact in facts)),
@@ -352,14 +352,16 @@ class Campaigns(Spec):
     def _num_requests(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         shape = f"{row.isl:g}/{row.osl:g}" if row.isl is not None and row.osl is not None else ""
         return _last_known(
-            (fact.num_requests_by_lengths or {}).get(shape) or _noted("num_requests", row, [fact]) or fact.num_requests
+            (fact.num_requests_by_lengths or {}).get(shape)
+            or _number_in_note("num_requests", row, [fact])
+            or fact.num_requests
             for fact in facts
         )
 
     def _max_num_seqs(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         if any(fact.concurrency_is_max_num_seqs for fact in facts):
             return row.concurrency
-        return _noted("max_num_seqs", row, facts) or _last_known(fact.max_num_seqs for fact in facts)
+        return _number_in_note("max_num_seqs", row, facts) or _last_known(fact.max_num_seqs for fact in facts)
 
 
 def _within_one_server(row: BenchRow) -> BenchRow:
@@ -390,7 +392,7 @@ def _last_known(values: Iterable[T | None]) -> T | None:
     return found
 
 
-def _noted(name: str, row: BenchRow, facts: list[CampaignFact]) -> int | None:
+def _number_in_note(name: str, row: BenchRow, facts: list[CampaignFact]) -> int | None:
     for fact in facts:
         pattern = (fact.note_patterns or {}).get(name)
         found = re.search(pattern, row.note) if pattern else None

@@ -29,7 +29,7 @@ class CountedTraffic:
     """Time between tokens at the first scrape [s]."""
     draw: int = 0
     """Number of the random draw of arrival times between scrapes and of lengths; draw 0 has even lengths."""
-    stretch: str = ""
+    recording: str = ""
     """Name of the recording of which this is a part."""
 
     @property

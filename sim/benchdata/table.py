@@ -78,7 +78,7 @@ def read_rows(
         for number, (line, cells) in enumerate(lines, 1):
             row = row_of(CsvLine(number, line, header, cells), problems)
             rows += [] if row is None else [row]
-        problems += _repeated(rows)
+        problems += _repeated_ids(rows)
         if not lines:
             problems.append((1, "holds no rows"))
     if problems:
@@ -142,7 +142,7 @@ def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]
         raise BenchdataError([(str(path), 0, Message("cannot be read: {reason}", told))]) from None
 
 
-def _repeated(rows: Sequence[_Row]) -> list[Problem]:
+def _repeated_ids(rows: Sequence[_Row]) -> list[Problem]:
     first: dict[str, int] = {}
     return [
         (row.line, Message("the id {id!r} is in line {first} too", row.id, first[row.id]))

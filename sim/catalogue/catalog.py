@@ -70,7 +70,7 @@ def load_catalog(root: Path | None = None, own: Sequence[Path] = ()) -> "Catalog
     """
     if own:
         return Catalog(root or data_root(), tuple(own)).with_own_checked()
-    return _shipped() if root is None else Catalog(root)
+    return _shipped_catalog() if root is None else Catalog(root)
 
 
 def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path]:
@@ -86,7 +86,7 @@ def own_folders(scenario: Path | None, stated: Sequence[Path] = ()) -> list[Path
 
 
 @cache
-def _shipped() -> "Catalog":
+def _shipped_catalog() -> "Catalog":
     return Catalog(data_root())
 
 
@@ -406,7 +406,7 @@ def _misplaced(folder: Path) -> Iterator[str]:
             continue
         if not path.is_dir():
             yield Message(
-                "{path}: belongs in one of the folders {kinds}; beside them stands only {sources}",
+                "{path}: belongs in one of the folders {kinds}; beside them there is only {sources}",
                 path,
                 ", ".join(KINDS),
                 SOURCES,

@@ -447,12 +447,12 @@ def version_distance(versions: str, wanted: Version) -> tuple[int, ...]:
     """
     ends = [version_of(part) for part in versions.split(" to ")]
     parts = max(2, *(len(end) for end in ends))
-    low, high, at = (_padded(version, parts) for version in (ends[0], ends[-1], wanted))
+    low, high, at = (_padded_version(version, parts) for version in (ends[0], ends[-1], wanted))
     near = min(max(at, low), high)
     return tuple(abs(mine - its) for mine, its in zip(at, near, strict=True))
 
 
-def _padded(version: Version, parts: int) -> Version:
+def _padded_version(version: Version, parts: int) -> Version:
     return (*version, *(0,) * parts)[:parts]
 
 

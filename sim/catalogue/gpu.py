@@ -53,7 +53,7 @@ class Mig(Sourced):
         """Return whether the driver can place all profiles in *wanted* on one card, in some order."""
         largest_first = sorted(wanted, key=lambda name: -self.profiles[name].memory_slices)
         compute = sum(self.profiles[name].compute_slices for name in wanted)
-        return compute <= self.compute_slices and self._placed(largest_first, frozenset())
+        return compute <= self.compute_slices and self._can_place(largest_first, frozenset())
 
     def cards(self, wanted: Mapping[str, int]) -> int:
         """Return the number of cards needed for these numbers of slices, by profile.
@@ -90,13 +90,13 @@ class Mig(Sourced):
         one = self.profiles[profile]
         return Fraction(1, one.instances) if alone else Fraction(one.compute_slices, self.compute_slices)
 
-    def _placed(self, left: list[str], taken: frozenset[int]) -> bool:
+    def _can_place(self, left: list[str], taken: frozenset[int]) -> bool:
         if not left:
             return True
         profile = self.profiles[left[0]]
         for start in profile.starts:
             slots = frozenset(range(start, min(start + profile.memory_slices, self.memory_slices)))
-            if not slots & taken and self._placed(left[1:], taken | slots):
+            if not slots & taken and self._can_place(left[1:], taken | slots):
                 return True
         return False
 

@@ -30,7 +30,7 @@ def explain(
 ) -> None:
     """Show the steps of one request and what kept it waiting.
 
-    The request is one of the sweep's first point.
+    The request belongs to the first point of the sweep.
     """
     with report_bad_input():
         from sim.report.explanation import request_timeline

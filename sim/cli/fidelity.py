@@ -79,7 +79,7 @@ def calibrate(
             metavar="TABLE...",
             help="Your own runs in the columns of `validate`; or the output of your server or load generator: pages of "
             "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`. A "
-            "folder of pages is a stretch of its own.",
+            "folder of pages is a recording of its own.",
         ),
     ],
     gpu: Annotated[str, typer.Option(help="GPU of the measurements: an id or an alias.")],
@@ -93,13 +93,13 @@ def calibrate(
         typer.Option(
             min=1e-3,
             max=1e9,
-            help=("Seconds from the first page of metrics to the last; one value for all stretches, or one for each."),
+            help=("Seconds from the first page of metrics to the last; one value for all recordings, or one for each."),
         ),
     ] = None,
     workload: Annotated[
         Path | None,
         typer.Option(
-            help=("File for the traffic that was read, one file per stretch; scenarios read it with `base:`.")
+            help=("File for the traffic that was read, one file per recording; scenarios read it with `base:`.")
         ),
     ] = None,
     workers: Workers = None,

@@ -245,8 +245,8 @@ def export(
         typer.Option(
             "--format",
             help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV; board: one page of "
-            "breakeven or plan for the board; vllm, kubernetes, kserve, llm-d, dynamo, keda: the recommended fleet in "
-            "the words of this tool.",
+            "breakeven or plan for the board; vllm, kubernetes, kserve, llm-d, dynamo, keda: the recommended fleet as "
+            "files for this tool.",
         ),
     ] = "xlsx",
     out: Annotated[

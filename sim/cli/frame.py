@@ -33,23 +33,23 @@ def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
     fleets = getattr(scenario, "fleets", ())
     priced, compared = any(fleet.cost is not None for fleet in fleets), len(fleets) > 1
     if command == "check":
-        return _line(f"run {path}", "simulates it")
+        return _next_command(f"run {path}", "simulates it")
     if command == "run" and scenario.slo.goals:
-        return _line(f"capacity {path}", "finds the highest load of each fleet within the SLO")
+        return _next_command(f"capacity {path}", "finds the highest load of each fleet within the SLO")
     if command in ("run", "capacity") and priced and compared:
-        return _line(f"sensitivity {path}", "finds which inputs change the result")
+        return _next_command(f"sensitivity {path}", "finds which inputs change the result")
     if command == "sensitivity" and priced:
-        return _line(f"breakeven {path}", "compares ways to pay, over load and over months")
+        return _next_command(f"breakeven {path}", "compares ways to pay, over load and over months")
     if command == "size" and (folder / "winner.yaml").exists():
-        return _line(f"run {folder / 'winner.yaml'}", "shows the winner in detail")
+        return _next_command(f"run {folder / 'winner.yaml'}", "shows the winner in detail")
     if command == "breakeven" and scenario.plan is not None:
-        return _line(f"plan {path}", "plans the orders of each month")
+        return _next_command(f"plan {path}", "plans the orders of each month")
     if command in ("breakeven", "plan", "price"):
-        return _line(f"export {folder}", "writes the figures as a workbook")
+        return _next_command(f"export {folder}", "writes the figures as a workbook")
     return ""
 
 
-def _line(words: str, what: str) -> str:
+def _next_command(words: str, what: str) -> str:
     return Message("next: gpufleet {command} ({purpose})", words, what)
 
 

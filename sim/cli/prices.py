@@ -58,7 +58,7 @@ def prices(
         shown: list[Any] = []
         try:
             if action == "import":
-                lists = [(path, _published(path, stated, provider, regions)) for path in given]
+                lists = [(path, _read_price_list(path, stated, provider, regions)) for path in given]
                 for path, found in lists:
                     counts = written_to(into, found.rows, found.kind, today, path.name)
                     shown += [message_of(found.kind, counts, into), *_remarks(found, today, days)]
@@ -66,13 +66,13 @@ def prices(
                 before, after = (_rows(path, stated, provider, regions) for path in given)
                 shown += _changes(changes_of(before, after))
             else:
-                shown += _old(old_prices(_rows(into, stated, provider, regions), today, days), today, days)
+                shown += _old_prices(old_prices(_rows(into, stated, provider, regions), today, days), today, days)
         except PriceListErrors as error:
             fail(str(error))
     show_all(*shown)
 
 
-def _published(path: Path, day: date | None, provider: str, regions: list[str] | None) -> Any:
+def _read_price_list(path: Path, day: date | None, provider: str, regions: list[str] | None) -> Any:
     from sim.answers.price_lists.published import read_list
     from sim.catalogue.catalog import load_catalog
 
@@ -83,7 +83,7 @@ def _rows(path: Path, day: date | None, provider: str, regions: list[str] | None
     from sim.answers.price_lists.folder import rows_in
 
     if not path.is_dir():
-        return list(_published(path, day, provider, regions).rows)
+        return list(_read_price_list(path, day, provider, regions).rows)
     return [row for row in rows_in(path) if not regions or row.region in regions]
 
 
@@ -107,7 +107,7 @@ def _changes(changes: list[Any]) -> list[Any]:
         return ["no price differs"]
     rows = [
         (
-            *_named(one.row),
+            *_offer_key(one.row),
             f"{one.before.price:.4g}" if one.before else "",
             f"{one.after.price:.4g}" if one.after else "",
             f"{one.change:+.1%}" if one.change is not None else "",
@@ -117,12 +117,12 @@ def _changes(changes: list[Any]) -> list[Any]:
     return _table(("GPU", "provider", "region", "terms", "before", "after", "change"), rows, FittedTable)
 
 
-def _old(found: list[Any], today: date, days: int) -> list[Any]:
+def _old_prices(found: list[Any], today: date, days: int) -> list[Any]:
     from sim.report.terminal_table import FittedTable
 
     if not found:
         return [Message("no price is older than {days} days", days)]
-    rows = [(*_named(row), f"{row.price:.4g}", str(row.as_of), str((today - row.as_of).days)) for row in found]
+    rows = [(*_offer_key(row), f"{row.price:.4g}", str(row.as_of), str((today - row.as_of).days)) for row in found]
     return _table(("GPU", "provider", "region", "terms", "per GPU-hour", "date", "days old"), rows, FittedTable)
 
 
@@ -131,5 +131,5 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], table: Any) 
     return [table(heads, rows[:MOST_SHOWN], worded=frozenset({0, 1, 2, 3})), *left]
 
 
-def _named(row: Any) -> tuple[str, str, str, str]:
+def _offer_key(row: Any) -> tuple[str, str, str, str]:
     return row.gpu, row.provider, row.region, row.terms

@@ -86,13 +86,13 @@ class _ActualsRow:
         self.mistakes: list[str] = []
         if None in row:  # DictReader's key of cells beyond the header, such as those of an unquoted 1,800
             self.mistakes.append("has more cells than the first line: write 1,800 as 1800")
-        fleet = self._known(row.get("fleet") or fleets[0], fleets, "fleet")
-        when = self._known(row["date"], dates, "date")
-        line = self._known(row["line"], LINES, "line")
+        fleet = self._check_known(row.get("fleet") or fleets[0], fleets, "fleet")
+        when = self._check_known(row["date"], dates, "date")
+        line = self._check_known(row["line"], LINES, "line")
         quantity = self._number(row, "quantity") if row.get("quantity") else None
         self.actual = Actual(fleet, when, line, self._number(row, "amount_usd"), quantity)
 
-    def _known(self, name: str | None, known: Sequence[str], what: str) -> str:
+    def _check_known(self, name: str | None, known: Sequence[str], what: str) -> str:
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
             span = f"{known[0]} ... {known[-1]}" if what == "date" else ", ".join(dict.fromkeys(known))

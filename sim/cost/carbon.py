@@ -133,9 +133,9 @@ class Carbon(Spec):
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
         busy = self.embodied.busy_fraction if self.embodied is not None else None
         own = (frozenset(rented), contracts, self.market, busy)
-        return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid, *own)
+        return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated_figures(gpus)), notes, grid, *own)
 
-    def _stated(self, gpus: Mapping[str, float]) -> Iterator[StatedFigure]:
+    def _stated_figures(self, gpus: Mapping[str, float]) -> Iterator[StatedFigure]:
         if (by_hour := self.grid_g_per_kwh) is not None:
             unit = "g CO2e/kWh" if len(by_hour) == 1 else "mean g CO2e/kWh"
             yield StatedFigure("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)

@@ -133,7 +133,7 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_DELIVERY),
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
-        moved_usd=_moved(costs),
+        moved_usd=_moved_payments(costs),
         profiles={charge.component: charge.profile for charge in costs.charges if charge.profile},
         agreed_months={charge.component: charge.agreed_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
@@ -144,7 +144,7 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
     )
 
 
-def _moved(costs: CostPlan) -> dict[tuple[int, int], float]:
+def _moved_payments(costs: CostPlan) -> dict[tuple[int, int], float]:
     found: dict[tuple[int, int], float] = {}
     for charge in costs.charges:
         for month, usd in charge.moved_usd:

@@ -162,8 +162,8 @@ class Charge(Protocol):
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase | None:
         """Return the metered quantity of one interval of *window*; None where the charge does not apply to it."""
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return the billed units in *window*, over which `by_phase` sums to *followed*."""
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
+        """Return the billed units in *window*, over which `by_phase` sums to *metered*."""
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return a lower bound of the charge at any load, where the pool's servers draw at least *least_kw* [USD/h]."""
@@ -181,8 +181,8 @@ class Charge(Protocol):
 def amount_usd(charge: Charge, window: MeteredWindow) -> float:
     """Return the amount of *charge* in *window* [USD]."""
     inside = window.intervals.get(charge.pool, ())
-    followed = fsum(part for interval in inside for part in charge.by_phase(interval, window) or ())
-    return charge.quantity(followed, window) * charge.price.usd
+    metered = fsum(part for interval in inside for part in charge.by_phase(interval, window) or ())
+    return charge.quantity(metered, window) * charge.price.usd
 
 
 def purchase(
@@ -224,9 +224,9 @@ class FlatCharge:
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
         """Return the GPU-seconds of *interval* by phase, the unused share apart."""
-        return gpu_s_by_phase(interval).without_use(self.unused)
+        return gpu_s_by_phase(interval).with_idle_share(self.unused)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
         return self.units_per_h * window.hours
 
@@ -262,9 +262,9 @@ class Metered:
     by_peak: ClassVar[bool] = False
     shared: ClassVar[bool] = False
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
-        """Return *followed*: the meter reads billed units."""
-        return followed
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
+        """Return *metered*: the meter reads billed units."""
+        return metered
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return 0: the meter readings of an idle fleet are not known in general [USD/h]."""

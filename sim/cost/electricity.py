@@ -123,7 +123,7 @@ class Tariff(Week):
         return iter(stated.values())
 
     def cells(self, clock: SiteClock) -> Iterator[tuple[int, int, int, float, float]]:
-        """Return (month, weekday, hour, duration in the year in which *clock* starts [h], price) for each cell."""
+        """Yield (month, weekday, hour, duration in the year in which *clock* starts [h], price) for each cell."""
         for (month, weekday, priced_as), lengths in _calendar(clock, frozenset(self.holidays)).items():
             prices = self._week(month)[0].of_day(priced_as)[0]
             for hour, length_h in enumerate(lengths):
@@ -256,9 +256,9 @@ class EnergyCharge(Metered):
             return None
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the energy at the tariff [kWh]."""
-        return followed if self.contracts is None else followed * self.contracts.beyond(window)
+        return metered if self.contracts is None else metered * self.contracts.beyond(window)
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return the cost of the minimum power; 0 for a price of some hours, or beside contracts [USD/h]."""
@@ -316,7 +316,7 @@ class DemandCharge(Metered):
         """Return the energy at the site's meter in *interval* [kWh]."""
         return wall_j_by_phase(interval).scaled(self.facility_factor / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the pool's power at the site's peak, times the months in the window [kW-months]."""
         parts = window.parts or (window,)
         kw_h = sum(self._billed_kw(part.peak_kw(self.pools)) * part.hours for part in parts)

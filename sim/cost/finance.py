@@ -43,7 +43,7 @@ OperatingCostLine = Literal[
 Growth = Annotated[float, Field(gt=-1, le=1)]
 
 
-class _Purchase(Spec):
+class _PurchaseTerms(Spec):
     """Purchase terms of both methods.
 
     Notes
@@ -239,7 +239,7 @@ class _Purchase(Spec):
         return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
 
 
-class StraightLine(_Purchase):
+class StraightLine(_PurchaseTerms):
     """Straight-line depreciation: equal parts of the loss of value, without interest on capital."""
 
     method: Literal["straight_line"]
@@ -270,7 +270,7 @@ class StraightLine(_Purchase):
         return Annuity(method="annuity", discount_rate=rate_per_year, **kept)
 
 
-class Annuity(_Purchase):
+class Annuity(_PurchaseTerms):
     """Annuity: equal payments that include interest on the capital at the discount rate."""
 
     method: Literal["annuity"]

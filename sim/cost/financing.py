@@ -327,12 +327,14 @@ def financed(
         if loan is not None:
             _borrow(one, loan, pay, deducted)
     if tax is not None:
-        for month, usd in _relieved(tax, deducted, revenue_usd):
+        for month, usd in _tax_savings(tax, deducted, revenue_usd):
             pay(month, "income_tax", -usd)
     return found
 
 
-def _relieved(tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float]) -> Iterator[tuple[int, float]]:
+def _tax_savings(
+    tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float]
+) -> Iterator[tuple[int, float]]:
     """Yield (last month, tax saved) of each fiscal year, by what is *deducted* in each month."""
     last = len(deducted) - 1
     ends = [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]

@@ -74,7 +74,7 @@ def racks_needed(kinds: tuple[ServerKind, ...]) -> int:
     if found <= least or len(kinds) == 1:
         return found
     fillings = list(islice(_fillings(kinds, 1.0, 1.0), MAX_FILLINGS + 1))
-    return found if len(fillings) > MAX_FILLINGS else _fewest(kinds, fillings)
+    return found if len(fillings) > MAX_FILLINGS else _fewest_racks(kinds, fillings)
 
 
 def _first_fit(kinds: Sequence[ServerKind]) -> int:
@@ -96,7 +96,7 @@ def _first_fit(kinds: Sequence[ServerKind]) -> int:
 
 
 def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterator[tuple[int, ...]]:
-    """Return the fillings of one rack to which no server of the last kind can be added."""
+    """Yield the fillings of one rack to which no server of the last kind can be added."""
     first, *others = kinds
     most = int(
         min(first.number, whole(space / first.space), whole(power / first.power) if first.power else first.number)
@@ -109,7 +109,7 @@ def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterat
             yield (taken, *rest)
 
 
-def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) -> int:
+def _fewest_racks(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) -> int:
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, rarely needed
 
     table = np.array(fillings, dtype=np.float64).T
@@ -244,7 +244,7 @@ class PerRack(Spec):
         return RackFit(places, by_power)
 
 
-def _contracted(value: Any) -> Any:
+def _check_contracted(value: Any) -> Any:
     if value == "nameplate" or (isinstance(value, int | float) and value > 0):
         return value
     raise ValueError(Message("contracted kW above 0 or nameplate is needed, not {value!r}", value))
@@ -255,7 +255,7 @@ class PerKwMonth(Spec):
 
     per: Literal["kw_month"]
     usd: Price
-    kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
+    kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_check_contracted)] = "nameplate"
     """Contracted power [kW]: the rated power of all servers, or a number per fleet, which pools share in proportion to
     their GPUs; in a plan, a number per unit of a fleet."""
     electricity: Literal["metered", "included"] = "metered"

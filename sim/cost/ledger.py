@@ -174,15 +174,15 @@ class _Entry(NamedTuple):
 
 def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
     """Return the quantity of *window* divided among meter intervals and phases, summed over replicas."""
-    followed: dict[tuple[float, float], list[float]] = {}
+    metered: dict[tuple[float, float], list[float]] = {}
     for interval in window.intervals.get(charge.pool, ()):
         parts = charge.by_phase(interval, window)
         if parts is None:
             continue
-        sums = followed.setdefault((interval.start_s, interval.end_s), [0.0] * len(PHASES))
+        sums = metered.setdefault((interval.start_s, interval.end_s), [0.0] * len(PHASES))
         for index, part in enumerate(parts):
             sums[index] += part
-    total = fsum(part for sums in followed.values() for part in sums)
+    total = fsum(part for sums in metered.values() for part in sums)
     quantity = charge.quantity(total, window)
     if not quantity and charge.unused.share == 1:
         return []
@@ -194,7 +194,7 @@ def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
         )
     return [
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
-        for (start_s, end_s), sums in sorted(followed.items())
+        for (start_s, end_s), sums in sorted(metered.items())
         for phase, part in zip(PHASES, sums, strict=True)
         if part or (phase not in OPTIONAL_PHASES and charge.unused.share < 1)
     ]

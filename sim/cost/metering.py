@@ -59,7 +59,7 @@ class ByPhase(NamedTuple):
         """Return every part times *factor*."""
         return ByPhase(*(part * factor for part in self))
 
-    def without_use(self, unused: "IdleShare") -> "ByPhase":
+    def with_idle_share(self, unused: "IdleShare") -> "ByPhase":
         """Return these parts with the unused share moved to its phase."""
         if not unused.share:
             return self

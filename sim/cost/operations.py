@@ -110,7 +110,7 @@ class Operations(Spec):
 
 
 def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
-    """Return a sentence for the report that names the components missing from this bill; nothing if complete."""
+    """Yield a sentence for the report that names the components missing from this bill; nothing if complete."""
     kinds = UserComponent if rented else (OwnerComponent, UserComponent)
     applying = [name for name, field in Operations.model_fields.items() if _is_expected(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]

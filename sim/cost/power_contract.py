@@ -99,10 +99,10 @@ class ContractCharge(Metered):
         """Return the energy at the site's meter in *interval* [kWh]."""
         return wall_j_by_phase(interval).scaled(self.book.facility_factor / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the pool's part of the energy that is paid under the contract [kWh]."""
         drawn = self.book.drawn_in(window)
-        return followed / drawn * self.book.paid_kwh(window)[self.index] if drawn else 0.0
+        return metered / drawn * self.book.paid_kwh(window)[self.index] if drawn else 0.0
 
 
 def contract_charges(

@@ -1,4 +1,4 @@
-"""Prices to come: expected prices by month, and their uncertainty, relative to the prices of the first month."""
+"""Future prices: expected prices by month, and their uncertainty, relative to the prices of the first month."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class PricePath(Spec):
 
         Notes
         -----
-        exp(X - Var(X) / 2), so that the mean is 1 in every month. X is a Brownian motion with *volatility* s per square
+        exp(X - Var(X) / 2), so that the mean is 1 in every month. X is a Brownian motion with `volatility` s per square
         root of a year, or, with the half-life h, the Ornstein-Uhlenbeck process dX = -k X dt + s dW, k = ln 2 / h,
         sampled exactly: X(m + 1) = a X(m) + s sqrt((1 - a^2) / 2k) Z, a = exp(-k/12).
 
@@ -95,7 +95,7 @@ class PricePath(Spec):
 
 
 class PricePaths(Spec):
-    """Prices to come, which `plan` and `breakeven` use to decide when to buy. All keys are optional."""
+    """Future prices, which `plan` and `breakeven` use to decide when to buy. All keys are optional."""
 
     also_called: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("gpu", "gpus", "server", "servers", "purchase", "new"), "hardware"),

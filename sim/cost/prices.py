@@ -118,7 +118,7 @@ def with_rates(section: Section, fx: Mapping[str, float]) -> Section:
 
 
 def foreign_prices(section: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Return (path, currency) of every price in *section* that is not in US dollars; a list of prices counts once."""
+    """Yield (path, currency) of every price in *section* that is not in US dollars; a list of prices counts once."""
     if isinstance(section, Spec):
         currency = getattr(section, "currency", USD)
         if isinstance(getattr(section, "price", None), float) and currency != USD:
@@ -231,7 +231,7 @@ class PriceBook:
 
         Raises CostError with the file and the key where a missing price can be added.
         """
-        priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
+        priced = self._quoted_price(item, "each") if item in self.quotes else self._default_purchase(item)
         if priced.price.unit != "each":
             text = Message(
                 "{offer} is a price per {unit}; buying needs a price for each",
@@ -256,7 +256,7 @@ class PriceBook:
                 )
             )
         default = offers.default_purchase
-        return self._offered(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
+        return self._offered_price(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
 
     def server_purchase(self, server: str, gpu: str) -> tuple[UnitPrice, int]:
         """Return the purchase price of one *server*, and the GPUs included. Raises CostError if either is unknown."""
@@ -286,7 +286,7 @@ class PriceBook:
     def rental(self, gpu: str, offer: str | None) -> OfferedPrice:
         """Return the rental price of *gpu*: its quote, else the offer `item/offer` (*offer*). Raises CostError."""
         if gpu in self.quotes:
-            return self._quoted(gpu, "gpu_hour")
+            return self._quoted_price(gpu, "gpu_hour")
         if offer is None:
             text = Message("no rental price for {gpu!r}: name an offer (price: <item>/<offer>)", gpu)
             raise CostError(
@@ -307,10 +307,10 @@ class PriceBook:
             raise CostError(Problem(key, text))
         if name not in offers.offers:
             text = Message(
-                "data/prices/{item}.yaml has no offer {name!r}; {nearest}", item, name, _nearest(name, offers)
+                "data/prices/{item}.yaml has no offer {name!r}; {nearest}", item, name, _offer_hint(name, offers)
             )
             raise CostError(Problem(key, text))
-        return self._offered(offer, offers.offers[name], key)
+        return self._offered_price(offer, offers.offers[name], key)
 
     def stated(self, quote: Quote, usual_unit: Unit, key: str) -> UnitPrice:
         """Return a price that the scenario states at *key*. Raises CostError if its currency has no rate."""
@@ -318,11 +318,11 @@ class PriceBook:
         price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
         return replace(price, stated=(StatedFigure(key, quote.price, f"{quote.currency}/{unit}"),))
 
-    def _quoted(self, item: str, usual_unit: Unit) -> OfferedPrice:
+    def _quoted_price(self, item: str, usual_unit: Unit) -> OfferedPrice:
         quote = self.quotes[item]
         return OfferedPrice(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
 
-    def _offered(self, name: str, offer: Offer, key: str) -> OfferedPrice:
+    def _offered_price(self, name: str, offer: Offer, key: str) -> OfferedPrice:
         what = Message("data/prices: {name}", name)
         price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source, key, what)
         return OfferedPrice(replace(price, offer=name, value=offer.price), offer.includes_gpus)
@@ -353,6 +353,6 @@ def _where_to_add(item: str, what: str, key: str = "cost.quotes") -> str:
     return Message("add {price} to data/prices/{item}.yaml, or {otherwise}", what, item, otherwise)
 
 
-def _nearest(name: str, offers: PriceList) -> str:
+def _offer_hint(name: str, offers: PriceList) -> str:
     near = get_close_matches(name, offers.offers, n=1)
     return Message("did you mean {near}?", near[0]) if near else f"it has {', '.join(sorted(offers.offers))}"

@@ -153,11 +153,11 @@ class RentedTime(Metered):
         """Return the GPU-seconds of *interval* by phase; 0 while the replica is not rented."""
         if interval.state in NOT_RENTED:
             return ByPhase(0.0, 0.0, 0.0, 0.0)
-        return gpu_s_by_phase(interval).without_use(self.unused)
+        return gpu_s_by_phase(interval).with_idle_share(self.unused)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the billed units for the time that replicas ran in *window*."""
-        return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
+        return metered / SECONDS_PER_HOUR * self.units_per_gpu_h
 
     def least_usd_per_h(self, least_kw: float) -> float:
         """Return the rent of the GPUs that always run [USD/h]."""
@@ -179,7 +179,7 @@ class RoundedUpTime(RentedTime):
         """Return the GPU-seconds of *interval* if the replica is not rented; None otherwise."""
         return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the units by which the stops in *window* are rounded up."""
         gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in self._stops(window))
         return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
@@ -228,7 +228,7 @@ class ReservedTime(RentedTime):
         share = self.reserved.covered_share(interval, window) * (1 - self.unused.share)
         return gpu_s_by_phase(interval).scaled(share)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the reserved units in use in *window*."""
         gpu_s = self.reserved.gpu_s(window, self.pool, lambda use, one: use.covered_share(one) * one.gpu_s)
         return gpu_s * (1 - self.unused.share) / SECONDS_PER_HOUR * self.units_per_gpu_h
@@ -254,7 +254,7 @@ class UnusedReservedTime(ReservedTime):
         gpu_s = self._gpu_s(uses[0], interval) if len(uses) == 1 else interval.gpu_s
         return ByPhase.only(self.unused.phase, gpu_s)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the reserved units that are not used in *window*."""
         return self.reserved.gpu_s(window, self.pool, self._gpu_s) / SECONDS_PER_HOUR * self.units_per_gpu_h
 
@@ -277,9 +277,9 @@ class TimeBeyond(RentedTime):
         if interval.state in NOT_RENTED:
             return ByPhase(0.0, 0.0, 0.0, 0.0)
         share = 1 - self.reserved.covered_share(interval, window)
-        return gpu_s_by_phase(interval).scaled(share).without_use(self.unused)
+        return gpu_s_by_phase(interval).scaled(share).with_idle_share(self.unused)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the billed units for the time that GPUs ran beyond the reserved ones in *window*."""
         gpu_s = self.reserved.gpu_s(window, self.pool, _beyond_gpu_s)
         return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
@@ -320,7 +320,7 @@ class UnmetMinimum(RentedTime):
         """Return the GPU-seconds of *interval*, all in the phase of unused commitments."""
         return ByPhase.only(self.unused.phase, interval.gpu_s)
 
-    def quantity(self, followed: float, window: MeteredWindow) -> float:
+    def quantity(self, metered: float, window: MeteredWindow) -> float:
         """Return the billed units that do not run in *window*."""
         runs = [one for pool in self.pools for one in window.intervals.get(pool, ()) if one.state not in NOT_RENTED]
         used = fsum(one.gpu_s for one in runs) / SECONDS_PER_HOUR
@@ -452,7 +452,7 @@ class Rent(Spec):
     def _unmet(
         self, hardware: FleetHardware, rented_per_h: float, per_gpu_h: float, price: UnitPrice
     ) -> Iterator[Charge]:
-        """Return the rent of a take-or-pay minimum that is not used."""
+        """Yield the rent of a take-or-pay minimum that is not used."""
         if self.take_or_pay is None or not hardware.copies:
             return
         least = self.take_or_pay.gpu_hours_per_month / HOURS_PER_MONTH
@@ -469,7 +469,7 @@ class Rent(Spec):
     def _prepaid(
         self, hardware: FleetHardware, units_per_h: Sequence[float], price: UnitPrice, rate_per_year: float
     ) -> Iterator[FlatCharge]:
-        """Return the interest of rent that is paid at the start of a term with *units_per_h* in each month."""
+        """Yield the interest of rent that is paid at the start of a term with *units_per_h* in each month."""
         assert self.commitment is not None
         if not self.commitment.prepaid:
             return
@@ -529,7 +529,7 @@ class Rent(Spec):
         agreed_months: float,
         unused: IdleShare,
     ) -> Iterator[Charge]:
-        """Return the rent by the clock, or from start to stop for switched replicas; *unused* is per instance."""
+        """Yield the rent by the clock, or from start to stop for switched replicas; *unused* is per instance."""
         if pool.scheduled or (pool.fails and not agreed_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
             facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
@@ -543,7 +543,7 @@ class Rent(Spec):
     def _switched(
         self, hardware: FleetHardware, rented_per_h: float, committed_per_h: float, price: UnitPrice, idle: IdleShare
     ) -> Iterator[Charge]:
-        """Return the rent of pools with switched replicas, beside a commitment; *idle* is per instance."""
+        """Yield the rent of pools with switched replicas, beside a commitment; *idle* is per instance."""
         assert self.commitment is not None
         per_gpu_h = rented_per_h / hardware.gpus
         names = tuple(pool.name for pool in hardware.pools)
@@ -563,7 +563,7 @@ class Rent(Spec):
                 yield RoundedUpTimeBeyond(**known)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
-        """Return the committed units in use, and those paid for but not used, as (component, units, price)."""
+        """Yield the committed units in use, and those paid for but not used, as (component, units, price)."""
         if self.commitment is not None:
             reserved = price.discounted(self._commitment_discount)
             yield "rental_reserved", used, reserved
@@ -571,7 +571,7 @@ class Rent(Spec):
                 yield UNUSED, committed - used, reserved
 
     def _uncommitted(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
-        """Return the units at the hourly or spot price, and the spot units that compensate for interruptions."""
+        """Yield the units at the hourly or spot price, and the spot units that compensate for interruptions."""
         if units <= 0:
             return
         if self.spot is None:

@@ -160,7 +160,7 @@ class Site(Spec):
         return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
 
     def _energy_prices(self, clock: SiteClock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
-        """Return the prices per kWh and the hours in which each applies."""
+        """Yield the prices per kWh and the hours in which each applies."""
         if self.electricity is not None:
             if clock is None:
                 text = "prices by the hour need starts_at: the date and time of day at simulated time 0"

@@ -70,7 +70,7 @@ class Api(Spec):
         found = []
         for key, stated in (("input", self.input), ("output", self.output)):
             try:
-                found.append(_found(stated, key, book))
+                found.append(_price_of(stated, key, book))
             except CostError as error:
                 problems += error.problems
         if problems:
@@ -78,7 +78,7 @@ class Api(Spec):
         return ApiTariff(found[0], found[1], self.cached_discount)
 
 
-def _found(stated: str | Quote, key: str, book: PriceBook) -> UnitPrice:
+def _price_of(stated: str | Quote, key: str, book: PriceBook) -> UnitPrice:
     unit: Literal["million_input_tokens", "million_output_tokens"]
     unit = "million_input_tokens" if key == "input" else "million_output_tokens"
     if isinstance(stated, Quote):

@@ -136,7 +136,7 @@ class _ShareOfValue(OwnerComponent):
     Notes
     -----
     Payment of month m of the life [USD] = fraction_of_value_per_year / 12 * price * b_m, with the book value b_m of
-    `finance.book_fraction`; bills per hour contain the equal payment with the same present value.
+    `finance.book_fractions`; bills per hour contain the equal payment with the same present value.
 
     """
 

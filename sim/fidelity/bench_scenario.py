@@ -38,8 +38,8 @@ def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, ans
     """
     running = min(_requests_in_cache(names, gpus, prompt + answer), TRTLLM_MOST_REQUESTS) / stages
     tokens = min(running * (1 + prompt / answer), TRTLLM_MOST_TOKENS)
-    requests = stages * _rounded(running, ((256, 32), (1024, 128)), 256, TRTLLM_LEAST_REQUESTS)
-    return requests, max(requests, _rounded(tokens, ((4096, 256), (8192, 512)), 1024, TRTLLM_LEAST_TOKENS))
+    requests = stages * _round_up(running, ((256, 32), (1024, 128)), 256, TRTLLM_LEAST_REQUESTS)
+    return requests, max(requests, _round_up(tokens, ((4096, 256), (8192, 512)), 1024, TRTLLM_LEAST_TOKENS))
 
 
 def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
@@ -51,7 +51,7 @@ def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
     return left * TRTLLM_KV_SHARE / (kv_bytes_per_token(names.model, kv_element_bytes(names.kv_cache_dtype)) * tokens)
 
 
-def _rounded(value: float, steps: tuple[tuple[int, int], ...], otherwise: int, least: int) -> int:
+def _round_up(value: float, steps: tuple[tuple[int, int], ...], otherwise: int, least: int) -> int:
     """Round *value* up to a multiple, with a minimum of *least*.
 
     The multiple is that of the first of *steps* (upper bound, multiple) with a bound above *value*, else *otherwise*.
@@ -156,7 +156,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     else:
         workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
         if setup.repeated_prompts:
-            whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
+            whole = {"tokens": _longest_length(lengths["prompt"]), "prefixes": setup.repeated_prompts}
             workload["shared_prefix"] = whole
         elif setup.prompts_sent_before:
             workload["sent_before"] = min(setup.prompts_sent_before, count)
@@ -257,7 +257,9 @@ def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, 
         "batch_wait_timeout_iters": setup.prompts_held_steps if setup.prompts_held_ratio else None,
         "batch_wait_max_tokens_ratio": setup.prompts_held_ratio,
         "attention_dp_timeout_iters": setup.prompts_held_steps if _ranks_wait(row, names, setup) else None,
-        "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
+        "max_model_len": None
+        if row.replay
+        else _longest_length(lengths["prompt"]) + _longest_length(lengths["output"]),
     }
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
@@ -345,12 +347,12 @@ def _lengths(row: BenchRow, setup: CampaignSetup) -> dict[str, Any]:
     if setup.lengths_uniform:
         return {name: _uniform(2 * mean - 1, 0.0) for name, mean in both}
     return {
-        "prompt": _lognormal(prompt, setup.prompt_cv) if setup.prompt_cv else _fixed(prompt),
-        "output": _lognormal(output, row.output_cv) if row.output_cv else _capped(output, setup.output_cap),
+        "prompt": _lognormal(prompt, setup.prompt_cv) if setup.prompt_cv else _fixed_length(prompt),
+        "output": _lognormal(output, row.output_cv) if row.output_cv else _capped_exponential(output, setup.output_cap),
     }
 
 
-def _fixed(tokens: float) -> dict[str, Any]:
+def _fixed_length(tokens: float) -> dict[str, Any]:
     return {"distribution": "fixed", "value": max(1, round(tokens))}
 
 
@@ -362,13 +364,13 @@ def _lognormal(mean: float, cv: float) -> dict[str, Any]:
     return {"distribution": "lognormal", "mean": mean, "cv": cv, "max": ceil(LONGEST_OVER_MEAN * mean)}
 
 
-def _capped(mean: float, cap: int | None) -> dict[str, Any]:
+def _capped_exponential(mean: float, cap: int | None) -> dict[str, Any]:
     """Return an exponential distribution cut at *cap* with mean *mean*.
 
     The mean m of the uncut distribution solves m (1 - exp(-cap/m)) = mean.
     """
     if cap is None or mean >= 0.99 * cap:
-        return _fixed(mean)
+        return _fixed_length(mean)
     low, high = mean, 1000.0 * cap
     for _ in range(60):
         middle = (low * high) ** 0.5
@@ -376,7 +378,7 @@ def _capped(mean: float, cap: int | None) -> dict[str, Any]:
     return {"distribution": "geometric", "mean": max(1.0, low), "max": cap}
 
 
-def _longest(length: dict[str, Any]) -> int:
+def _longest_length(length: dict[str, Any]) -> int:
     return int(length.get("max") or length["value"])
 
 

@@ -45,7 +45,7 @@ def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Calibration
 
 def run_count(rows: Sequence[BenchRow]) -> int:
     """Return the number of runs; parts of one recording count as one run."""
-    parts = [row.counted.stretch for row in rows if row.counted]
+    parts = [row.counted.recording for row in rows if row.counted]
     return len(rows) - len(parts) + len(set(parts))
 
 

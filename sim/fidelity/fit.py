@@ -199,9 +199,9 @@ class Fit:
         """
         runs = len(self._residual)
         usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))
-        return max(1.0, usual * float(np.sqrt(runs / max(1.0, runs - self._explained()))))
+        return max(1.0, usual * float(np.sqrt(runs / max(1.0, runs - self._effective_parameters()))))
 
-    def _explained(self) -> float:
+    def _effective_parameters(self) -> float:
         information = self._jacobian.T @ self._jacobian
         return float(np.trace(np.linalg.solve(information + self._precision(), information)))
 
@@ -228,11 +228,11 @@ class Fit:
         loss: Any = partial(_huber, runs=runs)  # scipy's stubs demand a two-dimensional array
 
         def residuals(theta: Floats) -> Floats:
-            [self._residual] = self._residuals([self._named(theta)])
+            [self._residual] = self._residuals([self._by_name(theta)])
             return np.concatenate([self._residual, theta / prior_sd])
 
         def jacobian(theta: Floats) -> Floats:
-            self.theta = self._named(theta)
+            self.theta = self._by_name(theta)
             self._jacobian = self._slopes()
             return np.vstack([self._jacobian, np.diag(1 / prior_sd)])
 
@@ -247,10 +247,10 @@ class Fit:
             x_scale=scale,
             max_nfev=MOST_TRIALS,
         )
-        self.theta, self._residual = self._named(found.x), found.fun[:runs]
+        self.theta, self._residual = self._by_name(found.x), found.fun[:runs]
         return float(found.cost)
 
-    def _named(self, theta: Floats) -> Theta:
+    def _by_name(self, theta: Floats) -> Theta:
         return dict(zip(self.names, theta.tolist(), strict=True))
 
     def posterior_sd(self) -> dict[str, float]:

@@ -7,8 +7,8 @@ Rankings: fraction of comparisons in which the prediction names the faster of tw
 task is a model family, a kind of load with its clients or rate, and lengths within 5 %. Servers differ in GPUs or in
 their number. Servers measured within 10 % of each other are not compared, as repeated runs differ by as much.
 
-Joint errors: TTFT and TPOT of the same row with their signs, and of the time of its answer, by engine, layout and load.
-TTFT too short beside TPOT too long means that the simulated scheduler admits prompts earlier than the measured one.
+Joint errors: signed errors of TTFT, TPOT and answer time in the same row, by engine, layout and load. A TTFT predicted
+too short together with a TPOT too long means that the simulated scheduler admits prompts earlier than the measured one.
 
 Intervals: fraction of measurements within the intervals of their predictions.
 """
@@ -440,8 +440,8 @@ def ranked_servers(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
 def _pairs(ranked_servers: Iterable[RankedServer]) -> Iterator[tuple[RankedServer, RankedServer]]:
     """Yield pairs of different servers at the same task whose measurements differ enough."""
     tasks: dict[tuple[object, ...], list[RankedServer]] = defaultdict(list)
-    for entrant in ranked_servers:
-        tasks[entrant.quantity, *entrant.task].append(entrant)
+    for server in ranked_servers:
+        tasks[server.quantity, *server.task].append(server)
     for members in tasks.values():
         for one, other in combinations(members, 2):
             if one.server != other.server and _differ_clearly(one, other) and _similar_lengths(one, other):

@@ -45,7 +45,7 @@ class RepairCrews:
     """Repair crews of a pool; components are repaired in order of their failures."""
 
     def __init__(self, env: FleetClock, number: int | None, repaired: Callable[[FailingComponent], None]) -> None:
-        self._env, self._free, self._repaired = env, number, repaired
+        self._env, self._free, self._on_repair = env, number, repaired
         self._waiting: deque[FailingComponent] = deque()
 
     def call(self, component: FailingComponent) -> None:
@@ -63,7 +63,7 @@ class RepairCrews:
     def _end(self, component: FailingComponent, event: simpy.Event) -> None:
         if self._free is not None:
             self._free += 1
-        self._repaired(component)
+        self._on_repair(component)
         self._begin()
 
 
@@ -89,7 +89,7 @@ class ComponentFailures:
         self._crews: list[RepairCrews | None] = []
         for position, pool in enumerate(plan.pools):
             failing = pool.failures
-            self._crews.append(RepairCrews(env, failing.crews, self._repaired) if failing else None)
+            self._crews.append(RepairCrews(env, failing.crews, self._on_repair) if failing else None)
             for domain in failing.domains if failing else ():
                 name = domain.name if domain.name.startswith("site") else f"{position} {domain.name}"
                 self._arm(FailingComponent(position, domain, streams(f"failures: {name}")))
@@ -108,9 +108,9 @@ class ComponentFailures:
                 self._fail_replica_of(self._scale.replicas[component.position][place])
         failing = self._plan.pools[component.position].failures
         if failing is not None and failing.detection_s:
-            self._env.timeout(failing.detection_s).callbacks.append(lambda _: self._noticed(component))
+            self._env.timeout(failing.detection_s).callbacks.append(lambda _: self._on_detection(component))
         else:
-            self._noticed(component)
+            self._on_detection(component)
 
     def _is_off(self, component: FailingComponent) -> bool:
         """Return whether nothing that needs *component* is switched on: then it cannot fail."""
@@ -130,7 +130,7 @@ class ComponentFailures:
                 self._stranded.fail(engine, self._env.now)
                 self._lifecycle.move([engine], State.FAILED)
 
-    def _noticed(self, component: FailingComponent) -> None:
+    def _on_detection(self, component: FailingComponent) -> None:
         now, position = self._env.now, component.position
         lost = []
         for place in component.domain.replicas:
@@ -144,7 +144,7 @@ class ComponentFailures:
             crews.call(component)
         self._scale.replace(position)
 
-    def _repaired(self, component: FailingComponent) -> None:
+    def _on_repair(self, component: FailingComponent) -> None:
         self.release(component.position, component.domain.replicas)
         self._arm(component)
 

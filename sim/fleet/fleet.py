@@ -165,7 +165,7 @@ class RunningFleet:
         """Simulate until the drain is over; what the replicas do after their last requests may be left to `close`."""
         plan, env = self._plan, self._env
         for reading_s in self._log.fixed_readings():
-            env.timeout(reading_s).callbacks.append(self._read)
+            env.timeout(reading_s).callbacks.append(self._read_meters)
         if plan.horizon_s is None:
             self._arm_reading(plan.next_reading_s(0.0))
         pending, step, last_s = env.pending, env.step, min(plan.stop_s, LATEST_S)
@@ -398,7 +398,7 @@ class RunningFleet:
     def _release(self, until_s: float) -> None:
         self._source.release(until_s)
 
-    def _read(self, event: simpy.Event) -> None:
+    def _read_meters(self, event: simpy.Event) -> None:
         self._log.read(self._env.now)
         if self._env.now >= (self._plan.horizon_s or inf) and not self._outstanding:
             self._over = True

@@ -107,7 +107,7 @@ class ReplicaLifecycle:
         self._opened = opened
 
     def move(self, replicas: Iterable[int], state: State) -> None:
-        """Move *replicas* to *state*, and call *opened* once if they begin to serve; those already in it stay.
+        """Move *replicas* to *state*, and report once if they begin to serve; those already in it stay.
 
         Raises `IllegalTransition` where *state* cannot follow.
         """

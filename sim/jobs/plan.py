@@ -200,14 +200,14 @@ def _infeasible(jobs: tuple[ClusterJob, ...], refusals: list[str], gpus: int, le
 
 def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[ClusterJob]:
     name = _name(one, place)
-    job = _given(one, name)
+    job = _cluster_job(one, name)
     if (run := runs.get(place)) is not None:
-        job = _trained(job, run)
+        job = _with_training_run(job, run)
     for copy in range(one.count):
         yield job if one.count == 1 else replace(job, name=f"{name}-{copy + 1}")
 
 
-def _given(one: QueuedJob, name: str) -> ClusterJob:
+def _cluster_job(one: QueuedJob, name: str) -> ClusterJob:
     hour = SECONDS_PER_HOUR
     return ClusterJob(
         name=name,
@@ -223,7 +223,7 @@ def _given(one: QueuedJob, name: str) -> ClusterJob:
     )
 
 
-def _trained(job: ClusterJob, run: TrainingRun) -> ClusterJob:
+def _with_training_run(job: ClusterJob, run: TrainingRun) -> ClusterJob:
     """Return *job* with GPUs, expected time, saves, restart time and load of its training run."""
     time, interruptions = run.makespan, run.interruptions
     computing = (time.training_s + time.lost_s) / time.total_s if time.total_s < inf else 0.0

@@ -24,20 +24,20 @@ def _of_the_environment() -> str:
 
 def speak(code: str) -> None:
     """Use language *code* from now on, in this thread; a thread begins with the environment's language."""
-    _SPOKEN.set(_checked(code))
+    _SPOKEN.set(_known_language(code))
 
 
 @contextmanager
 def speaking(code: str) -> Iterator[None]:
     """Use language *code* (en or zh) within this context. Raises ValueError for any other code."""
-    token = _SPOKEN.set(_checked(code))
+    token = _SPOKEN.set(_known_language(code))
     try:
         yield
     finally:
         _SPOKEN.reset(token)
 
 
-def _checked(code: str) -> str:
+def _known_language(code: str) -> str:
     if code not in LANGUAGES:
         raise ValueError(f"no catalogue speaks {code!r}: known are {', '.join(LANGUAGES)}")
     return code

@@ -246,7 +246,7 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     if need is None:
         problems.append(Message("how {name} uses GPU memory is not known", engine.name))
     if problems or need is None:
-        return _refused(gpu, layout, wanted.block_size, joined("; ", problems))
+        return _refused_fit(gpu, layout, wanted.block_size, joined("; ", problems))
     host = HostWeights()
     if wanted.offload is not None:
         host = host_weights(wanted.offload, model, quantization, layout)
@@ -413,7 +413,7 @@ def _shortfall(
     )
 
 
-def _refused(gpu: Gpu, layout: ReplicaLayout, block_size: int, reason: str) -> MemoryFit:
+def _refused_fit(gpu: Gpu, layout: ReplicaLayout, block_size: int, reason: str) -> MemoryFit:
     return MemoryFit(
         layout.gpus, gpu.memory_bytes.value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, block_size, 0, 0, 0, False, reason
     )

@@ -181,7 +181,7 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
         "capacity lies between the highest load that met the SLO and the lowest that did not; the mean over "
         "replications is shown. Replications are added, from five on, until half of the 95 % interval is at most "
         "{relative_2:g} % of the mean in every fleet, or until there are {max_replications}.",
-        asked_for=_("each service keeps to its own limits") if scenario.services else slo_text(scenario.slo),
+        asked_for=_("each service has its own limits") if scenario.services else slo_text(scenario.slo),
         start=start,
         relative=100 * relative,
         relative_2=100 * precision.relative,

@@ -20,32 +20,32 @@ from sim.spec import Spec
 COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
     "gpus": {
         "name": lambda gpu: gpu.name,
-        N_("memory GiB"): lambda gpu: _scaled(gpu.memory_bytes, 2**30),
-        N_("memory TB/s"): lambda gpu: _scaled(gpu.memory_bytes_per_s, 1e12),
-        N_("fp16 TFLOPS"): lambda gpu: _scaled(gpu.fp16_flops, 1e12),
-        N_("fp8 TFLOPS"): lambda gpu: _scaled(gpu.fp8_flops, 1e12),
-        N_("limit W"): lambda gpu: _scaled(gpu.tdp_w),
+        N_("memory GiB"): lambda gpu: _scaled_text(gpu.memory_bytes, 2**30),
+        N_("memory TB/s"): lambda gpu: _scaled_text(gpu.memory_bytes_per_s, 1e12),
+        N_("fp16 TFLOPS"): lambda gpu: _scaled_text(gpu.fp16_flops, 1e12),
+        N_("fp8 TFLOPS"): lambda gpu: _scaled_text(gpu.fp8_flops, 1e12),
+        N_("limit W"): lambda gpu: _scaled_text(gpu.tdp_w),
         "link": lambda gpu: gpu.link,
     },
     "models": {
         "name": lambda model: model.name,
         "kind": lambda model: model.kind,
-        N_("layers"): lambda model: _field(model, "layers"),
-        N_("heads"): lambda model: _field(model, "heads"),
-        N_("KV heads"): lambda model: _field(model, "kv_heads"),
-        "context": lambda model: _field(model, "max_context"),
-        "weights": lambda model: _field(model, "native_dtype"),
+        N_("layers"): lambda model: _field_text(model, "layers"),
+        N_("heads"): lambda model: _field_text(model, "heads"),
+        N_("KV heads"): lambda model: _field_text(model, "kv_heads"),
+        "context": lambda model: _field_text(model, "max_context"),
+        "weights": lambda model: _field_text(model, "native_dtype"),
     },
     "quantizations": {
         "name": lambda quantization: quantization.name,
-        "bits": lambda quantization: _scaled(quantization.bits_per_weight),
+        "bits": lambda quantization: _scaled_text(quantization.bits_per_weight),
         N_("computes in"): lambda quantization: quantization.compute,
         "kernel": lambda quantization: quantization.kernel,
     },
     "kernels": {
         "name": lambda kernel: kernel.name,
-        N_("compute time"): lambda kernel: _scaled(kernel.compute_time_factor),
-        N_("weight time"): lambda kernel: _scaled(kernel.weight_time_factor),
+        N_("compute time"): lambda kernel: _scaled_text(kernel.compute_time_factor),
+        N_("weight time"): lambda kernel: _scaled_text(kernel.weight_time_factor),
     },
     "engines": {
         "name": lambda engine: engine.name,
@@ -55,16 +55,16 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
     },
     "servers": {
         "name": lambda server: server.name,
-        "GPUs": lambda server: _scaled(server.gpu_slots),
+        "GPUs": lambda server: _scaled_text(server.gpu_slots),
         N_("built for"): lambda server: server.gpu or _("any"),
         "link": lambda server: server.link,
-        N_("base W"): lambda server: _scaled(server.base_power_w),
-        N_("nameplate W"): lambda server: _scaled(server.max_power_w),
+        N_("base W"): lambda server: _scaled_text(server.base_power_w),
+        N_("nameplate W"): lambda server: _scaled_text(server.max_power_w),
     },
     "links": {
         "name": lambda link: link.name,
-        "GB/s": lambda link: _scaled(link.theoretical_bytes_per_s, 1e9),
-        N_("measured GB/s"): lambda link: _scaled(link.measured_bytes_per_s, 1e9),
+        "GB/s": lambda link: _scaled_text(link.theoretical_bytes_per_s, 1e9),
+        N_("measured GB/s"): lambda link: _scaled_text(link.measured_bytes_per_s, 1e9),
         N_("peer to peer"): lambda link: _("yes") if link.peer_to_peer else _("no"),
     },
     "prices": {
@@ -74,18 +74,18 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
     },
     "grids": {
         "name": lambda grid: grid.name,
-        "g CO2e/kWh": lambda grid: _scaled(grid.g_per_kwh),
+        "g CO2e/kWh": lambda grid: _scaled_text(grid.g_per_kwh),
     },
     "drafters": {
         "name": lambda drafter: drafter.name,
         "method": lambda drafter: drafter.method,
-        "drafts": lambda drafter: _scaled(drafter.num_speculative_tokens),
+        "drafts": lambda drafter: _scaled_text(drafter.num_speculative_tokens),
         "tasks": lambda drafter: ", ".join(drafter.accepted_per_step),
     },
     "failures": {
         "name": lambda rate: rate.name,
         "component": lambda rate: rate.component,
-        "MTBF [h]": lambda rate: _scaled(rate.mtbf_h),
+        "MTBF [h]": lambda rate: _scaled_text(rate.mtbf_h),
     },
 }
 """Columns of the listing by kind: heading -> formatter of an entry."""
@@ -183,7 +183,7 @@ def _tree(pcie: Sequence[PcieSlots]) -> list[str]:
     for cpu in sorted({one.cpu for one in pcie}):
         lines.append(f"CPU {cpu}")
         groups = [_branch(one, gpus) for one in pcie if one.cpu == cpu]
-        lines += _joined([line for group in groups for line in group])
+        lines += _draw_branches([line for group in groups for line in group])
     return lines
 
 
@@ -197,13 +197,15 @@ def _branch(group: PcieSlots, gpus: Iterator[int]) -> list[list[str]]:
     ]
 
 
-def _joined(branches: Sequence[Sequence[str]]) -> list[str]:
+def _draw_branches(branches: Sequence[Sequence[str]]) -> list[str]:
     """Draw *branches* below their parent; the first line of a branch is its head, the others its children."""
     lines: list[str] = []
     for position, (head, *below) in enumerate(branches):
         last = position == len(branches) - 1
         lines.append(f"{'└' if last else '├'}─ {head}")
-        lines += [f"{' ' if last else '│'}  {line}" for line in (_joined([[one] for one in below]) if below else ())]
+        lines += [
+            f"{' ' if last else '│'}  {line}" for line in (_draw_branches([[one] for one in below]) if below else ())
+        ]
     return lines
 
 
@@ -245,9 +247,9 @@ def origin(kind: str, source: str, *details: str) -> str:
     return f"{', '.join(filter(None, (kind, source)))}{f': {more}' if more else ''}"
 
 
-def _scaled(value: Value | None, unit: float = 1.0) -> str:
+def _scaled_text(value: Value | None, unit: float = 1.0) -> str:
     return "" if value is None else plain(value.value / unit)
 
 
-def _field(found: Spec, name: str) -> str:
+def _field_text(found: Spec, name: str) -> str:
     return str(getattr(found, name, ""))

@@ -210,12 +210,14 @@ def trace(journal: RequestJournal) -> str:
             at = round(at_s * NANOSECONDS) / PER_MICROSECOND
             events.append({"name": what, "ph": "i", "s": "p", "ts": at, "pid": REQUEST, "tid": 0})
     events.sort(key=lambda event: event["ts"])
-    named = [_named(REQUEST, f"request {request.index}")]
-    named += [_named(process, f"replica {process - 1}") for process in sorted(threads) if process != REQUEST]
+    named = [_process_name_event(REQUEST, f"request {request.index}")]
+    named += [
+        _process_name_event(process, f"replica {process - 1}") for process in sorted(threads) if process != REQUEST
+    ]
     return json.dumps({"traceEvents": [*named, *events], "displayTimeUnit": "ms"})
 
 
-def _named(process: int, name: str) -> dict[str, Any]:
+def _process_name_event(process: int, name: str) -> dict[str, Any]:
     return {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": name}}
 
 

@@ -67,18 +67,24 @@ def sentences(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[st
     order.
     """
     return [
-        joined([_answer(own, study, points) for own in one.apart(study.models)])
+        joined([_sentence(own, study, points) for own in one.apart(study.models)])
         for one in shown_settings(study, points, axes)
     ]
 
 
-def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> str:
+def _sentence(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> str:
     if len(setting.outcomes) > 1:
         parts = [_cheapest_shares(setting, study), _range(setting, _("them"))]
     else:
         parts = [_range(setting, _("{draws:,} draws{where}", draws=study.draws, where=where(setting.axes)))]
     text = joined(
-        [*parts, *_earned(setting), *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)]
+        [
+            *parts,
+            *_profits(setting),
+            *_against_api(setting),
+            *_unmet_goals(setting, study, points),
+            *_deciding_inputs(setting, study),
+        ]
     )
     return (_("{model}: ", model=setting.model) if setting.model else "") + text
 
@@ -88,10 +94,10 @@ def disputed(disputes: Sequence[DisputedSetting]) -> list[str]:
     groups: dict[tuple[str, str, str], list[DisputedSetting]] = {}
     for one in disputes:
         groups.setdefault((one.model, one.central, one.drawn), []).append(one)
-    return [_disputed(own) for own in groups.values()]
+    return [_dispute_sentence(own) for own in groups.values()]
 
 
-def _disputed(own: Sequence[DisputedSetting]) -> str:
+def _dispute_sentence(own: Sequence[DisputedSetting]) -> str:
     first, shares = own[0], sorted(one.share for one in own)
     places = [listing([place(axis, value) for axis, value in one.axes.items()]) for one in own if one.axes]
     share = _(
@@ -159,7 +165,7 @@ def _range(setting: DrawnSetting, draws: str) -> str:
     return _("In 80 % of {draws} a million output tokens costs {listing}.", draws=draws, listing=listing(parts))
 
 
-def _earned(setting: DrawnSetting) -> Iterator[str]:
+def _profits(setting: DrawnSetting) -> Iterator[str]:
     """Yield the profit of each fleet over the draws, and the share of draws with a loss, where tokens are sold."""
     for one in setting.outcomes:
         if PROFIT in one.draws:
@@ -183,7 +189,7 @@ def _against_api(setting: DrawnSetting) -> Iterator[str]:
         yield _("Cheaper than the API: {listing}.", listing=listing(parts))
 
 
-def _missed(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> Iterator[str]:
+def _unmet_goals(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> Iterator[str]:
     """Yield sentences on compared fleets that do not meet the SLO or keep up with the load."""
     for one in setting.outcomes:
         here = [point for point in points if point.fleet == one.fleet and setting.axes.items() <= point.axes.items()]
@@ -201,7 +207,7 @@ def _missed(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Poin
             yield _("{fleet} does not meet the SLO, or keep up, there.", fleet=one.fleet)
 
 
-def _decides(setting: DrawnSetting, study: MonteCarloStudy) -> Iterator[str]:
+def _deciding_inputs(setting: DrawnSetting, study: MonteCarloStudy) -> Iterator[str]:
     """Yield a sentence on the inputs that each change the order of the two cheapest fleets."""
     if setting.first_two is None or len(study.inputs) < 2:
         return
@@ -269,13 +275,15 @@ def write_monte_carlo(out: Path, study: MonteCarloStudy, axes: Sequence[str]) ->
     settings = settings_of(study)
     shown = [axis for axis in axes if any(axis in one.axes for one in settings)]
     _write(
-        out / "futures.csv", [_quantiles(study, setting, one) for setting, one in _each(settings, study.models)], shown
+        out / "futures.csv",
+        [_quantiles(study, setting, one) for setting, one in _outcomes(settings, study.models)],
+        shown,
     )
     _write(out / "draws.csv", (row for setting in settings for row in _draws(study, setting)), shown)
     _write(out / "tornado.csv", (row for setting in settings for row in _tornado(study, setting)), shown)
 
 
-def _each(settings: Sequence[DrawnSetting], models: Mapping[str, str]) -> Iterator[tuple[DrawnSetting, FleetDraws]]:
+def _outcomes(settings: Sequence[DrawnSetting], models: Mapping[str, str]) -> Iterator[tuple[DrawnSetting, FleetDraws]]:
     return ((own, one) for setting in settings for own in setting.apart(models) for one in own.outcomes)
 
 
@@ -321,13 +329,13 @@ def _draws(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
 
 def _tornado(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
     for one in input_effects(study, setting, (MILLION, MONTH)):
-        row: Row = {"of": one.of, "axes": setting.axes, **_ends(one.input)}
+        row: Row = {"of": one.of, "axes": setting.axes, **_input_ends(one.input)}
         for name, ends in one.measures.items():
             row |= {f"{name}_at_low": ends.low, f"{name}_at_high": ends.high, f"{name}_central": ends.central}
         yield row
 
 
-def _ends(each: UncertainInput) -> Row:
+def _input_ends(each: UncertainInput) -> Row:
     """Return the low, central and high value of the input, at the first of its places."""
     low, high = (next(iter(world.values())) for world in each.at(LOW, HIGH))
     central = each.members[0].distribution.central

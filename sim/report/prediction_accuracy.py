@@ -92,10 +92,10 @@ def confidences_by_key(
 
 def marked(panels: Iterable[Panel], confidences: Mapping[str, PredictionConfidence]) -> list[Panel]:
     """Return *panels* with the marks of their points; *confidences* has the confidence by the key of a point."""
-    return [replace(panel, curves=tuple(_marked(curve, confidences) for curve in panel.curves)) for panel in panels]
+    return [replace(panel, curves=tuple(_with_marks(curve, confidences) for curve in panel.curves)) for panel in panels]
 
 
-def _marked(curve: ChartCurve, confidences: Mapping[str, PredictionConfidence]) -> ChartCurve:
+def _with_marks(curve: ChartCurve, confidences: Mapping[str, PredictionConfidence]) -> ChartCurve:
     if not curve.marker:
         return curve
     return replace(curve, marks=tuple(confidences[key].mark if key in confidences else "" for key in curve.keys))

@@ -86,10 +86,10 @@ class CaseProgress(_Live):
     """Progress of cases: called with (finished cases, all cases, cases found on disk); the total may grow."""
 
     def __init__(
-        self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases"), goes_on: bool = False
+        self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases"), later_stage: bool = False
     ) -> None:
-        """Set up the bar; with *goes_on*, cases found on disk may be the command's own, and are not announced."""
-        self._unit, self._goes_on = _(unit), goes_on
+        """Set up the bar; with *later_stage*, cases found on disk may be the command's own, and are not announced."""
+        self._unit, self._later_stage = _(unit), later_stage
         self._done, self._total, self._found = 0, 0, 0
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
@@ -99,7 +99,7 @@ class CaseProgress(_Live):
 
     def __call__(self, done: int, total: int, found: int) -> None:
         """Show the progress."""
-        if done == found and found and not self._quiet and not self._goes_on:
+        if done == found and found and not self._quiet and not self._later_stage:
             self._bar.console.print(
                 _(
                     "{found} of {total} {unit} are finished already; continuing from there",

@@ -465,7 +465,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
             "Shapley values: the cost that each part of the first fleet adds, averaged over all orders of exchange."
         )
         groups = [[translate_rendered(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
-        groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        groups.append([_("the gap"), *(f"{cash(gap.usd)}{_half_width_text(gap.half_width)}" for gap in gaps)])
         title = _("Parts of the cost gap, {less}", less=less((gaps[0].first, gaps[0].second)))
         found.append(PageTable(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
     return found
@@ -476,10 +476,10 @@ def _now(answer: SensitivityAnswer) -> list[str]:
     if not answer.found.swings:
         return []
     now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
-    return [result_text(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
+    return [result_text(answer, one) + _half_width_text(one.half_width, answer.found.metric) for one in now]
 
 
-def _spread(half_width: float | None, metric: str = USD) -> str:
+def _half_width_text(half_width: float | None, metric: str = USD) -> str:
     if not half_width:
         return ""
     return f" ± {cash(half_width) if metric == USD else seconds(half_width)}"
@@ -487,7 +487,7 @@ def _spread(half_width: float | None, metric: str = USD) -> str:
 
 def _part(gap: CostGap, group: str) -> str:
     share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
-    spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
+    spread = _half_width_text(gap.half_widths[group]) if gap.parts[group] else ""
     return f"{cash(gap.parts[group])}{spread}{share}"
 
 

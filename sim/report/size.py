@@ -68,7 +68,7 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
     shown = [(name, *one) for name in LATENCIES for one in percentiles_shown(scenario.slo, name).items()]
     late = [_late(found, scenario)] if scenario.slo.per_request else []
     drawn = [*(_latency_panel(found, *one) for one in shown), *late]
-    return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
+    return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced_candidates(found) else [])]
 
 
 def key(found: Sizing) -> list[KeyEntry]:
@@ -77,10 +77,10 @@ def key(found: Sizing) -> list[KeyEntry]:
 
 
 def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
-    return style(sorted({one.gpu for one in _priced(found)}))
+    return style(sorted({one.gpu for one in _priced_candidates(found)}))
 
 
-def _priced(found: Sizing) -> list[CandidateFleet]:
+def _priced_candidates(found: Sizing) -> list[CandidateFleet]:
     return [one for one in found.candidates if one.status != "impossible" and one.floor_usd_per_h]
 
 
@@ -119,7 +119,7 @@ def _latency_panel(found: Sizing, name: str, part: str, limit: float | None) -> 
         return float("inf") if value is None else scale * value
 
     far = FAR * scale * limit if limit is not None else float("inf")
-    chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
+    chosen = [one for one in _priced_candidates(found) if one.metrics is not None and latency(one) <= far]
     members = front(found, [column])
     names = {id(one): one.name for one in members}
 
@@ -150,7 +150,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
         _("Cost against late requests"),
         in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost)")),
         _("share of the requests out of the service level"),
-        _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
+        _curves(found, [one for one in _priced_candidates(found) if one.metrics is not None], late, lambda one: ""),
         x_format=percent,
         y_format=money_mark,
         x_limit=Limit(allowed, _("{exactly} allowed", exactly=exactly(allowed))),
@@ -160,7 +160,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
 
 
 def _by_cost(found: Sizing) -> Panel:
-    ranked = sorted(_priced(found), key=_per_month)
+    ranked = sorted(_priced_candidates(found), key=_per_month)
     places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
     return Panel(
         _("Every candidate by its cost"),

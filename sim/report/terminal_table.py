@@ -27,7 +27,8 @@ FOLDED_FROM = 16
 
 
 CLOSING = "，。；：、！？）》”"
-"""Characters of Chinese that never begin a line."""
+"""Chinese punctuation that never begins a line."""
+
 _WORDS = re.compile(rf"\s+|[\u2e80-\uffef][{CLOSING}]*|[^\s\u2e80-\uffef]+[{CLOSING}]*")
 
 
@@ -86,7 +87,7 @@ class FittedTable:
     """Columns to leave out, in this order, where the table is wider than the terminal; None: it is divided instead."""
 
     def __post_init__(self) -> None:
-        """Translate the headings and name the unit of work in them."""
+        """Translate the headings and insert the unit of work (requests or images)."""
         object.__setattr__(self, "heads", tuple(counted(_(head)) for head in self.heads))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -218,17 +218,17 @@ def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
     for name, spec in known.items():
         for other in needs(spec):
             if other not in known:
-                yield ValidationIssue(("claim", "figures", name, "of"), _unknown(other, known))
+                yield ValidationIssue(("claim", "figures", name, "of"), _unknown_figure(other, known))
     for index, part in enumerate(claim.parts):
         for name in part.named.values():
             if name not in known:
-                yield ValidationIssue(("claim", "parts", index), _unknown(name, known))
+                yield ValidationIssue(("claim", "parts", index), _unknown_figure(name, known))
     texts: list[tuple[tuple[str | int, ...], str]] = [(("claim", "reason"), claim.reason)]
     texts += [(("claim", "notes", index), note) for index, note in enumerate(claim.notes)]
     for place, text in texts:
         for found in PLACEHOLDER.finditer(text):
             if found[1] not in known:
-                yield ValidationIssue(place, _unknown(found[1], known))
+                yield ValidationIssue(place, _unknown_figure(found[1], known))
     try:
         claim.order()
     except CycleError as error:
@@ -237,7 +237,7 @@ def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
         )
 
 
-def _unknown(name: str, known: Any) -> str:
+def _unknown_figure(name: str, known: Any) -> str:
     return Message("there is no figure {name!r}{hint}", name, did_you_mean(name, known))
 
 

@@ -54,7 +54,7 @@ LONGEST_NAME = 200
 def _readable(name: str) -> str:
     """Check that a name is readable, so that no two names look alike in tables and charts."""
     if "\n" in name or "\t" in name or "\r" in name:
-        raise ValueError("a name stands on one line, without tabs")
+        raise ValueError("a name is on one line, without tabs")
     if name != name.strip():
         raise ValueError(Message("a name begins and ends without blanks: {name!r}", name))
     for character in name:

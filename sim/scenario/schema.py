@@ -43,7 +43,7 @@ class Scenario(Experiment):
     chargeback: Annotated[Chargeback | None, CHARGEBACK] = None
     """Split of the bill among tenants, with rules for idle and unused capacity."""
     price_paths: Annotated[PricePaths | None, PRICE_PATHS] = None
-    """Prices to come, with which `plan` and `breakeven` decide when to buy: a decline, steps at launches, a table, or a
+    """Future prices, with which `plan` and `breakeven` decide when to buy: a decline, steps at launches, a table, or a
     random process."""
     sensitivity: Annotated[Sensitivity | None, SENSITIVITY] = None
     """Inputs that `gpufleet sensitivity` varies; no other command reads it."""

@@ -82,7 +82,7 @@ def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> I
         fx = {USD: 1.0, **(finance.rates if finance is not None else {})}
         if isinstance(cost, Buy | Rent):
             for item in _items(fleet, cost, catalog, paid.get(fleet.name, ())):
-                price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)
+                price = _quoted_price(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)
                 if price is not None and "." not in item:
                     path = f"fleets.{position}.cost.quotes.{item}{price.key}"
                     yield _with_range(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
@@ -120,7 +120,7 @@ def _is_bare(server: str, catalog: Catalog, offers: Sequence[str]) -> bool:
     return offer is not None and not offer.includes_gpus
 
 
-def _quoted(cost: Buy | Rent, item: str) -> _Price:
+def _quoted_price(cost: Buy | Rent, item: str) -> _Price:
     quote = cost.quotes[item]
     unit = quote.unit or ("each" if isinstance(cost, Buy) else "gpu_hour")
     has_more = quote.model_fields_set - {"price"}

@@ -174,7 +174,7 @@ class ExportRoutes:
         return [Route("/api/exports", self.listed), Route("/export", self.export)]
 
     def listed(self, request: Request) -> JSONResponse:
-        """Return the formats in which the answer in *run* can be exported."""
+        """Return the formats in which the requested answer can be exported."""
         folder = self._answer(request)
         found = [{"format": name, "name": _(kind.name)} for name, kind in KINDS.items() if not _why_not(folder, name)]
         return JSONResponse({"exports": found})

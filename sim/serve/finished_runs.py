@@ -86,11 +86,11 @@ class LoadedRuns:
 
     def stored(self, run: str) -> StoredRun:
         """Read the finished run in the folder *run* from the disk. Raises RefusedRequest, ScenarioErrors."""
-        self._finished(run)
+        self._finished_folder(run)
         with self.turn():
             return StoredRun.read(self.workspace.folder(run), self.catalog)
 
-    def _finished(self, run: str) -> Path:
+    def _finished_folder(self, run: str) -> Path:
         folder = self.workspace.path(run)
         if not is_finished(folder):
             text = "has not finished yet" if folder.is_dir() else "no longer exists; reload the page"
@@ -98,7 +98,7 @@ class LoadedRuns:
         return folder
 
     def _answers(self, run: str) -> RunAnswers | WorkAnswers:
-        folder = self._finished(run)
+        folder = self._finished_folder(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
         if key not in self._loaded:
             self.workspace.folder(run)
@@ -129,7 +129,7 @@ class AnswerRoutes:
 
     def answer(self, request: Request) -> JSONResponse:
         """Return all data of a run that the page shows."""
-        return self._answered(
+        return self._response(
             request,
             lambda found: answer_data(found, self.runs.catalog),
             lambda found: work_data(found, self.runs.catalog),
@@ -137,15 +137,15 @@ class AnswerRoutes:
 
     def verdict(self, request: Request) -> JSONResponse:
         """Return the verdict of a run: headline and findings."""
-        return self._answered(request, self._verdict, work_verdict)
+        return self._response(request, self._verdict, work_verdict)
 
     def capacity(self, request: Request) -> JSONResponse:
         """Return the capacity of every fleet within the sweep."""
-        return self._answered(request, _capacity, lambda _: {"capacity": []})
+        return self._response(request, _capacity, lambda _: {"capacity": []})
 
     def gap(self, request: Request) -> JSONResponse:
         """Return the components of the cost of every point."""
-        return self._answered(
+        return self._response(
             request,
             lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},
             lambda found: {"gap": work_gap(found)},
@@ -178,7 +178,7 @@ class AnswerRoutes:
         verdict = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
         return {"headline": verdict.headline, "findings": list(verdict.findings)}
 
-    def _answered(
+    def _response(
         self,
         request: Request,
         shape: Callable[[RunAnswer], dict[str, Any]],

@@ -80,7 +80,7 @@ class Access:
         if is_local(host):
             return cls(_with_port(names, port), port, is_open=is_open)
         every = host in ("0.0.0.0", "::")
-        return cls(_with_port([*names, _bracketed(host)], port), port, every, is_open)
+        return cls(_with_port([*names, _host_in_url(host)], port), port, every, is_open)
 
     @property
     def cookie(self) -> str:
@@ -118,7 +118,7 @@ def is_local(host: str) -> bool:
         return False
 
 
-def _bracketed(host: str) -> str:
+def _host_in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host.lower()
 
 
@@ -170,7 +170,7 @@ class Guard:
     def _busy(self, scope: Scope) -> Response | None:
         if self._answering < MOST_AT_ONCE or scope["path"] == HEALTH:
             return None
-        return _refused(503, BUSY, {"retry-after": "1"})
+        return _closing_answer(503, BUSY, {"retry-after": "1"})
 
     async def _received(self, receive: Receive) -> tuple[Response | None, Receive]:
         """Receive the whole body, before the request counts among those being answered.
@@ -178,7 +178,7 @@ class Guard:
         Return a refusal or None, and a function that receives the body again.
         """
         if self._sending >= MOST_SENDING:
-            return _refused(503, BUSY, {"retry-after": "1"}), receive
+            return _closing_answer(503, BUSY, {"retry-after": "1"}), receive
         body, more = bytearray(), True
         self._sending += 1
         try:
@@ -190,9 +190,11 @@ class Guard:
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > MOST_BODY_BYTES:
-                        return _refused(413, TOO_LARGE), receive
+                        return _closing_answer(413, TOO_LARGE), receive
         except TimeoutError:
-            return _refused(408, Message("the body of the request took longer than {limit} s", LONGEST_BODY_S)), receive
+            return _closing_answer(
+                408, Message("the body of the request took longer than {limit} s", LONGEST_BODY_S)
+            ), receive
         finally:
             self._sending -= 1
         waiting: list[AsgiMessage] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -206,13 +208,13 @@ class Guard:
         headers = Headers(scope=scope)
         hosts, origin = headers.getlist("host"), headers.get("origin")
         if len(hosts) != 1 or not self.access.knows_host(hosts[0]):
-            return _refused(403, "this server does not answer under that name; open the address that it printed")
+            return _closing_answer(403, "this server does not answer under that name; open the address that it printed")
         if origin is not None and not self.access.knows_origin(origin):
-            return _refused(403, "only pages of this server may send it requests")
+            return _closing_answer(403, "only pages of this server may send it requests")
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
-            return _refused(414, Message("the address is longer than {limit} characters", LONGEST_ADDRESS))
+            return _closing_answer(414, Message("the address is longer than {limit} characters", LONGEST_ADDRESS))
         if _length(headers) > MOST_BODY_BYTES:
-            return _refused(413, TOO_LARGE)
+            return _closing_answer(413, TOO_LARGE)
         if scope["path"] == HEALTH:
             return None
         tokens = [_bearer(headers), *_in_address(scope)]
@@ -222,13 +224,13 @@ class Guard:
             or knows
             or _equal_in_constant_time(_of_cookie(headers, self.access.cookie), self.access.token)
         ):
-            return _refused(401, NO_TOKEN, {"www-authenticate": "Bearer"})
+            return _closing_answer(401, NO_TOKEN, {"www-authenticate": "Bearer"})
         if scope["method"] in READING or knows:
             return None
         if not _equal_in_constant_time(
             headers.get(CHANGE_HEADER, ""), self.access.change_token
         ):  # browsers attach cookies to requests of other sites
-            return _refused(403, "a change needs the page's token: reload the page")
+            return _closing_answer(403, "a change needs the page's token: reload the page")
         return None
 
     def _gives_token(self, scope: Scope) -> bool:
@@ -271,7 +273,7 @@ def _length(headers: Headers) -> int:
     return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else MOST_BODY_BYTES + 1
 
 
-def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+def _closing_answer(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     """Return an answer that ends the connection: the rest of the request is not read."""
     return PlainTextResponse(
         f"gpufleet: {translate_message(text)}\n", status, {"connection": "close", **(headers or {})}

@@ -66,7 +66,7 @@ COMMAND = (sys.executable, "-P", "-m", "sim")
 OPTIONS = ("--quiet",)
 RECORDING_WRAPPER = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
 """Wrapper of a run's command that records its process group and its exit code in files."""
-STOPPED = "finished points are kept; the same run goes on from them"
+STOPPED = "finished points are kept; the same run continues from them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class CommandQueue:
         """Follow *job* to its end, started first if *starts*; a failure is recorded in the job."""
         try:
             with confined(self.root, *program_folders()):
-                process = self._started(job) if starts else None
+                process = self._start_process(job) if starts else None
                 self._follow(job)
                 if process is not None:
                     process.wait(GRACE_S)
@@ -266,7 +266,7 @@ class CommandQueue:
     def _next(self) -> QueuedCommand | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
 
-    def _started(self, job: QueuedCommand) -> "subprocess.Popen[bytes]":
+    def _start_process(self, job: QueuedCommand) -> "subprocess.Popen[bytes]":
         self.workspace.path(job.folder)  # the folder may have become a link
         place, workers = self._place(job), str(os.cpu_count() or 1)
         roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])

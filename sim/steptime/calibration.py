@@ -99,7 +99,7 @@ class Calibration(Spec):
         factors |= dict.fromkeys(SEQUENCE_OVERHEADS, host.sequence_overhead)
         factors["per_request_s"] = host.request_overhead
         known = {name: value for name in factors if (value := getattr(overheads, name)) is not None}
-        scaled = {name: self._scaled(value, factors[name]) for name, value in known.items()}
+        scaled = {name: self._multiplied(value, factors[name]) for name, value in known.items()}
         return engine.model_copy(update={"overheads": overheads.model_copy(update=scaled)})
 
     def link(self, link: Link) -> Link:
@@ -121,11 +121,13 @@ class Calibration(Spec):
         return link.model_copy(
             update={
                 **tables,
-                "allreduce_latency_s": {n: self._scaled(v, own.latency) for n, v in link.allreduce_latency_s.items()},
-                "allreduce_bus_bytes_per_s": {
-                    n: self._scaled(v, rate) for n, v in link.allreduce_bus_bytes_per_s.items()
+                "allreduce_latency_s": {
+                    n: self._multiplied(v, own.latency) for n, v in link.allreduce_latency_s.items()
                 },
-                "measured_bytes_per_s": link.measured_bytes_per_s and self._scaled(link.measured_bytes_per_s, rate),
+                "allreduce_bus_bytes_per_s": {
+                    n: self._multiplied(v, rate) for n, v in link.allreduce_bus_bytes_per_s.items()
+                },
+                "measured_bytes_per_s": link.measured_bytes_per_s and self._multiplied(link.measured_bytes_per_s, rate),
             }
         )
 
@@ -133,8 +135,8 @@ class Calibration(Spec):
         """Return *coefficients* with the card's calibrated efficiencies, which are at most 1."""
         usual = coefficients.efficiency(gpu)
         own = Efficiency(
-            compute=self._scaled(usual.compute, self.compute_efficiency, 1.0),
-            memory=self._scaled(usual.memory, self.memory_efficiency, 1.0),
+            compute=self._multiplied(usual.compute, self.compute_efficiency, 1.0),
+            memory=self._multiplied(usual.memory, self.memory_efficiency, 1.0),
         )
         return coefficients.model_copy(update={"gpus": {**coefficients.gpus, gpu.id: own}})
 
@@ -147,7 +149,7 @@ class Calibration(Spec):
             coefficients=self.coefficients(inputs.coefficients, inputs.gpu),
         )
 
-    def _scaled(self, value: Value, factor: Factor, most: float = inf) -> Value:
+    def _multiplied(self, value: Value, factor: Factor, most: float = inf) -> Value:
         if factor.factor == 1.0 or value.value == 0:
             return value
         now = min(most, value.value * factor.factor)

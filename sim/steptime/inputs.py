@@ -53,17 +53,17 @@ class HostOffload:
     @property
     def link_rate(self) -> float:
         """Rate at which weights reach the GPU [B/s]."""
-        return _known(self.link_bytes_per_s) * _known(self.use.link_efficiency)
+        return _known_value(self.link_bytes_per_s) * _known_value(self.use.link_efficiency)
 
     def memory_rate(self, expert: bool = False) -> float:
         """Return the rate at which the replica's part of the host reads weights, of routed experts or others [B/s]."""
         efficiency = self.use.expert_memory_efficiency if expert else self.use.memory_efficiency
-        return _known(self.memory_bytes_per_s) * _known(efficiency) / self.replicas
+        return _known_value(self.memory_bytes_per_s) * _known_value(efficiency) / self.replicas
 
     @property
     def flop_rate(self) -> float:
         """Arithmetic rate of the replica's part of the host [FLOP/s]."""
-        return _known(self.flops) / self.replicas
+        return _known_value(self.flops) / self.replicas
 
     @property
     def streams_some(self) -> bool:
@@ -81,7 +81,7 @@ class HostOffload:
         return self.streams_some and (first is None or tokens >= first.value)
 
     def values(self) -> Iterator[tuple[str, Value]]:
-        """Return the engine's offloading figures that apply, by name."""
+        """Yield the engine's offloading figures that apply, by name."""
         streaming = ["link_efficiency", "micro_batch_tokens", "stream_from_tokens"] if self.streams_some else []
         computing = ["memory_efficiency", "expert_memory_efficiency"] if self.computes_some else []
         for name in streaming + computing:
@@ -89,7 +89,7 @@ class HostOffload:
                 yield name, value
 
 
-def _known(value: Value | None) -> float:
+def _known_value(value: Value | None) -> float:
     assert value is not None  # scenario checks require the figures that the engine needs
     return value.value
 

@@ -163,12 +163,12 @@ def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | No
         value = exp(log(now) + (log(max(end, now / SPAN)) - log(now)) * step / STEPS)
         found = costs(value)
         if found and _cheapest(found) != winner:
-            return _bisected(before, value, winner, costs), _cheapest(found)
+            return _bisect(before, value, winner, costs), _cheapest(found)
         before = value
     return None, ""
 
 
-def _bisected(holds: float, fails: float, winner: str, costs: Costs) -> float:
+def _bisect(holds: float, fails: float, winner: str, costs: Costs) -> float:
     for _ in range(HALVINGS):
         middle = (holds * fails) ** 0.5
         found = costs(middle)

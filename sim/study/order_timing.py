@@ -1,4 +1,4 @@
-"""Time of purchase under the prices to come: order now, order in a later month, or rent throughout.
+"""Time of purchase under future prices: order now, order in a later month, or rent throughout.
 
 All times serve the same load. Their net present costs are computed at expected prices and, where a path has a
 volatility or an uncertain parameter, in every Monte Carlo draw; all times share the draws.

@@ -475,7 +475,7 @@ def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SaleP
     """
     choices = [list(_choices(one, months)) for one in held]
     if prod(map(len, choices)) <= MOST_COMBINATIONS:
-        return _best(product(*choices), rows_of)
+        return _cheapest_sale(product(*choices), rows_of)
     starts = (tuple(one[0] for one in choices), tuple(one[-1] for one in choices))
     return min((_in_turn(start, choices, rows_of) for start in starts), key=lambda one: one.cost)
 
@@ -486,7 +486,7 @@ def _choices(one: HeldUnits, months: int) -> Iterator[HeldUnits]:
     yield from (replace(one, sold=month) for month in range(latest, -1, -1))
 
 
-def _best(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> SalePlan:
+def _cheapest_sale(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> SalePlan:
     return min((SalePlan(held, rows_of(held)) for held in ways), key=lambda one: one.cost)
 
 
@@ -497,6 +497,6 @@ def _in_turn(start: tuple[HeldUnits, ...], choices: Sequence[Sequence[HeldUnits]
         for place, group in enumerate(choices):
             around = best.held
             ways = ((*around[:place], one, *around[place + 1 :]) for one in group)
-            best = min((best, _best(ways, rows_of)), key=lambda one: one.cost)
+            best = min((best, _cheapest_sale(ways, rows_of)), key=lambda one: one.cost)
         if best is before:
             return best

@@ -255,7 +255,7 @@ class Declines:
     finance: StraightLine | Annuity | None
     """Terms of finance, with the inflation of each line."""
     outlook: PriceOutlook | None = None
-    """Prices to come; None: the declines alone. Where it is drawn, factors are arrays over the draws."""
+    """Future prices; None: the declines alone. Where it is drawn, factors are arrays over the draws."""
 
     def hardware(self, month: int) -> Any:
         """Return the price of new hardware in *month* over today's."""

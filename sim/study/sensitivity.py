@@ -165,7 +165,7 @@ def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
         bill.window_h * (bill.usd_per_h + part * (bill.flows.hardware_usd_per_h + bill.flows.rent_usd_per_h))
         for bill in bills
     )
-    return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _overloaded(cases))
+    return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _any_overloaded(cases))
 
 
 def _metric(cases: Cases, metric: str) -> Sample:
@@ -173,11 +173,13 @@ def _metric(cases: Cases, metric: str) -> Sample:
         return Sample((), ())
     values = (stored.metrics[metric] for _, stored in cases)
     return Sample(
-        tuple(float("inf") if one is None else float(one) for one in values), (1.0,) * len(cases), _overloaded(cases)
+        tuple(float("inf") if one is None else float(one) for one in values),
+        (1.0,) * len(cases),
+        _any_overloaded(cases),
     )
 
 
-def _overloaded(cases: Cases) -> bool:
+def _any_overloaded(cases: Cases) -> bool:
     return cases_overloaded([stored.metrics for _, stored in cases])
 
 

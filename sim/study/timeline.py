@@ -1,4 +1,4 @@
-"""Timeline of a case: means over equal stretches of time, from the stored tables of the case."""
+"""Timeline of a case: means over intervals of equal length, from the stored tables of the case."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sim.study.points import FinishedCase
 from sim.units import SECONDS_PER_HOUR
 
 Series = NDArray[np.float64]
-MOST_STRETCHES = 120
+MOST_INTERVALS = 120
 LENGTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ALWAYS_ON = frozenset({"serving", "draining"})
 """States of replicas in a fleet without starts, stops and failures."""
@@ -21,16 +21,16 @@ BROKEN = ("failed", "repairing")
 
 @dataclass(frozen=True, slots=True)
 class CaseTimeline:
-    """Timeline of one case; each series has one value per stretch."""
+    """Timeline of one case; each series has one value per interval."""
 
     edges_s: Series
-    """Start of the first stretch, then the end of each stretch [s]."""
+    """Start of the first interval, then the end of each interval [s]."""
     arrivals_rps: Series | None
     """Rate of arrivals [1/s], nan after the last arrival; None where the run kept no requests."""
     ttft_s: Series | None
-    """95th percentile of TTFT over the requests arriving in the stretch [s]; nan without, inf if never answered."""
+    """95th percentile of TTFT over the requests arriving in the interval [s]; nan without, inf if never answered."""
     waiting: Series | None
-    """Number of requests that have arrived and not started, at the end of the stretch."""
+    """Number of requests that have arrived and not started, at the end of the interval."""
     replicas: dict[str, Series]
     """State -> mean number of replicas."""
     failed_s: tuple[float, ...]
@@ -66,16 +66,16 @@ def timeline_of(case: FinishedCase) -> CaseTimeline:
 
 
 def _edges(end_s: float) -> Series:
-    length_s = next((one for one in LENGTHS_S if end_s <= one * MOST_STRETCHES), LENGTHS_S[-1])
+    length_s = next((one for one in LENGTHS_S if end_s <= one * MOST_INTERVALS), LENGTHS_S[-1])
     begins_s = np.arange(0.0, end_s, length_s)
-    # a short rest would give meaningless rates, so it becomes part of the last stretch
+    # a short rest would give meaningless rates, so it becomes part of the last interval
     if len(begins_s) > 1 and end_s - begins_s[-1] < length_s / 2:
         begins_s = begins_s[:-1]
     return np.append(begins_s, end_s)
 
 
 def _mean(edges_s: Series, starts_s: Series, ends_s: Series, amounts: Series) -> Series:
-    """Return amounts that are spread evenly from starts to ends, per second of each stretch."""
+    """Return amounts that are spread evenly from starts to ends, per second of each interval."""
     # amount accumulated up to each edge
     total = np.zeros(len(edges_s))
     for place, edge_s in enumerate(edges_s):
@@ -117,7 +117,7 @@ def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
 def _cost(costs: Any, edges_s: Series) -> Series:
     """Return the cost rate [USD/h] from the bill's amounts, spread over their intervals; nan outside of the window."""
     starts_s, ends_s, usd = (costs[name].to_numpy() for name in ("start_s", "end_s", "amount_usd"))
-    # a stretch at an edge of the window has the rate of its part inside the window
+    # a interval at an edge of the window has the rate of its part inside the window
     billed_s = np.diff(np.clip(edges_s, starts_s.min(), ends_s.max()))
     share = np.where(billed_s > 0, billed_s, np.nan) / np.diff(edges_s)
     return _mean(edges_s, starts_s, ends_s, usd) * SECONDS_PER_HOUR / share

@@ -306,7 +306,7 @@ class _SessionBuilder:
 
 
 def sample(draws: SessionDraws, start: int, count: int) -> Iterator[Turn]:
-    """Return requests *start* to *start* + *count* of all sessions, one session after the other."""
+    """Yield requests *start* to *start* + *count* of all sessions, one session after the other."""
     number = place = 0
     while place < start + count:
         turns = draws.session(number).turns

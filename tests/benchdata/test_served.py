@@ -217,7 +217,7 @@ def test_a_server_that_comes_later_was_there_as_long_as_its_pages(tmp_path: Path
     assert rows[1].counted is None if not queue else rows[1].counted.end_s - rows[1].counted.begin_s == 30.0
 
 
-def test_folders_are_stretches_of_their_own(tmp_path: Path) -> None:
+def test_each_folder_is_a_recording(tmp_path: Path) -> None:
     for name, to in (("low", 400), ("high", 700)):
         (tmp_path / name).mkdir()
         written(tmp_path / name, a=page(100), b=page(to))
@@ -556,7 +556,7 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
         ({"a": page(9), "b": page(9)}, "counts nothing between the scrapes: no request was answered"),
         ({"a": page(9).replace("} 900\n", "} 900 2000\n"), "b": page(10).replace("} 1000\n", "} 1000 1000\n")},
          "b.prom: is no later than"),
-        ({"a": '{"some": "object"}'}, "a.prom: is of no kind that is read"),
+        ({"a": '{"some": "object"}'}, "a.prom: is none of the kinds of file that are read"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_file(tmp_path: Path, texts: dict[str, str], line: str) -> None:

@@ -30,7 +30,9 @@ def test_requests_come_between_the_pages_that_counted_them(running: int, draw: i
 def test_parts_of_one_stretch_are_one_run() -> None:
     """Only another run narrows the interval of what is predicted."""
     row = BenchRow(2, "a", "l40s", "llama3.1-8b")
-    parts = [replace(row, counted=CountedTraffic((), 0.0, CAME, 500.0, 0.03, stretch=name)) for name in ("x", "x", "y")]
+    parts = [
+        replace(row, counted=CountedTraffic((), 0.0, CAME, 500.0, 0.03, recording=name)) for name in ("x", "x", "y")
+    ]
     assert (run_count(parts[:2]), run_count(parts), run_count([row, row, *parts])) == (1, 2, 4)
 
 

@@ -59,7 +59,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"gpufleet: {out}/points/"[:100])
     assert line.endswith(
-        "no space left on device; finished points are kept: make room, and the same command goes on from them"
+        "no space left on device; finished points are kept: make room, and the same command continues from them"
     )
     assert len(list((out / "points").iterdir())) == 1
     assert ended(monkeypatch, *map(str, asked)) == 0

@@ -292,8 +292,8 @@ def test_a_worker_shows_its_progress_and_how_long_it_takes(
 
 
 def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: pytest.CaptureFixture[str]) -> None:
-    for goes_on in (False, True):
-        with progress.CaseProgress(quiet=False, goes_on=goes_on) as told:
+    for later_stage in (False, True):
+        with progress.CaseProgress(quiet=False, later_stage=later_stage) as told:
             told(2, 18, 2)
     assert capsys.readouterr().err == "2 of 18 cases are finished already; continuing from there\n"
 

@@ -38,16 +38,16 @@ def ttft_s(request: Request) -> float:
 
 @pytest.mark.parametrize("write", ["evict", "through"])
 def test_blocks_evicted_from_the_gpu_are_read_from_a_tier(tmp_path: Path, write: str) -> None:
-    *_, goes_on = served(tmp_path, HOST % f", write: {write}")
+    *_, later_stage = served(tmp_path, HOST % f", write: {write}")
     # four blocks of 16 tokens, 1000 bytes each, at 1 MB/s; 16 tokens are left to compute
-    assert goes_on.cached_tokens == 64
-    assert ttft_s(goes_on) == pytest.approx(0.01 + 64 * 1000 / 1e6 + 0.1 + 16 * 0.01)
+    assert later_stage.cached_tokens == 64
+    assert ttft_s(later_stage) == pytest.approx(0.01 + 64 * 1000 / 1e6 + 0.1 + 16 * 0.01)
 
 
 def test_blocks_are_recomputed_without_a_tier(tmp_path: Path) -> None:
-    *_, goes_on = served(tmp_path, "")
-    assert goes_on.cached_tokens == 0
-    assert ttft_s(goes_on) == pytest.approx(0.1 + 80 * 0.01)
+    *_, later_stage = served(tmp_path, "")
+    assert later_stage.cached_tokens == 0
+    assert ttft_s(later_stage) == pytest.approx(0.1 + 80 * 0.01)
 
 
 def test_a_tier_slower_than_recomputation_is_not_read(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class Case:
         return pa.table({"start_s": [0.0, 121.0], "end_s": [240.0, 221.0], "amount_usd": [0.24, 0.2]})
 
 
-def test_short_remainder_is_merged_into_the_last_stretch() -> None:
+def test_short_remainder_is_merged_into_the_last_interval() -> None:
     course = timeline_of(Case([(0, "serving", 0.0, 250.5)]))
     assert course.edges_s[-2:].tolist() == [245.0, 250.5]
 
@@ -55,7 +55,7 @@ def test_the_cost_rate_is_that_of_the_time_billed() -> None:
     assert rate[[0, -1]].tolist() == pytest.approx([3.6, 3.6])
 
 
-def test_means_over_stretches() -> None:
+def test_means_over_intervals() -> None:
     case: Any = Case(STATES)
     course = timeline_of(case)
     assert is_switched(case)

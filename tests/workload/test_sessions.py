@@ -174,11 +174,11 @@ def test_conversation_of_a_trace_continues_if_it_fits_the_prompt(tmp_path: Path)
     assert table.turn is not None
     assert table.turn.tolist() == [1, 1, 2, 3, 0]
     assert table.block_hashes is not None
-    one, other, goes_on, anew, alone = map(tuple, table.block_hashes)
-    assert goes_on[:3] == one
-    assert len(goes_on) == 6
+    one, other, later_stage, anew, alone = map(tuple, table.block_hashes)
+    assert later_stage[:3] == one
+    assert len(later_stage) == 6
     assert not set(one) & set(other)
-    assert not set(anew) & {*one, *other, *goes_on}
+    assert not set(anew) & {*one, *other, *later_stage}
     assert not alone
 
 

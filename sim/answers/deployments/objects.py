@@ -68,7 +68,7 @@ def annotations(
 
 
 def scaling_keys(group: ServerGroup, whole: bool) -> dict[str, Any] | None:
-    """Return the autoscaler keys that its object cannot express, or all with *whole*; None if there are none."""
+    """Return the autoscaler keys that its Kubernetes object cannot express; all with *whole*; None without any."""
     if group.autoscaling is None:
         return None
     keys: dict[str, Any] = group.autoscaling.model_dump(mode="json", exclude_unset=True)
@@ -153,7 +153,7 @@ def gauges_of(engine: str, metric: str) -> list[str]:
 
 
 def metric_name(engine: str, metric: str) -> tuple[str, float]:
-    """Return the name of a gauge of *engine* for the scenario's *metric*, and the value that stands for 1.
+    """Return the gauge of *engine* for the scenario's *metric*, and the gauge's value where the metric is 1.
 
     >>> metric_name("sglang", "kv_used"), metric_name("vllm", "waiting_per_replica")
     (('sglang:token_usage', 1), ('vllm:num_requests_waiting', 1))

@@ -19,10 +19,9 @@ from sim.message import Message, os_reason, placed
 START_BYTES = 1_000_000
 """Size of the part of a file from which its kind is recognised, and largest command or manifest [bytes]."""
 UNKNOWN = (
-    "is of no kind that init reads: a log of requests (CSV, JSON Lines), a page of /metrics, a command line with "
-    "`vllm serve` or `sglang.launch_server`, a Kubernetes manifest, values of llm-d or vLLM's production stack, a Ray "
-    "Serve config, a docker "
-    "compose file, a config.json of a model"
+    "is none of the kinds of file that init reads: a log of requests (CSV, JSON Lines), a page of /metrics, a command "
+    "line with `vllm serve` or `sglang.launch_server`, a Kubernetes manifest, values of llm-d or vLLM's production "
+    "stack, a Ray Serve config, a docker compose file, a config.json of a model"
 )
 TABLES = (".csv", ".tsv")
 

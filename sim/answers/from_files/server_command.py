@@ -211,7 +211,7 @@ class _Options:
                 if not self.server.model and self.server.engine == "vllm":
                     self._model(word)
                 elif word.text:
-                    self._fault(word.line, Message("{word!r} belongs to no option", _cut(word.text)))
+                    self._report(word.line, Message("{word!r} belongs to no option", _cut(word.text)))
                 continue
             name, given = self._name(word)
             option = self.table.get(name)
@@ -221,7 +221,7 @@ class _Options:
                     values.append(words[place].text)
                     place += 1
             if option is None:
-                self._unknown(name, word)
+                self._report_unknown(name, word)
             else:
                 self._take(name, option, values, word)
         self._finish()
@@ -263,7 +263,7 @@ class _Options:
                 self._leave(name, option)
             return
         if not values:
-            self._fault(word.line, Message("--{name} has no value", name))
+            self._report(word.line, Message("--{name} has no value", name))
             return
         if not option.key:
             self._leave(name, option)
@@ -288,7 +288,7 @@ class _Options:
         elif option.key == "kv_cache_dtype":
             dtype = KV_DTYPES.get(str(value).lower())
             if dtype is None:
-                self._fault(
+                self._report(
                     word.line,
                     Message(
                         "--{name}: unknown storage {value!r}; known here: {names}",
@@ -313,7 +313,7 @@ class _Options:
     def _value(self, name: str, option: Option, text: str, line: int) -> Any:
         """Return the value of an option; None if it is not one or leaves the engine's default."""
         if "$" in text:
-            self._fault(line, Message("--{name}: the variable in {value!r} is not set in the file", name, _cut(text)))
+            self._report(line, Message("--{name}: the variable in {value!r} is not set in the file", name, _cut(text)))
             return None
         if option.kind == "text":
             return text
@@ -325,11 +325,11 @@ class _Options:
             try:
                 return float(text)
             except ValueError:
-                self._fault(line, Message("--{name} must be a number, not {value!r}", name, _cut(text)))
+                self._report(line, Message("--{name} must be a number, not {value!r}", name, _cut(text)))
                 return None
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
         if found is None or ("." in found[1] and not found[2]):
-            self._fault(line, Message("--{name} must be a whole number, not {value!r}", name, _cut(text)))
+            self._report(line, Message("--{name} must be a whole number, not {value!r}", name, _cut(text)))
             return None
         return round(float(found[1]) * MULTIPLES.get(found[2], 1))
 
@@ -343,11 +343,11 @@ class _Options:
             self.server.role = role
             self.source.read.append(f"--{name}: role {role}")
         elif role not in ("null", "none", "agg", "prefill_and_decode"):
-            self._fault(line, Message("--{name} must be prefill or decode, not {cut!r}", name, _cut(role)))
+            self._report(line, Message("--{name} must be prefill or decode, not {cut!r}", name, _cut(role)))
 
     def _model(self, word: Word) -> None:
         if "$" in word.text:
-            self._fault(
+            self._report(
                 word.line, Message("the variable in the model {value!r} is not set in the file", _cut(word.text))
             )
         self.server.model = word.text
@@ -358,11 +358,11 @@ class _Options:
         else:
             self.source.harmless.append(f"--{name}")
 
-    def _unknown(self, name: str, word: Word) -> None:
+    def _report_unknown(self, name: str, word: Word) -> None:
         near = get_close_matches(name, self.table, 1, ALMOST)
         shown = _cut(word.text.partition("=")[0])
         if near:
-            self._fault(word.line, Message("unknown option {option}; did you mean --{near}?", shown, near[0]))
+            self._report(word.line, Message("unknown option {option}; did you mean --{near}?", shown, near[0]))
         elif any(part in re.split(r"[-_]", name) for part in SECRET_VARIABLE):
             self.source.secrets.append(f"--{name}")
         else:
@@ -375,9 +375,9 @@ class _Options:
             keys.pop("data_parallel_size", None)  # the data-parallel ranks share the GPUs of --tp-size
         for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             if keys.get(size) == 0:
-                self._fault(0, Message("{size} must be at least 1", size))
+                self._report(0, Message("{size} must be at least 1", size))
 
-    def _fault(self, line: int, text: str) -> None:
+    def _report(self, line: int, text: str) -> None:
         self.problems.append((self.path, line, text))
 
 

@@ -15,10 +15,12 @@ def summary(draft: Draft) -> Iterator[str]:
         yield from (f"  {translate_message(one)}" for one in sentences)
     if draft.assumed:
         yield f"{translate_message('in none of these files, assumed')}:"
-        yield from (f"  {key}: {_shown(draft, key)} ({translate_message(why)})" for key, why in draft.assumed.items())
+        yield from (
+            f"  {key}: {_value_text(draft, key)} ({translate_message(why)})" for key, why in draft.assumed.items()
+        )
 
 
-def _shown(draft: Draft, key: str) -> str:
+def _value_text(draft: Draft, key: str) -> str:
     fleet = draft.data["fleets"][0]
     if key == "workload":
         arrivals = draft.data["workload"]["arrivals"]

@@ -32,8 +32,8 @@ from sim.message import Message
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
-    "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
-    "Prometheus to a query, spans or metrics in OTLP JSON"
+    "is none of the kinds of file that are read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an "
+    "answer of Prometheus to a query, spans or metrics in OTLP JSON"
 )
 FileContent = list[Any] | str
 """JSON objects in a file, or the text of a metrics page."""
@@ -108,14 +108,14 @@ def read_rows(
     except BenchdataError as error:
         problems += error.problems
     understood = not problems  # after a mistake in *about*, every file would also be reported for lacking the columns
-    stretches: dict[Path | None, _Recording] = {}
+    recordings: dict[Path | None, _Recording] = {}
     files = list(_files(paths, problems))
     names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])
     for folder, path in files:
         try:
             content = _content(path)
             if isinstance(content, str) or (content and (is_matrix(content[0]) or are_metrics(content[0]))):
-                own = stretches.setdefault(folder, _Recording(names[folder] if folder else ""))
+                own = recordings.setdefault(folder, _Recording(names[folder] if folder else ""))
                 own.add(path, content)
             elif understood:
                 found = list(_rows_of_file(path, names[path], content, known))
@@ -125,8 +125,8 @@ def read_rows(
             problems += error.problems
     if problems:
         raise BenchdataError(list(dict.fromkeys(problems)))
-    lengths = _lengths(seconds, len(stretches), paths)
-    for own, length in zip(stretches.values(), lengths, strict=True):
+    lengths = _lengths(seconds, len(recordings), paths)
+    for own, length in zip(recordings.values(), lengths, strict=True):
         try:
             served = seen_in(_scrapes(own), length, own.name)
             rows += [row for one in served for row in one.rows(own.place, known)]
@@ -283,43 +283,43 @@ def _client_traffic(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
     )
 
 
-def _scrapes(stretch: _Recording) -> list[MetricsScrape]:
-    if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
+def _scrapes(recording: _Recording) -> list[MetricsScrape]:
+    if sum(map(bool, (recording.pages, recording.answers, recording.collected))) > 1:
         text = "is mixed with metrics of another kind; put each recording into its own folder"
-        raise BenchdataError([(str(stretch.place), 0, text)])
-    if stretch.collected:
+        raise BenchdataError([(str(recording.place), 0, text)])
+    if recording.collected:
         return sorted(
-            (one for path, content in stretch.collected for one in scrapes_in(path, content)), key=_scrape_time
+            (one for path, content in recording.collected for one in scrapes_in(path, content)), key=_scrape_time
         )
-    if stretch.answers:
+    if recording.answers:
         wrong = [
             (str(path), 0, "is not an answer to a query of series")
-            for path, one in stretch.answers
+            for path, one in recording.answers
             if not is_matrix(one)
         ]
         if wrong:
             raise BenchdataError(wrong)
-        return matrices(stretch.answers)
-    return [scrape(path, text) for path, text in stretch.pages]
+        return matrices(recording.answers)
+    return [scrape(path, text) for path, text in recording.pages]
 
 
 def _scrape_time(scrape: MetricsScrape) -> float:
     return scrape.time_s or 0.0
 
 
-def _lengths(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:
+def _lengths(seconds: Sequence[float], recordings: int, paths: Sequence[Path]) -> Sequence[float | None]:
     """Return the length of each recording, if given [s]."""
-    if not seconds or not stretches:
+    if not seconds or not recordings:
         if seconds:
             text = "gives its duration; --seconds is only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
-        return [None] * stretches
-    if len(seconds) not in (1, stretches):
+        return [None] * recordings
+    if len(seconds) not in (1, recordings):
         text = Message(
-            "{count} lengths for {stretches} stretches; give one for all or one for each", len(seconds), stretches
+            "{count} lengths for {recordings} recordings; give one for all or one for each", len(seconds), recordings
         )
         raise BenchdataError([("--seconds", 0, text)])
-    return list(seconds) * (stretches if len(seconds) == 1 else 1)
+    return list(seconds) * (recordings if len(seconds) == 1 else 1)
 
 
 def parsed(pairs: Sequence[str]) -> dict[str, str]:
@@ -330,7 +330,7 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
         for pair in pairs
         if not pair.partition("=")[2]
     ]
-    wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated(pairs)]
+    wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated_keys(pairs)]
     columns = (*TEXTS, *COUNTS, *AMOUNTS)
     for name in (one for one, value in found.items() if value and one not in columns):
         near = get_close_matches(name, columns, n=1)
@@ -341,5 +341,5 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _repeated(pairs: Sequence[str]) -> list[str]:
+def _repeated_keys(pairs: Sequence[str]) -> list[str]:
     return [name for name, number in Counter(pair.partition("=")[0].strip() for pair in pairs).items() if number > 1]

@@ -61,7 +61,7 @@ def check_growth(scrapes: Sequence[MetricsScrape]) -> None:
             if after < before and series[0].endswith(CUMULATIVE):
                 text = Message(
                     "{series} falls from {before:g} to {after:g}: the server was started again between the "
-                    "scrapes, or they stand in the wrong order",
+                    "scrapes, or they are in the wrong order",
                     series[0],
                     before,
                     after,
@@ -161,13 +161,13 @@ class CounterDifferences:
             self.refuse(
                 Message(
                     "has no {wanted}: a server's metrics page has it after the first answered request",
-                    self._wanted(what),
+                    self._metric_name(what),
                 )
             )
         bounds: dict[float, float] = {}
         for series in self.last.values:
             if series[0] == f"{name}_bucket":
-                end = self._bound(series)
+                end = self._bucket_bound(series)
                 bounds[end] = bounds.get(end, 0.0) + self._change(series)
         if not bounds:
             self.refuse(Message("{name} has no buckets; keep the series {name}_bucket", name))
@@ -183,7 +183,7 @@ class CounterDifferences:
             )
         return found
 
-    def _bound(self, series: Series) -> float:
+    def _bucket_bound(self, series: Series) -> float:
         try:
             return float(labelled(series).get("le", ""))
         except ValueError:
@@ -196,7 +196,7 @@ class CounterDifferences:
         """
         name = self._name("ttft", "_count")
         parts = [
-            sum(self._change(one) for one in self.last.values if one[0] == f"{name}{end}" and _streamed(one))
+            sum(self._change(one) for one in self.last.values if one[0] == f"{name}{end}" and _is_streaming(one))
             for end in ("_sum", "_count")
         ]
         return parts[0] / parts[1] if parts[1] else None
@@ -257,7 +257,7 @@ class CounterDifferences:
         name = self._name(what, "_count")
         return name is not None and self._sum(f"{name}_count") > 0
 
-    def _wanted(self, what: str) -> str:
+    def _metric_name(self, what: str) -> str:
         return f"{self.engine}:{NAMES[self.engine][what][0]}"
 
     def _sum(self, name: str) -> float:
@@ -267,7 +267,7 @@ class CounterDifferences:
         return self.last.values[series] - self.first.values.get(series, 0.0)
 
 
-def _streamed(series: Series) -> bool:
+def _is_streaming(series: Series) -> bool:
     return labelled(series).get("is_streaming", "true") == "true"
 
 
@@ -308,11 +308,11 @@ def _parts(whole: ServedPeriod, between: CounterDifferences, at_s: Floats) -> It
             prompt_tokens=part.begun_prompt() or whole.prompt_tokens,
             load=load | {"avg_batch": part.in_flight(seconds)},
             counted=_counted(whole, part, since_s, np.array(came[pages]) - came[first]),
-            measured=_measured(part, first_tokens=waiting[first] <= QUEUED * running[first]),
+            measured=_measured_latencies(part, first_tokens=waiting[first] <= QUEUED * running[first]),
         )
 
 
-def _measured(part: CounterDifferences, first_tokens: bool) -> dict[str, float]:
+def _measured_latencies(part: CounterDifferences, first_tokens: bool) -> dict[str, float]:
     found = {"tpot_mean_ms": MS_PER_S * part.histogram("itl").mean}
     if first_tokens and (ttft_s := part.streamed_ttft_s()) is not None:
         found["ttft_mean_ms"] = MS_PER_S * ttft_s
@@ -327,7 +327,7 @@ def _counted(whole: ServedPeriod, part: CounterDifferences, since_s: Floats, cam
         came=tuple(zip(since_s[1:].tolist(), came[1:].tolist(), strict=True)),
         answer=whole.output_tokens,
         gap_s=float(since_s[1] / pace.tokens[1]),
-        stretch=whole.id,
+        recording=whole.id,
     )
 
 
@@ -355,7 +355,7 @@ ALIKE = (
 )
 
 
-def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: str = "") -> list[ServedPeriod]:
+def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, recording: str = "") -> list[ServedPeriod]:
     """Return the traffic of each server between its first and last scrape.
 
     Parameters
@@ -364,7 +364,7 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
         Scrapes in order; a single scrape gives the traffic since the server started.
     seconds
         Time between the first and the last scrape, used if not all samples have times [s].
-    stretch
+    recording
         Name of the recording.
 
     Raises
@@ -376,7 +376,7 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
     _check_order(scrapes)
     scrapes = _with_times(scrapes, seconds)
     engine, model = _engine_and_model(scrapes)
-    name = stretch or Path(scrapes[-1].place).stem
+    name = recording or Path(scrapes[-1].place).stem
     servers = {called: CounterDifferences(parts, engine) for called, parts in by_server(scrapes).items()}
     busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
     if not busy:
@@ -390,12 +390,12 @@ def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: st
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
         one = _period(between, seconds, named, name, model, () if found else tuple(idle))
-        found.append(replace(one, stretch_s=time_between(scrapes) or seconds))
+        found.append(replace(one, recording_s=time_between(scrapes) or seconds))
     return found
 
 
 def _period(
-    between: CounterDifferences, seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
+    between: CounterDifferences, seconds: float | None, name: str, recording: str, model: str, remarks: tuple[str, ...]
 ) -> ServedPeriod:
     scrapes, engine = between.scrapes, between.engine
     ttft, itl = between.histogram("ttft"), between.histogram("itl")
@@ -413,7 +413,7 @@ def _period(
     output, output_cv = between.lengths("output")
     whole = ServedPeriod(
         id=name,
-        stretch=stretch,
+        recording=recording,
         model=model,
         engine=ENGINES[engine],
         # requests that arrived

@@ -76,11 +76,11 @@ def read_name(name: str) -> str | None:
     ('vllm:num_requests_running', None)
     """
     found = SPELLING.fullmatch(name)
-    return f"{found[1]}:{found[2]}" if found and found[2] in _read(found[1]) else None
+    return f"{found[1]}:{found[2]}" if found and found[2] in _names_read(found[1]) else None
 
 
 @cache
-def _read(engine: str) -> frozenset[str]:
+def _names_read(engine: str) -> frozenset[str]:
     whole = {name for what, names in NAMES[engine].items() if what not in HISTOGRAMS for name in names}
     parts = {f"{n}{end}" for what in HISTOGRAMS for n in NAMES[engine][what] for end in ("_bucket", "_count", "_sum")}
     return frozenset(whole | parts)
@@ -176,7 +176,7 @@ def matrices(answers: Sequence[tuple[Path, Any]]) -> list[MetricsScrape]:
     begin_s = max(min(moments) for moments in by_answer)
     end_s = min(max(moments) for moments in by_answer)
     if begin_s > end_s:
-        text = "does not overlap in time with the answers before it; put each stretch into a folder of its own"
+        text = "does not overlap in time with the answers before it; put each recording into a folder of its own"
         raise BenchdataError([(str(answers[-1][0]), 0, text)])
     now: list[Values] = [{}] * len(by_answer)
     found = []

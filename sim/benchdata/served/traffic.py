@@ -97,9 +97,9 @@ class ServedPeriod:
     """Fraction of prompt tokens found in the prefix cache."""
     in_flight: float | None = None
     """Mean number of running requests."""
-    stretch: str = ""
+    recording: str = ""
     """Name of the recording; servers of one recording share its traffic."""
-    stretch_s: float | None = None
+    recording_s: float | None = None
     """Duration of the recording [s]; the server may have run for a part of it."""
     ranks: int = 1
     """Number of data-parallel ranks with separate counters."""
@@ -161,11 +161,11 @@ def combined_traffic(servers: Sequence[ServedPeriod]) -> ServedPeriod:
     output, output_cv = _mixed([(one.requests, one.output_tokens, one.output_cv) for one in servers])
     cached = sum(one.requests * one.prompt_tokens * one.cached_share for one in servers)
     return ServedPeriod(
-        id=first.stretch or first.id,
+        id=first.recording or first.id,
         model=first.model,
         engine=first.engine,
         requests=requests,
-        seconds=first.stretch_s,
+        seconds=first.recording_s,
         prompt_tokens=prompt,
         output_tokens=output,
         prompt_cv=prompt_cv,
@@ -189,10 +189,12 @@ HEADER = "# Traffic that was seen, written by `gpufleet calibrate` from {table}.
 
 def traffic_files(path: Path, seen: Sequence[ServedPeriod]) -> dict[Path, ServedPeriod]:
     """Return the traffic of each recording, keyed by file: *path*, or variants of it for several recordings."""
-    stretches: dict[str, list[ServedPeriod]] = {}
+    recordings: dict[str, list[ServedPeriod]] = {}
     for one in seen:
-        stretches.setdefault(one.stretch or one.id, []).append(one)
-    whole = {name: combined_traffic(servers) if len(servers) > 1 else servers[0] for name, servers in stretches.items()}
+        recordings.setdefault(one.recording or one.id, []).append(one)
+    whole = {
+        name: combined_traffic(servers) if len(servers) > 1 else servers[0] for name, servers in recordings.items()
+    }
     if len(whole) == 1:
         return dict.fromkeys([path], *whole.values())
     return {path.with_stem(f"{path.stem}-{name}"): one for name, one in whole.items()}

@@ -53,14 +53,14 @@ class Config:
 
     def whole(self, key: str, default: int) -> int:
         """Return the value of *key*, a whole number from 0; *default* if missing or null. Raises ConfigError."""
-        return default if self.keys.get(key) is None else _checked(self.path, key, self.keys[key], 0)
+        return default if self.keys.get(key) is None else _checked_number(self.path, key, self.keys[key], 0)
 
     def count(self, *names: str) -> int:
         """Return the value of the first key of *names* that is present, a positive whole number. Raises ConfigError."""
         for name in names:
             value = self.keys.get(name)
             if value is not None:
-                return _checked(self.path, name, value, 1)
+                return _checked_number(self.path, name, value, 1)
         raise ConfigError(self.path, joined(OR, names), "missing")
 
     def check_divides(self, key: str, part: int, whole: int) -> None:
@@ -73,7 +73,7 @@ class Config:
         return ConfigError(self.path, key, Message("{part} cannot be costed: no step time is known for it here", what))
 
 
-def _checked(path: Path, key: str, value: Any, least: int) -> int:
+def _checked_number(path: Path, key: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         needed = "a positive whole number" if least else "a whole number from 0"
         raise ConfigError(path, key, Message("{needed} is needed, not {value}", needed, shown(value)))

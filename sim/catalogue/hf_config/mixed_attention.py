@@ -56,7 +56,7 @@ def _mamba_with_bamba_keys(config: Config, inner: int) -> Fields:
     return _mamba(named, "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
 
 
-def _expanded(config: Config) -> int:
+def _inner_width(config: Config) -> int:
     return config.count("hidden_size") * (config.whole("mamba_expand", 2) or 2)
 
 
@@ -94,7 +94,7 @@ def _granite_hybrid(config: Config) -> Fields:
     shared = config.count("shared_intermediate_size", "intermediate_size")
     fields = llama(Config(config.path, config.keys | {"intermediate_size": shared}), tied=True)
     if states := config.get("layer_types", list, []).count("mamba"):
-        fields |= {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _expanded(config))
+        fields |= {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _inner_width(config))
     if not config.whole("num_local_experts", 0):
         return fields
     sizes = {"shared_experts": shared // config.count("intermediate_size")}
@@ -106,12 +106,12 @@ def _bamba(config: Config) -> Fields:
     states = config.count("num_hidden_layers") - heads
     if not heads or states < 1:
         raise config.no_step_time("attn_layer_indices", "a stack without attention or without Mamba-2 layers")
-    return llama(config) | {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _expanded(config))
+    return llama(config) | {"linear_attention_layers": states} | _mamba_with_bamba_keys(config, _inner_width(config))
 
 
 def _falcon_h1(config: Config) -> Fields:
     """Return the fields of Falcon-H1, with heads and a state in parallel in every layer."""
-    inner = config.whole("mamba_d_ssm", 0) or _expanded(config)
+    inner = config.whole("mamba_d_ssm", 0) or _inner_width(config)
     fields = llama(config) | _mamba_with_bamba_keys(config, inner)
     fields["linear_attention"]["beside_heads"] = True
     return fields | {"linear_attention_layers": config.count("num_hidden_layers")}

@@ -119,9 +119,9 @@ class Chart:
         format = Path(path).suffix.lower().removeprefix(".")
         if format not in ("png", "svg", "pdf"):
             raise ValueError(Message("{path}: a picture is saved as .png, .svg or .pdf", path))
-        Path(path).write_bytes(self._drawn(format, scale))
+        Path(path).write_bytes(self._render(format, scale))
 
-    def _drawn(self, format: str, scale: float | None = None) -> bytes:
+    def _render(self, format: str, scale: float | None = None) -> bytes:
         text = json.dumps(self.spec, ensure_ascii=False)
         report_missing(text)
         if self.width_in:
@@ -137,7 +137,7 @@ class Chart:
         return drawn.encode() if isinstance(drawn, str) else _packed(drawn) if format == "png" else bytes(drawn)
 
     def _repr_png_(self) -> bytes:
-        return self._drawn("png")
+        return self._render("png")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"image/png": self._repr_png_(), "text/plain": repr(self)}

@@ -178,7 +178,7 @@ def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
 def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     limit = _limit(name, limit_s)
-    entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load", "banded": _repeated(sweep)}
+    entries: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load", "banded": _has_replications(sweep)}
     entries["y_label"] = f"{part} {words} [{unit}]"
     return _axis_panel(sweep, words.capitalize(), f"{part} [{unit}]", f"{name}_{part}", scale, **entries)
 
@@ -189,7 +189,7 @@ def _cost_along(sweep: Sweep) -> Panel:
         _("Cost per token"),
         in_code(_("USD per million output tokens")),
         "usd_per_million_output_tokens",
-        banded=_repeated(sweep),
+        banded=_has_replications(sweep),
         y_format=money_mark,
         y_label=in_code(_("USD per million output tokens")),
         kind="cost_vs_load",
@@ -257,7 +257,7 @@ def _places(sweep: Sweep, line: FleetLine) -> tuple[str, ...]:
     return () if sweep.single else tuple(short(sweep.value(point)) for point in line.points)
 
 
-def _repeated(sweep: Sweep) -> bool:
+def _has_replications(sweep: Sweep) -> bool:
     return any(point.row["replications"] > 1 for line in sweep.lines for point in line.points)
 
 

@@ -140,7 +140,7 @@ class _Board:
             yield _("Cheapest way to pay for it: {way}, {cash} after tax.", way=_(str(way["financing"])), cash=cash)
 
     def timing(self) -> Iterator[str]:
-        """Yield the best month of order under prices to come, with its probability."""
+        """Yield the best month of order under future prices, with its probability."""
         found = self.table("timing")
         if found.empty or "cheapest_share" not in found:
             return

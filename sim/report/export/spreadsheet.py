@@ -158,7 +158,7 @@ def scatter(
                 "marker": {"type": "circle", "size": 5, "fill": {"color": color}, "border": {"color": color}},
             }
         )
-    return _finished(chart, title, x[1], y[1])
+    return _label_chart(chart, title, x[1], y[1])
 
 
 def stacked(
@@ -175,10 +175,10 @@ def stacked(
                 "gap": 60,
             }
         )
-    return _finished(chart, title, "", heading_mark(book.currency))
+    return _label_chart(chart, title, "", heading_mark(book.currency))
 
 
-def _finished(chart: Any, title: str, x: str, y: str) -> Any:
+def _label_chart(chart: Any, title: str, x: str, y: str) -> Any:
     chart.set_title({"name": title, "name_font": {"size": 12}, "overlay": False})
     chart.set_x_axis({"name": _literal(x), "name_font": {"bold": False}})
     chart.set_y_axis({"name": _literal(y), "name_font": {"bold": False}, "major_gridlines": {"visible": True}})

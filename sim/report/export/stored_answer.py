@@ -114,7 +114,7 @@ class StoredAnswer:
 
     def table(self, name: str) -> pd.DataFrame:
         """Read the table in the file *name*.csv, with amounts in the reporting currency only."""
-        frame = self._converted(_paid_is_positive(read_table(self.folder / f"{name}.csv")))
+        frame = self._in_shown_currency(_paid_is_positive(read_table(self.folder / f"{name}.csv")))
         return _in_months(frame) if name == "plan" else frame
 
     def requests(self) -> pd.DataFrame | None:
@@ -122,14 +122,14 @@ class StoredAnswer:
         packed = self.folder / "requests.parquet"
         if packed.exists():
             with opened(packed, hidden=True) as file:
-                return self._converted(pd.read_parquet(file))
+                return self._in_shown_currency(pd.read_parquet(file))
         return self.table("requests") if (self.folder / "requests.csv").exists() else None
 
     def amount(self, name: str) -> str:
         """Return the name of the US dollar column *name* in the reporting currency."""
         return name.replace("usd", self.currency) if self.currency != "USD" else name
 
-    def _converted(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def _in_shown_currency(self, frame: pd.DataFrame) -> pd.DataFrame:
         if self.currency == "USD":
             return frame
         converted = {
@@ -137,14 +137,14 @@ class StoredAnswer:
         }
         return frame.drop(columns=list(converted))
 
-    def _stored(self, name: str) -> Any:
+    def _stored_data(self, name: str) -> Any:
         path = self.folder / name
         return read(path, patient=True).data if path.exists() else None
 
     @cached_property
     def plans(self) -> list[dict[str, Any]]:
         """Resolved plans of each fleet, at every point where they differ; empty where the command stores none."""
-        return list(self._stored("resolved.yaml") or ())
+        return list(self._stored_data("resolved.yaml") or ())
 
     @property
     def resolved(self) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ class StoredAnswer:
     @cached_property
     def scenario(self) -> dict[str, Any]:
         """Scenario of the answer; empty where the command stores none."""
-        found: dict[str, Any] = self._stored("scenario.yaml") or {}
+        found: dict[str, Any] = self._stored_data("scenario.yaml") or {}
         return found
 
     def fleet_of(self, candidate: str) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ def glance(
         (_("Power at the meter{there}", there=there), _column(here, "facility_power_w_mean", kilowatts)),
     ]
     if sweep.single:
-        rows.insert(0, (goal, [_decided(line.points) for line in lines]))
+        rows.insert(0, (goal, [_meets_goals(line.points) for line in lines]))
     else:
         where = [
             span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else _("nowhere")
@@ -141,7 +141,7 @@ def _amounts(rows: Sequence[FleetYear | None], column: str) -> list[str]:
     return ["" if (value := getattr(row, column, None)) is None else cash(value) for row in rows]
 
 
-def _decided(points: Sequence[Point]) -> str:
+def _meets_goals(points: Sequence[Point]) -> str:
     if any(point.inconclusive for point in points):
         return _("inconclusive")
     return _("yes") if any(point.certainly_good for point in points) else _("no")

@@ -365,7 +365,7 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
         return _(
             "{names} cost the same per million output tokens within the 95 % interval{shared}.",
             names=listing(part.fleets),
-            shared=_shared(part, contests),
+            shared=_several_meet(part, contests),
         )
     won = {winner: [contest for contest in decided if contest.winner.fleet == winner] for winner in winners}
     if len(winners) > 2:
@@ -381,7 +381,7 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
     clauses = []
     for winner, ones in won.items():
         whole = len(ones) == len(contests)
-        where = _shared(part, contests) if whole else at(part, [contest.value for contest in ones])
+        where = _several_meet(part, contests) if whole else at(part, [contest.value for contest in ones])
         clauses.append(
             _(
                 "{winner} is {comparative} per million output tokens{where}: {quote}",
@@ -402,7 +402,7 @@ def _quote(part: Comparison, contest: Contest) -> str:
     return _("{cash} against {cash_2}{there}{less}", cash=first, cash_2=second, there=there, less=less)
 
 
-def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
+def _several_meet(part: Comparison, contests: Sequence[Contest]) -> str:
     if part.sweep.single:
         return _(", and {several} {verb}", several=_how_many(part, contests[0]), verb=goal_of_all(part.has_slo))
     several = _("both") if len(part.fleets) == 2 else _("two or more")
@@ -513,14 +513,14 @@ def _inconclusive(part: Comparison, slo: Slo) -> str:
             last = next(point for point in reversed(part.points) if point.fleet == fleet and point.inconclusive)
             cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
             lines.append(f"{fleet}{at(part, where)}{cost}")
-    return _open(part, lines, why_open(standings, N_("the 95 % interval contains the target")))
+    return _open_question(part, lines, why_open(standings, N_("the 95 % interval contains the target")))
 
 
 def _standing(point: Point, slo: Slo) -> ServiceLevelAttainment:
     return point_attainment([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
 
 
-def _open(part: Comparison, fleets: Sequence[str], why: str) -> str:
+def _open_question(part: Comparison, fleets: Sequence[str], why: str) -> str:
     if not fleets:
         return ""
     return ngettext(
@@ -543,7 +543,7 @@ def _unsure(part: Comparison, slo: Slo) -> str:
             doubts = _("; ").join(doubt_texts(found))
             lines.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
     why = N_("the 95 % interval contains the target; more replications narrow it")
-    return _open(part, lines, why_open(standings, why))
+    return _open_question(part, lines, why_open(standings, why))
 
 
 def significance(part: Comparison) -> str:

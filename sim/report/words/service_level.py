@@ -234,7 +234,7 @@ def ranked_apart(models: Mapping[str, str]) -> str:
     return _(
         "The fleets serve different models and are ranked for each model on its own ({served}); "
         "compare: {{across_models: true}} ranks them as one product.",
-        served=_served(models),
+        served=_models_text(models),
     )
 
 
@@ -242,10 +242,10 @@ def apart_on_charts(models: Mapping[str, str]) -> str:
     """Note beside charts whose fleets serve different *models*, fleet -> model; empty without any."""
     if not models:
         return ""
-    return _("Different models ({served}): compare curves of one model only.", served=_served(models))
+    return _("Different models ({served}): compare curves of one model only.", served=_models_text(models))
 
 
-def _served(models: Mapping[str, str]) -> str:
+def _models_text(models: Mapping[str, str]) -> str:
     by_model: dict[str, list[str]] = {}
     for fleet, model in models.items():
         by_model.setdefault(model, []).append(fleet)

@@ -110,7 +110,7 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
     for kind, one in failures.components.items():
         if kind in SERVER_COMPONENTS and pool.server is None and pool.gpu is not None:
             yield ValidationIssue((*place, kind), "needs a server: the pool names none")
-        if one.rate is not None and (counted := _counted(one.rate, catalog)) not in (kind, None):
+        if one.rate is not None and (counted := _failing_component(one.rate, catalog)) not in (kind, None):
             yield ValidationIssue(
                 (*place, kind, "rate"),
                 Message("{rate} is the rate of a {counted}, not of a {kind}", one.rate, counted, kind),
@@ -195,7 +195,7 @@ def ejection_issues(scenario: Experiment, fleet: Fleet, place: Place) -> Iterato
         yield ValidationIssue((*place, "admission", "ejection"), text)
 
 
-def _counted(rate: str, catalog: Catalog) -> str | None:
+def _failing_component(rate: str, catalog: Catalog) -> str | None:
     try:
         return catalog.failure_rate(rate).component
     except UnknownId:

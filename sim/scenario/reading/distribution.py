@@ -32,7 +32,7 @@ class TriangularSpread(Spec):
         if not self.low <= self.mode <= self.high:
             raise ValueError(
                 Message(
-                    "low {low:g}, mode {mode:g} and high {high:g} must stand in rising order",
+                    "low {low:g}, mode {mode:g} and high {high:g} must be in ascending order",
                     self.low,
                     self.mode,
                     self.high,

@@ -115,7 +115,7 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
     data: dict[Any, Any] = {}
     for document in reversed((file, *bases)):
         data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
-    layers = Layers(_copied(data), file, bases)
+    layers = Layers(_deep_copy(data), file, bases)
     layers.data.pop("base", None)
     layers.data.pop(VERSION_KEY, None)
     errors = layers.faults
@@ -308,10 +308,10 @@ def _other_kind(below: dict[Any, Any], over: dict[Any, Any]) -> bool:
     return ("trace" in over and "arrivals" in below) or ("arrivals" in over and "trace" in below)
 
 
-def _copied(data: Any) -> Any:
+def _deep_copy(data: Any) -> Any:
     if isinstance(data, dict):
-        return {key: _copied(value) for key, value in data.items()}
-    return [_copied(item) for item in data] if isinstance(data, list) else data
+        return {key: _deep_copy(value) for key, value in data.items()}
+    return [_deep_copy(item) for item in data] if isinstance(data, list) else data
 
 
 def place_of(data: Any, path: str) -> Place:
@@ -404,7 +404,7 @@ def value_at(data: Any, place: Place) -> Any:
 
 def with_values(data: Any, values: dict[Place, Any]) -> Any:
     """Return a copy of *data* with *values* set at their places."""
-    copied = _copied(data)
+    copied = _deep_copy(data)
     for place, value in values.items():
         put(copied, place, value)
     return copied

@@ -225,7 +225,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def _no_fleets(data: dict[str, Any]) -> str:
-    return "is missing" if data.get("size") is None else "is missing: only gpufleet size does without"
+    return "is missing" if data.get("size") is None else "is missing: only gpufleet size works without it"
 
 
 def _by_line(error: InputError) -> tuple[bool, str, int]:

@@ -58,11 +58,11 @@ def load_calibration(path: str) -> Calibration:
         changed_ns = status(file).st_mtime_ns
     except OSError:  # reading the file will raise the error with its reason
         changed_ns = 0
-    return _read(file, changed_ns)
+    return _read_calibration(file, changed_ns)
 
 
 @cache
-def _read(path: Path, changed_ns: int) -> Calibration:
+def _read_calibration(path: Path, changed_ns: int) -> Calibration:
     shown = path
     if shown.is_relative_to(Path.cwd()):
         shown = shown.relative_to(Path.cwd())

@@ -84,7 +84,7 @@ def values_of(
     fleet: str, facts: Sequence[Fact], costs: CostPlan | None, carbon: CarbonPlan | None, catalog: Catalog
 ) -> list[dict[str, Any]]:
     """Return all sourced values and scenario figures of *fleet*: path, value, unit, source, kind."""
-    given = _given(costs, carbon)
+    given = _stated_figures(costs, carbon)
     return [_fact(fact, f"fleets.{fleet}.cost.", catalog) for fact in facts] + _quotes(fleet, given)
 
 
@@ -267,7 +267,7 @@ def _quotes(fleet: str, given: Mapping[str, tuple[float, str]]) -> list[dict[str
     ]
 
 
-def _given(costs: CostPlan | None, carbon: CarbonPlan | None) -> dict[str, tuple[float, str]]:
+def _stated_figures(costs: CostPlan | None, carbon: CarbonPlan | None) -> dict[str, tuple[float, str]]:
     given: dict[str, tuple[float, str]] = {}
     for price in _prices(costs) if costs else ():
         given |= {figure.path: (figure.value, figure.unit) for figure in price.stated}

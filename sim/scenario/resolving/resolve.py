@@ -454,18 +454,18 @@ def resolve_fleet(
     alone = scenario.model_copy(update={"fleets": (fleet,)})
     keys = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
     if versions(keys):
-        return _planned(scenario, fleet, catalog, models)
+        return _plan_fleet(scenario, fleet, catalog, models)
     key = json.dumps([keys, [state_of(file) for file in files_of(keys)]])
     plans = _PLANS.setdefault(catalog, {})
     if key not in plans:
-        plan = _planned(scenario, fleet, catalog, models)
+        plan = _plan_fleet(scenario, fleet, catalog, models)
         while len(plans) >= MOST_PLANS:
             del plans[next(iter(plans))]
         plans[key] = plan
     return plans[key]
 
 
-def _planned(
+def _plan_fleet(
     scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None
 ) -> FleetPlan:
     models = models or [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
@@ -661,7 +661,7 @@ def _pool_plan(
         server=pool.server.id if pool.server else "",
         replicas=pool.spec.most_replicas,
         gpus_per_replica=gpus_per_replica(pool, slices) if pool.gpu else 0,
-        batching=_sized(pool, memory),
+        batching=_with_memory_limits(pool, memory),
         steptime=_steptime(pool, catalog),
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
@@ -718,7 +718,7 @@ def _with_drafts(
     return DraftModelStepTime(built, drafting, drafts.num_speculative_tokens)
 
 
-def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
+def _with_memory_limits(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
     """Return the scheduler's limits with the block pool and the longest request for which the memory has room."""
     batching = pool.batching
     blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)

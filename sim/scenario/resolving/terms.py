@@ -180,15 +180,15 @@ class FleetTerms:
         for place, value in values.items():
             section = str(place[0])
             if section not in changed:
-                changed[section] = _copied(data[section])
+                changed[section] = _deep_copy(data[section])
             put(changed[section], place[1:], value)
         return replace(self, **{name: type(getattr(self, name)).model_validate(one) for name, one in changed.items()})
 
 
-def _copied(data: Any) -> Any:
+def _deep_copy(data: Any) -> Any:
     if isinstance(data, dict):
-        return {key: _copied(value) for key, value in data.items()}
-    return [_copied(item) for item in data] if isinstance(data, list | tuple) else data
+        return {key: _deep_copy(value) for key, value in data.items()}
+    return [_deep_copy(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def place_in_terms(place: Place, position: int, fleet: Fleet) -> Place | None:

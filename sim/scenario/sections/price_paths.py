@@ -1,4 +1,4 @@
-"""Section `price_paths`: prices to come, with the checks that need the plan, the finances and the draws."""
+"""Section `price_paths`: future prices, with the checks that need the plan, the finances and the draws."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def _check(paths: PricePaths, scenario: Experiment, _: Everything) -> Iterator[V
         if plan is not None and key in plan.model_fields_set:
             yield ValidationIssue(place, Message("states the price that plan.{key} states too: remove one", key))
     if paths.electricity is not None:
-        yield from _inflated(scenario)
+        yield from _inflation_issues(scenario)
 
 
 def _early(path: PricePath, place: Place, starts: str) -> Iterator[ValidationIssue]:
@@ -42,7 +42,7 @@ def _early(path: PricePath, place: Place, starts: str) -> Iterator[ValidationIss
             yield ValidationIssue((*place, "steps", month), text)
 
 
-def _inflated(scenario: Experiment) -> Iterator[ValidationIssue]:
+def _inflation_issues(scenario: Experiment) -> Iterator[ValidationIssue]:
     holders: list[tuple[Place, object]] = [(("finance",), scenario.finance)]
     holders += [(("fleets", i, "finance"), fleet.finance) for i, fleet in enumerate(scenario.fleets)]
     for place, finance in holders:

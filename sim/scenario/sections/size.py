@@ -28,7 +28,7 @@ from sim.yamlio import dump_line
 Label = Annotated[str, Field(min_length=1)]
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
@@ -115,7 +115,7 @@ def _offer(value: Any) -> Any:
     if isinstance(value, int | float):
         raise ValueError(
             Message(
-                "{value} is a price, and rents name offers of data/prices; prices of your own stand in costs: "
+                "{value} is a price, and rents name offers of data/prices; prices of your own belong in costs: "
                 "{{rented: {{acquisition: rent, quotes: {{GPU: USD per hour}}}}}}",
                 value,
             )
@@ -123,11 +123,11 @@ def _offer(value: Any) -> Any:
     return value
 
 
-def _labelled(value: Any) -> Any:
+def _check_labels(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError(
             "a label of your choice comes first, then GPU and offer: {rented: {h100: OFFER}}; gpufleet list prices "
-            "shows offers, and prices of your own stand in costs: {rented: {acquisition: rent, quotes: {GPU: USD per "
+            "shows offers, and prices of your own belong in costs: {rented: {acquisition: rent, quotes: {GPU: USD per "
             "hour}}}"
         )
     return value
@@ -144,7 +144,7 @@ class Size(Spec):
 
     gpus: tuple[str, ...] = ()
     """Ids in data/gpus. Default: only the GPUs in `owned`."""
-    servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]] = Field(
+    servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_list)]] = Field(
         default_factory=dict
     )
     """GPU -> server or servers, as ids in data/servers. A GPU left out is bought in the cheapest server of the
@@ -163,7 +163,7 @@ class Size(Spec):
     """Candidate slots for LoRA adapters, where requests use adapters."""
     costs: dict[Label, Cost] = Field(default_factory=dict)
     """Label -> candidate `cost` for every GPU: {bought: {acquisition: buy}}."""
-    rents: dict[Label, Annotated[dict[str, Offer], BeforeValidator(_labelled)]] = Field(default_factory=dict)
+    rents: dict[Label, Annotated[dict[str, Offer], BeforeValidator(_check_labels)]] = Field(default_factory=dict)
     """Label -> GPU -> offer in data/prices: {rented: {l40s: l40s/runpod-lowest-on-demand-2026-09}}."""
     owned: dict[str, Count] = Field(default_factory=dict)
     """GPU -> number owned already. A GPU in use costs its electricity, and its part of the server's space and upkeep;

@@ -209,7 +209,7 @@ class Cluster:
             work.futures.remove(future)
             try:
                 if future.status == "cancelled":
-                    raise self._gone()
+                    raise self._lost_scheduler()
                 result = future.result(timeout=CONNECT_S)
             except KilledWorker as error:
                 raise ClusterError(Message("one simulation has ended several workers: {error}", error)) from None
@@ -241,7 +241,7 @@ class Cluster:
             group.took_s.append(REFRESH_S if work.since_s is None else time.monotonic() - work.since_s)
             return work.what, result
 
-    def _gone(self) -> ClusterError:
+    def _lost_scheduler(self) -> ClusterError:
         return ClusterError(
             Message("the scheduler at {address} no longer answers; finished cases are kept", self._address)
         )
@@ -259,7 +259,7 @@ class Cluster:
         alone_since = time.monotonic()
         while True:
             if self._client.status != "running" and group.done.empty():
-                raise self._gone()
+                raise self._lost_scheduler()
             now = time.monotonic()
             if now - self._refreshed_s > REFRESH_S:
                 if self._refresh_workers():
@@ -267,7 +267,7 @@ class Cluster:
                     try:
                         self._tend(group, now)
                     except OSError:
-                        raise self._gone() from None
+                        raise self._lost_scheduler() from None
                 elif now - alone_since > self._wait_s and group.done.empty():
                     raise self._without_workers()
             try:
@@ -304,7 +304,7 @@ class Cluster:
         except TimeoutError:
             return self._fit  # the scheduler is slow or gone, which its connection status will soon show
         except OSError:
-            raise self._gone() from None
+            raise self._lost_scheduler() from None
         self._refreshed_s = time.monotonic()
         self._any_joined |= bool(there)
         for address in new:
@@ -515,7 +515,7 @@ def call_on_worker(
 
 def _on_worker(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
     """Return *scenario* with the paths of its files on this worker, and its catalogue."""
-    root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
+    root = _unpack(hashlib.sha256(inputs).hexdigest(), inputs)
     return _relocated(scenario, root / "files"), catalog_of((root / "data", *sorted((root / "own").glob("*"))))
 
 
@@ -523,7 +523,7 @@ _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
 """Digest of inputs -> their folder on this worker, kept until the process ends."""
 
 
-def _unpacked(digest: str, inputs: bytes) -> Path:
+def _unpack(digest: str, inputs: bytes) -> Path:
     if digest not in _UNPACKED:
         folder = tempfile.TemporaryDirectory(prefix="gpufleet-inputs-")
         with zipfile.ZipFile(io.BytesIO(inputs)) as archive:

@@ -120,12 +120,12 @@ class ProcessPool:
 
     def _next(self) -> tuple[Any, Any]:
         try:
-            return self._result()
+            return self._next_result()
         except BaseException:
             self.stop()
             raise
 
-    def _result(self) -> tuple[Any, Any]:
+    def _next_result(self) -> tuple[Any, Any]:
         self._set_alarm()
         with self._changed:
             while not self._done and (task := self._own_task()) is None:

@@ -52,7 +52,7 @@ def key_of(case: Case | StoredCase) -> Key:
 def attained_precision(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
     """Return the precision attained by every fleet at every point, in order."""
     assert scenario.precision is not None
-    return [_point_precision(scenario.precision, members) for members in _grouped(stored).values()]
+    return [_point_precision(scenario.precision, members) for members in _by_point(stored).values()]
 
 
 def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
@@ -60,7 +60,7 @@ def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
     precision = scenario.precision
     if precision is None or precision.metric is None:
         return []
-    groups = _grouped(stored)
+    groups = _by_point(stored)
     found: list[Case] = []
     for siblings in _points(scenario):
         random = [case for case in siblings if not _is_deterministic_case(scenario, case)]
@@ -100,7 +100,7 @@ def _is_deterministic_case(scenario: Scenario, case: Case) -> bool:
     return is_deterministic(at, next(fleet for fleet in at.fleets if fleet.name == case.fleet))
 
 
-def _grouped(stored: Sequence[StoredCase]) -> dict[tuple[str, str], list[StoredCase]]:
+def _by_point(stored: Sequence[StoredCase]) -> dict[tuple[str, str], list[StoredCase]]:
     groups: dict[tuple[str, str], list[StoredCase]] = {}
     for case in stored:
         groups.setdefault(key_of(case)[:2], []).append(case)

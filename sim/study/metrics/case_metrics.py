@@ -1,7 +1,6 @@
 """Figures of one replication of a case, under the names of summary.csv.
 
-`measure` computes all that are registered from a simulation, `with_bill` replaces those that prices change, and
-`idle_metrics` has those of a fleet for an hour in which no requests arrive.
+`measure` computes all registered metrics of a simulation; `with_bill` replaces those that depend on prices.
 """
 
 from collections.abc import Iterable, Mapping

@@ -136,7 +136,7 @@ class MeasuredRun:
 
     @cached_property
     def cohort(self) -> WindowRequests:
-        """Requests that arrived in the window. Raises ValueError for a *billed* run."""
+        """Requests that arrived in the window. Raises ValueError for a run that was priced anew."""
         if self._billed:
             raise ValueError(
                 "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"

@@ -117,7 +117,7 @@ class CandidateFleet:
     @property
     def servers(self) -> str:
         """Catalogue ids of the fleet's servers; empty without a server."""
-        return _named(self.fleet, "server")
+        return _joined_names(self.fleet, "server")
 
     @property
     def least_usd_per_h(self) -> float | None:
@@ -186,10 +186,10 @@ def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
 
 def kinds_of(fleet: Fleet) -> str:
     """Return the catalogue ids of the GPUs of *fleet*."""
-    return _named(fleet, "gpu")
+    return _joined_names(fleet, "gpu")
 
 
-def _named(fleet: Fleet | None, key: str) -> str:
+def _joined_names(fleet: Fleet | None, key: str) -> str:
     names = (getattr(pool, key) for pool in fleet.pools) if fleet is not None else ()
     return " and ".join(dict.fromkeys(name for name in names if name))
 

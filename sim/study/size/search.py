@@ -379,7 +379,7 @@ class Search:
                 return
         except CostError as error:
             reason = Message("no price: {error}", error)
-        self._candidates.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
+        self._candidates.append(replace(self._impossible(unit, reason), name=unit.counted(entry.replicas)))
 
     def _try_each_kind(self) -> None:
         """Simulate the cheapest fleet with each other kind of spares, to compare with the cheapest of all."""
@@ -502,12 +502,12 @@ class Search:
                     "needs at least {least} replicas, {limit} allowed{host}", least, self.size.max_replicas, host
                 )
         if reason:
-            self._candidates.append(self._refused(unit, reason))
+            self._candidates.append(self._impossible(unit, reason))
             return
         try:
             self._push(order, least)
         except CostError as error:
-            self._candidates.append(self._refused(unit, Message("no price: {error}", error)))
+            self._candidates.append(self._impossible(unit, Message("no price: {error}", error)))
 
     def _other_product(self, unit: Unit) -> str:
         """Return why the scenario's own fleet *unit*, with another model, cannot be ranked; empty if it can."""
@@ -614,7 +614,7 @@ class Search:
     def _gpus(self, fleet: Fleet) -> int:
         return gpus_of(fleet, self._bounds.scenario, self._bounds.catalog)
 
-    def _refused(self, unit: Unit, reason: str) -> CandidateFleet:
+    def _impossible(self, unit: Unit, reason: str) -> CandidateFleet:
         fleet = unit.fleet(unit.fewest, self.size.spare_replicas)
         known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
         return CandidateFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)

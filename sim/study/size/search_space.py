@@ -403,11 +403,11 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
             servers = size.servers[gpu]
             for server in servers:
                 what = " ".join([*words, *([f"in {server}"] if len(servers) > 1 else []), *more])
-                pool = _given(wanted | {"server": server})
+                pool = _without_empty(wanted | {"server": server})
                 for label, cost in _ways(size, gpu, server):
                     yield Unit(f"{what}, {label}", pool, cost, what, way=label)
             continue
-        what, pool = " ".join([*words, *more]), _given(wanted)
+        what, pool = " ".join([*words, *more]), _without_empty(wanted)
         for label, cost in _ways(size, gpu, None):
             if cost["acquisition"] == "rent":
                 yield Unit(f"{what}, {label}", pool, cost, what, way=label)
@@ -465,7 +465,7 @@ def _hosted(
     for host in found:
         there = [f"in {host.server}"] if host.server else []
         name = " ".join([*words[0], *there, *words[1]])
-        inside = _given(pool | {"server": host.server, "link": host.link})
+        inside = _without_empty(pool | {"server": host.server, "link": host.link})
         most = None if host.most_gpus is None else host.most_gpus * _slices(pool, catalog) // gpus
         # of the host, the speed of a replica depends on the link alone
         machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
@@ -480,7 +480,7 @@ def _slices(pool: dict[str, Any], catalog: Catalog) -> int:
     return 1 if cut is None else cut.profiles[pool["mig"]].instances
 
 
-def _given(pool: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(pool: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in pool.items() if value is not None and value != {}}
 
 

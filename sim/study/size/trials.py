@@ -212,9 +212,9 @@ class Trials:
     def in_full(self, fleets: Sequence[Fleet]) -> list[Trial]:
         """Return the trial of each of *fleets* in all replications, in order."""
         every = self._runner.run([(self._undisturbed(fleet), self._scenario.replications) for fleet in fleets])
-        return [self._judged(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
+        return [self._judge(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
 
-    def _judged(self, fleet: Fleet, cases: Sequence[StoredCase]) -> Trial:
+    def _judge(self, fleet: Fleet, cases: Sequence[StoredCase]) -> Trial:
         meets, over = self.meets(cases), None
         if meets and self.slo.availability is not None:
             over = self._over_failures(fleet, cases, self.slo.availability)

@@ -46,7 +46,7 @@ def read_any_table(path: str, usual: Sequence[str], faults: TraceFaults) -> Trac
                 raise TraceError(
                     [(path, 0, Message("is empty; its first line must name the columns {usual}", ",".join(usual)))]
                 )
-            return _read(path, csv.reader(file, delimiter=_delimiter(first), strict=True), None, (), faults)
+            return _read_table(path, csv.reader(file, delimiter=_delimiter(first), strict=True), None, (), faults)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
@@ -100,12 +100,12 @@ def read_table(path: str, required: Sequence[str], optional: Sequence[str], faul
     """
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
-            return _read(path, csv.reader(file, strict=True), required, optional, faults)
+            return _read_table(path, csv.reader(file, strict=True), required, optional, faults)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
 
-def _read(
+def _read_table(
     path: str, reader: Iterator[list[str]], required: Sequence[str] | None, optional: Sequence[str], faults: TraceFaults
 ) -> TraceTable:
     header = [name.strip() for name in next(reader, [])]

@@ -180,7 +180,7 @@ def _number_turns(requests: RequestTable, texts: list[str] | None, lines: Sequen
             if session and turn <= last.get(session, -1):
                 late.append(row)
             last[session] = turn
-        message = "turn must rise within a session: requests stand in the order of their turns"
+        message = "turn must rise within a session: requests must be in the order of their turns"
         faults.add_rows(np.array(late, np.intp), lines, lambda row: f"{message}, not {given[row]}")
         return
     counted = []

@@ -72,7 +72,7 @@ class OtelTrace(TraceFile):
 
 
 def _spans(file: Iterable[bytes], faults: TraceFaults, unread: dict[str, int]) -> Iterator[Span]:
-    """Return the requests among the spans of *file*; unread token keys of requests are counted in *unread*.
+    """Yield the requests among the spans of *file*; unread token keys of requests are counted in *unread*.
 
     A span that is not a request because a token key is unknown is added to *faults*, once per key.
     """

@@ -50,7 +50,7 @@ def small(**pool: Any) -> Any:
 
 
 def documents(form: str, **pool: Any) -> list[dict[str, Any]]:
-    """Return the YAML documents of the small fleet in the words of a tool."""
+    """Return the YAML documents of the small fleet as files for a tool."""
     scenario, case = small(**pool)
     return [one for one in yaml.safe_load_all(FORMATS[form][1](groups_of(scenario, case, CATALOG), [])) if one]
 

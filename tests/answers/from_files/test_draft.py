@@ -213,7 +213,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "serve.sh:1: unknown model 'acme/unknown-33b'",
         "serve.sh:2: unknown option --tensor-paralel-size; did you mean --tensor-parallel-size?",
         "serve.sh:3: --max-num-seqs must be a whole number, not 'many'",
-        "notes.txt: is of no kind that init reads",
+        "notes.txt: is none of the kinds of file that init reads",
         "none.csv: cannot be read",
         "--gpu: unknown gpu 'h1000'; did you mean",
     ]

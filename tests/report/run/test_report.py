@@ -116,7 +116,7 @@ def test_every_kind_of_run_has_its_report(
     tmp_path: Path, make_case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name not in DRAWN:
-        monkeypatch.setattr(Chart, "_drawn", lambda *_: SIGNATURE)
+        monkeypatch.setattr(Chart, "_render", lambda *_: SIGNATURE)
     loads, settings, axes, usd, slo = VARIANTS[name]
     cases = [
         make_case(fleet, load, i, capacity=capacity, usd_per_h=usd, cv=setting)

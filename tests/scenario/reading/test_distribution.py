@@ -139,7 +139,7 @@ def test_a_stored_scenario_keeps_its_distributions(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "{triangular: [1.5, 1.2, 1.4]}": ".triangular: low 1.5, mode 1.2 and high 1.4 must stand in rising order",
+    "{triangular: [1.5, 1.2, 1.4]}": ".triangular: low 1.5, mode 1.2 and high 1.4 must be in ascending order",
     "{uniform: [1.5, 1.2]}": ".uniform: low 1.5 lies above high 1.2",
     "{uniform: [1.5]}": ".uniform: [low, high] is needed, not 1 value",
     "{normal: [1.5, -1]}": ".normal.sd: must be 0 or more, not -1",

@@ -71,8 +71,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Scenari
 def planned_fleets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list to which the name of each fleet is added that is planned from here on, not taken from before."""
     names: list[str] = []
-    plan_fleet = planning._planned
-    monkeypatch.setattr(planning, "_planned", lambda *asked: names.append(asked[1].name) or plan_fleet(*asked))
+    plan_fleet = planning._plan_fleet
+    monkeypatch.setattr(planning, "_plan_fleet", lambda *asked: names.append(asked[1].name) or plan_fleet(*asked))
     return names
 
 

@@ -191,7 +191,7 @@ def test_the_command_names_the_host_and_the_best_within_a_budget(tmp_path: Path)
 def test_other_commands_need_fleets(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, SCENARIO, command)
     assert done.code == 2
-    assert "fleets: is missing: only gpufleet size does without" in done.err
+    assert "fleets: is missing: only gpufleet size works without it" in done.err
 
 
 MIXED = """\
