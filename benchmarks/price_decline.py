@@ -1,4 +1,4 @@
-"""Backtest of price declines on the dated quotes in data/prices: the table of docs/rent-or-buy.md.
+"""Backtest of price declines on the dated quotes in data/prices, on which the default in docs/rent-or-buy.md rests.
 
     PYTHONPATH=. python benchmarks/price_decline.py
 
