@@ -35,8 +35,8 @@ FOR_FIT_ALONE = tuple(
 )
 """Tables of rows with `use` fit, which are not evaluated.
 
-They contain twelve of the fifteen runs that BLIS was trained on: none of the 38 with which docs/fidelity.md compares
-it, though of their cluster; three without a stated request rate (reasoning-lite) are omitted. They also contain
+They contain twelve of the fifteen runs that BLIS was trained on (none of the 38 that benchmarks/published.md compares,
+though of their cluster); three without a stated request rate (reasoning-lite) are omitted. They also contain
 further runs of 2026 releases on a consumer card by a publisher of PUBLIC, with only the first of its sweeps over rates
 with a prefix cache, as each repeats the prompts of the previous one, and known pairs by new publishers.
 """
