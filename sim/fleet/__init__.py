@@ -16,6 +16,8 @@ Modules in reading order:
     failures        failures, maintenance and spot interruptions
     caches          what routers know of prefix caches, and what replicas forget
     services        several services on one fleet
+    request_columns requests of independent replicas as arrays
+    interrupts      signals and other threads beside a compiled event loop
     metering        meter readings turned into intervals
     warmup          the end of the start of a run (MSER-5)
 """

@@ -20,6 +20,7 @@ from sim.fleet.autoscaling import AutoscalerLoops
 from sim.fleet.caches import clear_caches, connect_caches, fill_caches
 from sim.fleet.clock import FleetClock
 from sim.fleet.failures import ComponentFailures, PlannedMaintenance, ReplicaRemovals, SpotMarket
+from sim.fleet.interrupts import EVENTS_BETWEEN, allow_interrupts
 from sim.fleet.kv_transfer import KvTransfers, TransferCallbacks
 from sim.fleet.metering import MeterLog, with_busy_times
 from sim.fleet.pool import replica_engines
@@ -169,12 +170,14 @@ class RunningFleet:
         if plan.horizon_s is None:
             self._arm_reading(plan.next_reading_s(0.0))
         pending, step, last_s = env.pending, env.step, min(plan.stop_s, LATEST_S)
-        if self._independent:
-            while pending and pending[0][0] <= last_s and not self._is_done(env.now):
-                step()
-        else:
-            while pending and not self._over and pending[0][0] <= last_s:
-                step()
+        independent, events = self._independent, 0
+        while pending and pending[0][0] <= last_s:
+            if self._is_done(env.now) if independent else self._over:
+                break
+            step()
+            events += 1
+            if events % EVENTS_BETWEEN == 0:
+                allow_interrupts()
 
     @property
     def state(self) -> tuple[int, float]:
