@@ -22,6 +22,7 @@ RESULTS: dict[str, tuple[type, float]] = {
 """Fields that a replica sets -> type and initial value."""
 COLUMNS: dict[str, tuple[type, float]] = {"priority": (np.int64, 0), "replica": (np.int32, -1), **RESULTS}
 """Fields with an array only where some request has another value than the initial one."""
+ALL = slice(None)
 
 
 class RequestColumns(Sequence[Request]):
@@ -66,20 +67,27 @@ class RequestColumns(Sequence[Request]):
         for start in range(0, len(self), ROWS_AT_ONCE):
             yield from self._requests(start, start + ROWS_AT_ONCE)
 
+    def rows(self, part: slice) -> Iterator[tuple[int, float, int, int, int, int]]:
+        """Yield the fields of a *part* of the requests that are known when they arrive.
+
+        They are index, arrival [s], prompt and output tokens, priority and replica.
+        """
+        numbers = np.arange(*part.indices(len(self))) if self._numbers is None else self._numbers[part]
+        names = ("arrived_s", "prompt_tokens", "output_tokens", "priority", "replica")
+        return zip(numbers.tolist(), *(self.column(name, part).tolist() for name in names), strict=True)
+
     def _requests(self, start: int, stop: int) -> Iterator[Request]:
         """Yield the requests at the positions *start* to *stop*."""
-        given = ["arrived_s", "prompt_tokens", "output_tokens", *(name for name in COLUMNS if name in self._columns)]
-        numbers = range(len(self))[start:stop] if self._numbers is None else self._numbers[start:stop].tolist()
-        rows = zip(*(self._columns[name][start:stop].tolist() for name in given), strict=True)
-        options = self.options
-        for place, (number, (arrived_s, prompt_tokens, output_tokens, *values)) in enumerate(
-            zip(numbers, rows, strict=True), start
-        ):
-            request = Request(number, arrived_s, prompt_tokens, output_tokens)
-            for name, value in zip(given[3:], values, strict=True):
+        part, options = slice(start, stop), self.options
+        results = zip(*(self.column(name, part).tolist() for name in RESULTS), strict=True)
+        for place, (row, values) in enumerate(zip(self.rows(part), results, strict=True), start):
+            *given, replica = row
+            request = Request(*given)
+            request.replica = replica
+            for name, value in zip(RESULTS, values, strict=True):
                 setattr(request, name, value)
-            if request.replica >= 0:
-                request.came_s = arrived_s
+            if replica >= 0:
+                request.came_s = request.arrived_s
             if place in options:
                 request.options = options[place]
             yield request
@@ -102,19 +110,19 @@ class RequestColumns(Sequence[Request]):
             if bool((np.isnan(values) if np.isnan(initial) else values == initial).all()):
                 return
             self._columns[name] = np.full(len(self), initial, kind)
-        self._columns[name][slice(None) if places is None else places] = values
+        self._columns[name][ALL if places is None else places] = values
 
-    def column(self, name: str) -> NDArray[Any]:
-        """Return the field *name* of every request: a number, or whether it was `rejected` or has `given_up`."""
+    def column(self, name: str, part: slice = ALL) -> NDArray[Any]:
+        """Return the field *name* of all or a *part* of the requests: a number, or whether `rejected` or `given_up`."""
         if name in self._columns:
-            return self._columns[name]
+            return self._columns[name][part]
         if name in COLUMNS:
             kind, initial = COLUMNS[name]
-            return np.full(len(self), initial, kind)
+            return np.full(len(range(len(self))[part]), initial, kind)
         found = np.zeros(len(self), bool)
         for place, options in self.options.items():
             found[place] = options.rejected if name == "rejected" else options.gave_up != ""
-        return found
+        return found[part]
 
     def texts(self, name: str) -> list[str]:
         """Return the text *name* of every request: one of `RequestOptions`, or its `status`."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.fleet.admission import with_request_gates
-from sim.fleet.arrivals import collector_paused, requests_of
+from sim.fleet.arrivals import ROWS_AT_ONCE, collector_paused, requests_of
 from sim.fleet.fleet import RUNNING, RunningFleet, end_of, fleet_streams, under_way
 from sim.fleet.request_columns import RequestColumns, results_of
 from sim.records import DEFAULT_OPTIONS, FleetLog, Meters, Request, RequestOptions
@@ -181,15 +181,27 @@ def serve_shard(
         Requests of the shard, with the number of their engine in the fleet.
 
     """
-    served = list(requests)
-    for request in served:
-        request.replica -= first
+    served = _of_shard(requests, first)
     fleet = RunningFleet(replace(plan, pools=_part(plan, replicas)), assigned=served)
     with under_way(fleet):
         fleet.serve()
         fleet.release_requests()
         SERVED[name] = fleet
         return fleet.state, *results_of(served)
+
+
+def _of_shard(columns: RequestColumns, first: int) -> list[Request]:
+    """Return the unserved requests of a shard, whose first engine is *first*: as `list`, but compiled."""
+    served: list[Request] = []
+    for start in range(0, len(columns), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        for index, arrived_s, prompt_tokens, output_tokens, priority, replica in columns.rows(part):
+            request = Request(index, arrived_s, prompt_tokens, output_tokens, priority)
+            request.replica = replica - first
+            served.append(request)
+    for place, options in columns.options.items():
+        served[place].options = options
+    return served
 
 
 def close_shard(plan: CasePlan, name: tuple[str, int], first: int, end_s: float, until_s: float) -> FleetLog:
