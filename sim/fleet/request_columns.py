@@ -81,13 +81,13 @@ class RequestColumns(Sequence[Request]):
         part, options = slice(start, stop), self.options
         results = zip(*(self.column(name, part).tolist() for name in RESULTS), strict=True)
         for place, (row, values) in enumerate(zip(self.rows(part), results, strict=True), start):
-            *given, replica = row
-            request = Request(*given)
+            index, arrived_s, prompt_tokens, output_tokens, priority, replica = row
+            request = Request(index, arrived_s, prompt_tokens, output_tokens, priority)
             request.replica = replica
             for name, value in zip(RESULTS, values, strict=True):
                 setattr(request, name, value)
             if replica >= 0:
-                request.came_s = request.arrived_s
+                request.came_s = arrived_s
             if place in options:
                 request.options = options[place]
             yield request
