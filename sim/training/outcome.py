@@ -231,9 +231,11 @@ class JobEmissions:
 
 
 SCOPES = {
-    "2_location": "scope 2 by location: electricity of owned machines at the grid's intensity",
-    "2_market": "scope 2 by market: the same electricity at the intensity of contracts and certificates",
-    "3": "scope 3: making of the machines, and electricity of rented ones",
+    "2_location": "greenhouse gas emissions of scope 2 by location: electricity of owned machines at the grid's "
+    "intensity",
+    "2_market": "greenhouse gas emissions of scope 2 by market: the same electricity at the intensity of contracts and "
+    "certificates",
+    "3": "greenhouse gas emissions of scope 3: making of the machines, and electricity of rented ones",
 }
 """Scope of the GHG Protocol -> what it covers."""
 
