@@ -80,7 +80,7 @@ def translate_message(text: str) -> str:
     known = catalogue(code)
     if not isinstance(text, Message):
         return known.get(text, text)
-    values = {name: _part(value, known, code) for name, value in text.values.items()}
+    values = {name: _part(value, known, code, name) for name, value in text.values.items()}
     return _places_filled(known.get(text.template, text.template), values)
 
 
@@ -136,6 +136,10 @@ def _one_by_one(text: str, code: str) -> str | None:
     return None
 
 
+WORDS = frozenset({"costs"})
+"""Fields of messages whose values are words, never names."""
+
+
 def _whole(text: str, code: str, end: str = "") -> str | None:
     """Translate *text* by the message it was made from, among those that end with *end*; None if none matches."""
     known = catalogue(code)
@@ -147,18 +151,23 @@ def _whole(text: str, code: str, end: str = "") -> str | None:
             and all(piece in text for piece in sentence.pieces)
             and (found := _pattern(sentence.message).fullmatch(text))
         ):
-            values = {name: _value(value, known, code) for name, value in found.groupdict().items()}
+            values = {name: _value(value, known, code, name) for name, value in found.groupdict().items()}
             return _places_filled(known[sentence.message], values)
     return None
 
 
-def _part(text: str, known: dict[str, str], code: str) -> str:
-    """Translate a value of a message: a message, or text as by `_value`."""
-    return translate_rendered(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code))
+def _part(text: str, known: dict[str, str], code: str, name: str) -> str:
+    """Translate the value of a message's field *name*: a message, or text as by `_value`."""
+    return translate_rendered(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code, name))
 
 
-def _value(text: str, known: dict[str, str], code: str) -> str:
-    """Translate the value of a field: a sentence or a list of names; any other name or number stays unchanged."""
+def _value(text: str, known: dict[str, str], code: str, name: str = "") -> str:
+    """Translate the value of the field *name*: a sentence or a list of names; other names and numbers stay unchanged.
+
+    A single word is translated in fields whose values are always words (`WORDS`).
+    """
+    if name in WORDS and text in known:
+        return known[text]
     if not re.search("[A-Za-z]", text):  # punctuation between sentences
         return known.get(text, text)
     if text == NOTHING or " " in text:

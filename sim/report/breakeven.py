@@ -53,14 +53,19 @@ def with_labels(text: str, fleets: Mapping[str, str]) -> str:
     """Return *text* with the candidates of *fleets*, a map to the name of their fleet, in the shown language."""
     if current() == ENGLISH:
         return text
+    labels = labels_of(fleets)
+    for name in sorted(labels, key=len, reverse=True):
+        text = text.replace(name, labels[name])
+    return spaced(text)
+
+
+def labels_of(fleets: Mapping[str, str]) -> dict[str, str]:
+    """Return candidate (of *fleets*, a map to the name of their fleet) or API -> name in the shown language."""
     labels = {}
     for candidate, fleet in fleets.items():
         way = candidate.removeprefix(f"{fleet} ")
         labels[candidate] = _(WAYS[way], fleet=fleet) if way in WAYS and candidate != fleet else candidate
-    labels[API] = _(API)
-    for name in sorted(labels, key=len, reverse=True):
-        text = text.replace(name, labels[name])
-    return spaced(text)
+    return labels | {API: _(API)}
 
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:

@@ -105,6 +105,7 @@ def test_messages_and_plurals() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("Paid by the owner of the rented hardware: VAT.", "由出租方承担：增值税。"),
         ("must be above 0, not -1", "必须大于 0，而不是 -1"),
         ("a.yaml:3: slo.ttft_s: must be above 0, not nothing", "a.yaml:3: slo.ttft_s: 必须大于 0，而不是 空值"),
         ("unknown key; did you mean horizon_s?", "未知的键；是否指 horizon_s？"),

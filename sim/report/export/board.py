@@ -70,17 +70,12 @@ class _Board:
         if self.ranked.empty:
             return BoardPage(question, [_("No candidate meets the service level.")], [], [], [], [])
         heads, rows = self.cash()
-        shown = partial(with_labels, fleets=self.fleets())
+        shown = partial(with_labels, fleets=self.answer.candidates)
         changes = [*map(shown, self.changes())] or [_("No change within the searched ranges.")]
         rows = [[*map(shown, row)] for row in rows]
         return BoardPage(
             question, [*map(shown, self.recommendation())], heads, rows, [*map(shown, self.risks())], changes
         )
-
-    def fleets(self) -> dict[str, str]:
-        """Return candidate -> fleet whose name it begins with."""
-        names = [str(name) for name in self.answer.summary[self.key]]
-        return {name: str((self.answer.fleet_of(name) or {"name": name})["name"]) for name in names}
 
     def changed(self) -> str:
         """Return the scenario's name with the values from --set, which replace its question; empty without any."""
@@ -226,10 +221,15 @@ class _BreakevenPage(_Board):
                 if pd.notna(value) and now and value > 0:
                     unit = row["unit"] if isinstance(row["unit"], str) else ""
                     form = partial(place, unit) if unit in AXIS_UNITS else partial(amount, unit=unit)
-                    text = _(template, input=translate_rendered(row["input"]), value=form(float(f"{value:.3g}")),
-                             now=form(float(f"{now:.3g}")), then=str(row[f"then_{side}"]))  # fmt: skip
+                    text = _(template, input=translate_rendered(row["input"]), value=form(_three_digits(value, unit)),
+                             now=form(_three_digits(now, unit)), then=str(row[f"then_{side}"]))  # fmt: skip
                     found.append((abs(value / now - 1), text))
         return sorted(found, key=lambda one: abs(log(1 + one[0])))
+
+
+def _three_digits(value: float, unit: str) -> float:
+    """Return *value* with three significant digits; amounts of money are rounded once converted."""
+    return value if unit.startswith("USD") else float(f"{value:.3g}")
 
 
 class _PlanPage(_Board):

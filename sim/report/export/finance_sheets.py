@@ -141,8 +141,7 @@ class FinanceSheets:
 
     def _write_totals(self, sheet: Worksheet, block: Block, way: pd.Series) -> None:
         formats, row = self.book.formats, block.inputs
-        sheet.write_string(row, 0, block.names[0])
-        sheet.write_string(row, 1, block.way)
+        self.book.cells(sheet, row, [block.names[0], block.way], [formats["number"]] * 2)
         for column, terms in ((2, block.loan), (3, block.tax)):
             if terms:
                 sheet.write_number(row, column, float(terms["rate"]), formats["input"])
@@ -181,8 +180,7 @@ class FinanceSheets:
         ]  # fmt: skip
         for month, usd in enumerate(costs):
             row = block.first + month
-            sheet.write_string(row, 0, block.names[0])
-            sheet.write_string(row, 1, block.way)
+            self.book.cells(sheet, row, [block.names[0], block.way], [formats["number"]] * 2)
             sheet.write_number(row, 2, int(rows[month]["fiscal_year"]))
             sheet.write_number(row, 3, month)
             balance -= values["loan_drawn"][month] + values["principal"][month]

@@ -160,6 +160,11 @@ WORDED = frozenset({"why", "reason", "status", "slo_verdict", "input", "unit", "
 """Columns whose cells are shown in the language of the command."""
 STATUSES = (N_("meets"), N_("misses"), N_("not simulated"), N_("over budget"), N_("impossible"))
 """Values of `status` in size.csv, for translation."""
+CELLS = {
+    "among": {"all": N_("all candidates"), "machines": N_("machines only")},
+    "month": {"end": N_("end of the plan")},
+}
+"""Column -> words of its cells in files -> those in languages other than English."""
 HALF_WIDTH = re.compile(r"(.+)_ci95(?:_(low|high))?")
 
 

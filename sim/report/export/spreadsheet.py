@@ -3,7 +3,7 @@
 Rows are written one by one to bound memory; charts are drawn from the cells of the sheets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from math import isfinite, isnan
 from pathlib import Path
@@ -15,9 +15,10 @@ from xlsxwriter import Workbook
 from xlsxwriter.utility import xl_rowcol_to_cell
 from xlsxwriter.worksheet import Worksheet
 
-from sim.language import _, translate_rendered
+from sim.language import ENGLISH, _, current, translate_rendered
+from sim.report.breakeven import labels_of, with_labels
 from sim.report.charts.panels import style
-from sim.report.export.headings import WORDED, heading
+from sim.report.export.headings import CELLS, WORDED, heading
 from sim.report.words.money import heading_mark
 from sim.report.words.text import AXIS_UNITS
 
@@ -33,8 +34,11 @@ SHARES = ("slo_attainment", "_fraction", "utilisation", "discount_rate")
 class Book:
     """Workbook whose sheets are written in order, each from its first row to its last."""
 
-    def __init__(self, path: Path, currency: str) -> None:
+    def __init__(self, path: Path, currency: str, fleets: Mapping[str, str] | None = None) -> None:
+        """Start the file *path*, with amounts in *currency*; *fleets* are the candidates by the name of their fleet."""
         self.currency = currency
+        self.fleets = fleets or {}
+        self.labels = labels_of(self.fleets) if self.fleets and current() != ENGLISH else {}
         self.workbook = Workbook(str(path), {"constant_memory": True})
         self.workbook.set_calc_mode("auto")
         made = {"title": {"bold": True, "font_size": 14}, "soft": {"font_color": "#555555"}}
@@ -84,14 +88,14 @@ class Book:
         elif isinstance(value, int | float | np.number) and isfinite(value):
             sheet.write_number(row, column, value, shown)
         else:
-            sheet.write_string(row, column, str(value))
+            sheet.write_string(row, column, self.labels.get(str(value), str(value)))
 
     def table(self, sheet: Worksheet, top: int, frame: pd.DataFrame) -> int:
         """Write *frame* under headings with filters; return the row after it."""
         names = [str(name) for name in frame.columns]
         self.heads(sheet, top, [heading(name, self.currency) for name in names])
         formats = [self.format_of(name) for name in names]
-        columns = [[worded(str(name), one) for one in column.tolist()] for name, column in frame.items()]
+        columns = [[self.worded(str(name), one) for one in column.tolist()] for name, column in frame.items()]
         for row, values in enumerate(zip(*columns, strict=True), start=top + 1):
             self.cells(sheet, row, values, formats)
         if names:
@@ -101,6 +105,11 @@ class Book:
             sheet.set_column(column, column, _width(name, frame[name]))
         return top + 1 + len(frame)
 
+    def worded(self, name: str, value: Any) -> Any:
+        """Return *value* of the column *name*, words and names of candidates in the language of the command."""
+        text = worded(name, value)
+        return with_labels(text, self.fleets) if name == "input" and self.labels else text
+
     def close(self) -> None:
         """Write the file."""
         self.workbook.close()
@@ -108,7 +117,11 @@ class Book:
 
 def worded(name: str, value: Any) -> Any:
     """Return *value* of the column *name*, words in the language of the command."""
-    if not isinstance(value, str) or name not in WORDED:
+    if not isinstance(value, str):
+        return value
+    if value in (words := CELLS.get(name, {})):
+        return value if current() == ENGLISH else _(words[value])
+    if name not in WORDED:
         return value
     if name == "unit" and value in AXIS_UNITS:
         return _(AXIS_UNITS[value]).format("").strip()

@@ -167,6 +167,14 @@ class StoredAnswer:
         return max(own, key=lambda one: len(str(one["name"])), default=None)
 
     @property
+    def candidates(self) -> dict[str, str]:
+        """Candidates of `breakeven` -> name of their fleet; empty for other commands."""
+        if self.command != "breakeven":
+            return {}
+        names = [str(name) for name in self.summary["candidate"]]
+        return {name: str((self.fleet_of(name) or {"name": name})["name"]) for name in names}
+
+    @property
     def axes(self) -> list[str]:
         """Names of the swept axes: columns of the main table between the fleet and the status."""
         names = list(self.summary.columns)

@@ -372,7 +372,7 @@ def _write_totals(
     book: Book, sheet: Worksheet, first: int, ours: Sequence[tuple[str, float]], present: Callable[[int], str]
 ) -> None:
     for line, (name, value) in enumerate(ours, start=first):
-        sheet.write_string(line, 0, name)
+        book.cell(sheet, line, 0, name, book.formats["number"])
         sheet.write_formula(line, 1, present(line), book.formats["total"], value)
         sheet.write_number(line, 2, value, book.formats["money"])
         sheet.write_formula(line, 3, f"={cell(line, 1)}-{cell(line, 2)}", book.formats["money"], 0)
@@ -416,7 +416,7 @@ def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
 
 
 def _write_sheets(path: Path, answer: StoredAnswer) -> list[str]:
-    book, lines = Book(path, answer.currency), list[str]()
+    book, lines = Book(path, answer.currency, answer.candidates), list[str]()
     _summary(book, answer)
     if answer.command in ("run", "price", "plan", "breakeven"):
         write_bill(book, answer)
@@ -531,9 +531,9 @@ def _values(answer: StoredAnswer) -> list[list[Any]]:
                 value["source"],
                 value["as_of"],
                 value["where"],
-                value["note"],
+                translate_rendered(value["note"]),
             ]
-            found.append([str(plan["fleet"]), path, value["value"], value["unit"], *origin])
+            found.append([str(plan["fleet"]), path, value["value"], translate_rendered(value["unit"]), *origin])
     return found
 
 

@@ -145,6 +145,8 @@ def amount(value: float, unit: str) -> str:
         return _("{percent} per year", percent=percent(value))
     if unit in ("of the price", "of today's"):
         return f"{percent(value)} {_(unit)}"
+    if (rest := unit[len("USD") :]) in RATES and rest.startswith(" "):
+        return _(RATES[rest], cash=f"{plain(value)} {unit.removesuffix(rest)}")
     return f"{plain(value)} {_(unit)}".strip()
 
 

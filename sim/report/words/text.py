@@ -209,11 +209,14 @@ MESSAGES = {
 }
 """Messages between GPUs by kind; all-reduces by implementation."""
 STATES = (N_("met"), N_("missed"), N_("ok"), N_("infeasible"), N_("finished"), N_("rejected"), N_("unfinished"))
-KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),)
-"""Kinds of sourced values."""
+KINDS = (
+    *(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),
+    *(N_("given"), N_("the scenario's own figure")),
+)
+"""Kinds of sourced values, and the note on given ones."""
 PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
 """Times of payments."""
-OWNER = (N_("network and storage"), N_("failures"))
+OWNER = (N_("network and storage"), N_("failures"), N_("VAT"))
 """Cost items, besides components, that a bill may leave out."""
 NOTHING = (N_("nothing"), N_("a list"), N_("a mapping"))
 """Kinds of empty or nested values in error messages."""

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from sim.cli import app
 from sim.language import speaking
 from sim.report.export.board import board_html
+from sim.report.export.spreadsheet import Book
 from sim.report.export.stored_answer import RECEIVED, StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
 
@@ -210,7 +211,19 @@ def test_a_chinese_workbook_keeps_names_and_translates_words(answers: Path, tmp_
              for title in ("转折点", "税后现金", "账簿")}  # fmt: skip
     assert {"自有资金", "贷款"} <= words["税后现金"] & words["账簿"]
     assert "=Own!A1 的租金" in words["转折点"]
-    assert not {"rate_rps", "own money", "loan"} & set.union(*words.values())
+    assert "所有候选方案" in words["转折点"]
+    assert not {"rate_rps", "own money", "loan", "all"} & set.union(*words.values())
+
+
+def test_cells_name_candidates_in_the_language_of_the_command(tmp_path: Path) -> None:
+    with speaking("zh"):
+        book = Book(tmp_path / "book.xlsx", "USD", {"two cards bought": "two cards", "two cards rented": "two cards"})
+        page, top = book.sheet("Summary", "two cards")
+        text = {"candidate": "two cards bought", "input": "rent of two cards rented", "among": "all"}
+        book.table(page, top, pd.DataFrame([text]))
+        book.close()
+    (row,) = list(openpyxl.load_workbook(tmp_path / "book.xlsx").active.iter_rows(min_row=top + 2, values_only=True))
+    assert row == ("two cards（自购）", "two cards（租用）的租金", "所有候选方案")
 
 
 PARTS = ("assets", "liabilities", "equity")

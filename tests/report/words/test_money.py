@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.report.words.money import cash, converted_column
+from sim.language import speaking
+from sim.report.words.money import amount, cash, converted_column
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.study import breakeven
@@ -98,3 +99,9 @@ def test_one_report_has_one_currency(tmp_path: Path) -> None:
     with pytest.raises(ScenarioErrors, match="one report has one currency and one rate") as error:
         load(tmp_path / "s.yaml", catalog=load_catalog())
     assert error.value.errors[0].where == "fleets.0.finance.currency"
+
+
+def test_a_price_in_another_currency_has_a_unit_in_the_shown_language() -> None:
+    assert amount(900.0, "RMB per kW and month") == "900 RMB per kW and month"
+    with speaking("zh"):
+        assert amount(900.0, "RMB per kW and month") == "900 RMB/kW/月"
