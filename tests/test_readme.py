@@ -14,6 +14,8 @@ import yaml
 from pydantic import TypeAdapter
 from warm import Warm
 
+from sim.catalogue.catalog import Catalog
+from sim.scenario.reading.load import load
 from sim.workload.arrivals import Arrivals
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +24,8 @@ PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text()
     for page in (*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/*.md")))
 }
+
+CATALOG = Catalog(ROOT / "data")
 
 NOT_HERE = ("git clone", "cd gpufleet", "make test", "make lint", "make language", ".venv/bin/python -m pytest")
 """Lines that a test does not run: it stands in the clone already, and it is part of the tests."""
@@ -161,6 +165,15 @@ def test_every_arrival_process_is_one() -> None:
         data = yaml.safe_load(f"{{{process}}}".replace("[24 rates]", str([1] * 24)))
         TypeAdapter(Arrivals).validate_python(data)
     assert len(written) > 10
+
+
+@pytest.mark.parametrize(
+    "answer", re.findall(r"^\| [^|]+\? \| (`.+`) \|$", PAGES["docs/finance.md"], flags=re.MULTILINE)
+)
+def test_answers_of_finance_are_settings_of_its_example(answer: str) -> None:
+    file = ROOT / "scenarios" / "breakeven-4x4090-vs-2xa100.yaml"
+    scenario = load(file, re.findall("`(.+?)`", answer), catalog=CATALOG)
+    assert scenario.breakeven is not None
 
 
 @pytest.mark.slow
