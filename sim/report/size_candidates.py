@@ -87,6 +87,8 @@ def budget_needs(one: CandidateFleet) -> str:
     paid = _(
         "{cash} of capital, {cash_2} of operating cost a month", cash=cash(needs.capex_usd), cash_2=cash(operating)
     )
+    if needs.kw == 0:
+        return _("{paid}, and no power", paid=paid)
     return (
         _("{paid} and {kw} kW", paid=paid, kw=plain(needs.kw))
         if needs.kw is not None

@@ -168,6 +168,21 @@ class Comparison:
                 found.append(Contest(value, first, second, certain))
         return found
 
+    @property
+    def cheaper_anyway(self) -> str | None:
+        """Fleet that meets the SLO and costs less than each inconclusive one, at every value that has one; or None."""
+        found = set()
+        for rival in (point for point in self.points if point.inconclusive):
+            fit = [point for point in self.at(self.sweep.value(rival)) if point.number(COST) is not None]
+            best = min(fit, key=lambda point: point.number(COST) or 0.0, default=None)
+            cost = rival.number(COST)
+            if best is None or cost is None or (best.number(COST) or 0.0) >= cost:
+                return None
+            if differ(replication_costs(best), replication_costs(rival)) is False:
+                return None
+            found.add(best.fleet)
+        return found.pop() if len(found) == 1 else None
+
 
 def comparisons_of(
     points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], models: Mapping[str, str] | None = None

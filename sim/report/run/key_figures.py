@@ -24,7 +24,7 @@ THIN, OVER, UNSURE = "†", "▲", "?"
 NOTES = {
     THIN: N_("percentile with fewer than 20 requests in its tail"),
     OVER: N_("overloaded: the queue grows through the whole run, and marked values depend on the horizon"),
-    UNSURE: N_("inconclusive: the 95 % interval contains the target"),
+    UNSURE: N_("inconclusive: the 95 % interval contains the target; more replications narrow it"),
 }
 GROWING = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
 UNSTEADY = N_("no steady part (fewer than 100 requests, or more than half to cut: half was cut) in replications of")

@@ -513,7 +513,15 @@ def _inconclusive(part: Comparison, slo: Slo) -> str:
             last = next(point for point in reversed(part.points) if point.fleet == fleet and point.inconclusive)
             cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
             lines.append(f"{fleet}{at(part, where)}{cost}")
-    return _open_question(part, lines, why_open(standings, N_("the 95 % interval contains the target")))
+    why = why_open(standings, N_("the 95 % interval contains the target"))
+    return joined([_open_question(part, lines, why), _anyway(part)])
+
+
+def _anyway(part: Comparison) -> str:
+    """Name the fleet that costs less than every fleet whose verdict is open, at each of their loads; empty if none."""
+    if (cheaper := part.cheaper_anyway) is None:
+        return ""
+    return _("{fleet} costs less there in either case.", fleet=cheaper)
 
 
 def _standing(point: Point, slo: Slo) -> ServiceLevelAttainment:

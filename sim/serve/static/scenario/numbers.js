@@ -215,17 +215,30 @@ export class NumbersView {
     this.tell(this.mistakes);
   }
 
-  /** @param {number} at @param {boolean} anew  Choose a server that holds the GPUs of a copy; another GPU (`anew`) also needs another price. */
-  async refit(at, anew) {
-    const { fleets } = this.sent(), row = fleets[at];
-    const misfit = row.server && !this.fitting(row).includes(row.server);
-    if (!anew && !misfit) return;
+  /** @param {number} at @param {boolean} anew  Offer the servers that hold the GPUs of a copy; another GPU (`anew`) also needs another price. */
+  refit(at, anew) {
+    const row = this.sent().fleets[at], fits = this.fitting(row);
+    const server = row.server && !fits.includes(row.server) ? fits[0] ?? "" : row.server;
+    if (anew) for (const input of this.inputs(`fleets.${at}.price`)) input.value = "";
+    if (server !== row.server) for (const input of this.inputs(`fleets.${at}.server_price`)) input.value = "";
+    for (const input of this.inputs(`fleets.${at}.server`)) {
+      input.replaceChildren(...this.chosen({ name: "server", label: "", choices: "server" }, row, server));
+      input.value = server;
+    }
+    this.arrange(this.sent());
     window.clearTimeout(this.pause);
-    if (anew) row.price = "";
-    if (misfit) [row.server, row.server_price] = [this.fitting(row)[0] ?? "", ""];
-    const focused = document.activeElement?.id;
-    await this.change(fleets);
-    if (focused) document.getElementById(focused)?.focus();
+    this.pause = window.setTimeout(() => this.write(null), 0);
+  }
+
+  /** @param {string} of @returns {HTMLInputElement[]} inputs of a field of the form, hidden ones too */
+  inputs(of) {
+    const rows = [.../** @type {NodeListOf<HTMLElement>} */ (this.form.querySelectorAll(".own"))].filter((row) => this.shown.get(row)?.of === of);
+    return rows.map((row) => /** @type {HTMLInputElement} */ (row.querySelector("input, select")));
+  }
+
+  /** @param {Field} field @param {Record<string, any>} values @param {string} now @returns {HTMLElement[]} options of a choice */
+  chosen(field, values, now) {
+    return this.options(field, values, now).map(([value, text]) => element("option", { value }, text));
   }
 
   /** @param {Record<string, any>} row @returns {string[]} servers that take the GPU of a fleet and hold those of a copy, the smallest first */
@@ -241,7 +254,7 @@ export class NumbersView {
     const now = String(values[field.name] ?? "");
     const shown = { id, name, "aria-describedby": `${id}-wrong` };
     const input = /** @type {HTMLInputElement} */ (field.kinds || field.choices
-      ? element("select", shown, ...this.options(field, values, now).map(([value, text]) => element("option", { value }, text)))
+      ? element("select", shown, ...this.chosen(field, values, now))
       : element("input", { ...shown, type: "text", inputmode: "decimal", autocomplete: "off" }));
     input.value = now;
     const label = element("label", { for: id }, field.label, ...(field.unit ? [" ", element("span", { class: "unit" }, `[${field.unit}]`)] : []));
