@@ -5,6 +5,7 @@ a computed step time are read off the inputs of its roofline, which `roofline_in
 """
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -692,9 +693,23 @@ def _pool_plan(
     )
 
 
+BUILT: deque[RooflineStepTime] = deque(maxlen=32)
+"""Rooflines that this process has built last, whose costs by number of tokens equal pools of other cases share."""
+
+
+def _roofline(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
+    """Return the roofline of a pool."""
+    for known in list(BUILT):
+        if known.spec == spec and known.inputs == inputs:
+            return known
+    built = RooflineStepTime(spec, inputs)
+    BUILT.append(built)
+    return built
+
+
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
-        built = RooflineStepTime(pool.steptime, roofline_inputs(pool, catalog))
+        built = _roofline(pool.steptime, roofline_inputs(pool, catalog))
         drafted = _with_drafts(pool, pool.steptime, built, catalog)
         return drafted if pool.spec.lora is None else adapted(drafted, pool.spec.lora, catalog)
     if isinstance(pool.steptime, RegisteredStepTime):
@@ -714,7 +729,7 @@ def _with_drafts(
         return built
     if pool.drafter is None:
         return DraftHeadStepTime(built, drafts.num_speculative_tokens)
-    drafting = RooflineStepTime(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
+    drafting = _roofline(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
     return DraftModelStepTime(built, drafting, drafts.num_speculative_tokens)
 
 

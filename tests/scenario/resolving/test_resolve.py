@@ -217,6 +217,13 @@ def test_replicas_share_their_servers(tmp_path: Path, catalog: Catalog) -> None:
     assert base_w(5) == whole.value * 2 / 5
 
 
+def test_equal_pools_of_several_cases_share_a_roofline(tmp_path: Path, catalog: Catalog) -> None:
+    def steptime(**changed: Any) -> Any:
+        return plan_of(tmp_path, catalog, scenario_data(replicas=2) | changed).pools[0].steptime
+
+    assert steptime() is steptime(horizon_s=30) is not steptime(quantization="fp8")
+
+
 def test_data_parallel_ranks_with_shared_experts_step_together(tmp_path: Path, catalog: Catalog) -> None:
     data = scenario_data(gpu="h100-80gb-sxm", tensor_parallel_size=2, data_parallel_size=4, enable_expert_parallel=True)
     [pool] = plan_of(tmp_path, catalog, data | {"model": "mixtral-8x7b"}).pools
