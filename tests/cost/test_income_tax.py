@@ -78,6 +78,21 @@ def test_a_purchase_within_a_fiscal_year_is_deducted_by_fiscal_year() -> None:
     assert found["half"] == pytest.approx({24: 200 + 100, 36: 200, 48: 300})
 
 
+def test_the_example_of_the_irs_is_deducted_by_tax_year() -> None:
+    # Publication 946, chapter 4, example 1: a basis of $1,000, placed in service in February; half-year convention
+    tax = IncomeTax(rate=1.0, depreciation=TaxDepreciation(method="macrs_5"))
+    months = financed([0.0] * 84, [Holding(1, 84, 1000.0, 0.0)], None, tax)
+    assert [round(-months[12 * year].lines_usd["income_tax"]) for year in range(1, 8)] == [
+        200,
+        320,
+        192,
+        115,
+        115,
+        58,
+        0,
+    ]
+
+
 CARRIED = st.builds(
     lambda **terms: IncomeTax(losses="carried_forward", **terms),
     rate=st.floats(0, 1),
