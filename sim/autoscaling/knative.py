@@ -23,17 +23,21 @@ class Kpa(AutoscalerKeys):
     min_replicas: WholeNumber = 0
     scrape_interval_s: Positive = 1.0
     metric: Literal["concurrency", "requests_per_s"] = "concurrency"
+    """Metric per replica: concurrent requests, or requests per second."""
     target: Positive
     """Value of the metric per replica, before `target_utilization` is applied."""
     target_utilization: Annotated[float, Field(gt=0, le=1)] = 0.7
     """Fraction of the target at which a replica runs."""
     stable_window_s: Positive = 60.0
+    """Length of the stable window, over which the metric is averaged outside a panic [s]."""
     panic_window_percentage: Annotated[float, Field(ge=1, le=100)] = 10.0
     """Length of the panic window [% of the stable window]."""
     panic_threshold_percentage: Annotated[float, Field(ge=110, le=1000)] = 200.0
     """Desired replicas in the panic window above which a panic starts [% of the ready replicas]."""
     max_scale_up_rate: Annotated[float, Field(gt=1)] = 1000.0
+    """Largest factor by which one decision multiplies the ready replicas."""
     max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
+    """Largest factor by which one decision divides the ready replicas."""
     scale_to_zero_grace_period_s: NonNegative = 30.0
     """Time that the last replica stays after the decision to scale to zero [s]."""
     scale_down_delay_s: NonNegative = 0.0

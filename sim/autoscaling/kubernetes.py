@@ -32,15 +32,18 @@ class RatePolicy(Spec):
     """Limit on the change of the number of replicas since the beginning of a period."""
 
     type: Literal["pods", "percent"]
+    """Unit of `value`: replicas, or percent of the replicas at the beginning of the period."""
     value: Count
     """Largest change: replicas, or percent of the replicas at the beginning of the period."""
     period_s: Positive
+    """Period within which changes are summed [s]."""
 
 
 class Rules(Spec):
     """Scaling policies of one direction."""
 
     policies: tuple[RatePolicy, ...] = Field(min_length=1)
+    """Rate limits; `select` chooses which of them applies."""
     select: Literal["max", "min", "disabled"] = "max"
     """Policy that applies: that with the largest or the smallest change; disabled: no change in this direction."""
 
@@ -206,10 +209,15 @@ class Keda(AutoscalerKeys):
     sync_period_s: Positive = 15.0
     """Time between two decisions of the HPA [s]."""
     tolerance: NonNegative = 0.1
+    """Deviation of metric / target from 1 up to which nothing changes."""
     scale_up_stabilization_s: NonNegative = 0.0
+    """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_stabilization_s: NonNegative = 300.0
+    """Window whose highest recommendation applies on the way down [s]."""
     scale_up: Rules = UP
+    """Rate limits on adding replicas."""
     scale_down: Rules = DOWN
+    """Rate limits on removing replicas."""
 
     scales_from_zero: ClassVar[bool] = True
 

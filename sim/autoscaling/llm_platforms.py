@@ -38,9 +38,13 @@ class Aibrix(MetricAutoscalerKeys):
     sync_period_s: Positive = 10.0
     metric_window_s: NonNegative = 180.0
     scale_up_tolerance: NonNegative = 0.1
+    """Excess of metric / target over 1 up to which no replica is added."""
     scale_down_tolerance: Fraction = 0.1
+    """Shortfall of metric / target below 1 up to which no replica is removed."""
     max_scale_up_rate: Annotated[float, Field(gt=1)] = 2.0
+    """Largest factor by which one decision multiplies the replicas."""
     max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
+    """Largest factor by which one decision divides the replicas."""
     scale_up_cooldown_s: NonNegative = 0.0
     """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_cooldown_s: NonNegative = 300.0
@@ -67,8 +71,11 @@ class Dynamo(AutoscalerKeys):
     policy: Literal["dynamo"]
     scrape_interval_s: Positive = 1.0
     adjustment_interval_s: Positive = 30.0
+    """Time between two decisions, over which the KV cache utilisation is averaged [s]."""
     kv_scale_up_threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """KV cache utilisation above which a replica is added [1]."""
     kv_scale_down_threshold: Fraction = 0.5
+    """KV cache utilisation below which a replica is removed [1]."""
     grace_intervals: WholeNumber = 3
     """Adjustment intervals after an added replica in which none is removed."""
 

@@ -18,6 +18,8 @@ class Predictive(AutoscalerKeys):
 
     policy: Literal["predictive"]
     method: Literal["holt_winters", "yesterday"] = "holt_winters"
+    """Forecast method. holt_winters: level, trend and season, each smoothed exponentially; yesterday: the arrival rate
+    of a season ago."""
     target_rps: Positive
     """Requests per second that one replica serves."""
     lead_s: NonNegative = 300.0

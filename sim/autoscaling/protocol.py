@@ -89,7 +89,9 @@ class AutoscalerKeys(Spec):
     """Keys of every autoscaler."""
 
     min_replicas: WholeNumber = 1
+    """Smallest number of replicas; 0 only with policies that start replicas from zero (kpa, keda)."""
     max_replicas: Count
+    """Largest number of replicas."""
     scrape_interval_s: Positive = 15.0
     """Time between two scrapes of the replicas by monitoring [s]."""
     metric_delay_s: NonNegative = 0.0

@@ -26,6 +26,7 @@ class SloScaler(AutoscalerKeys):
     percentile: Annotated[float, Field(gt=0, lt=100)] = 95.0
     """Percentile of the latencies in the window that is compared with the limit."""
     metric_window_s: Positive = 120.0
+    """Window whose finished requests the percentile is computed from [s]."""
     sync_period_s: Positive = 30.0
     """Time between two decisions [s]."""
     scale_up_at: Positive = 0.8

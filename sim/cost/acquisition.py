@@ -138,6 +138,7 @@ class Deployment(OwnerComponent):
     """Deployment cost, paid once at delivery of the servers."""
 
     usd_per_server: Price
+    """Deployment cost per server [USD]."""
 
     def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
         """Return the deployment cost spread over the life of the servers, a charge per pool.
@@ -167,6 +168,7 @@ class Decommissioning(OwnerComponent):
     """Decommissioning cost, paid once at the end of the servers' life."""
 
     usd_per_server: Price
+    """Decommissioning cost per server [USD]."""
 
     def charges(self, owned: OwnedFleet) -> list[FlatCharge]:
         """Return the decommissioning cost, accumulated over the life of the servers, a charge per pool.

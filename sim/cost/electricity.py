@@ -36,7 +36,9 @@ class Week(Spec):
     hourly_usd_per_kwh: HourlyPrices
     """Prices of all days without their own."""
     saturday_usd_per_kwh: HourlyPrices | None = None
+    """Prices on Saturdays [USD/kWh]. Default: those of the other days."""
     sunday_usd_per_kwh: HourlyPrices | None = None
+    """Prices on Sundays and holidays [USD/kWh]. Default: those of the other days."""
 
     def of_day(self, weekday: int) -> tuple[tuple[StatedPrice, ...], str]:
         """Return the prices of *weekday* (0 is Monday), and the key that states them."""

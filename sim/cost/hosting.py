@@ -140,6 +140,7 @@ class PerRack(Spec):
 
     per: Literal["rack"]
     usd_per_month: Price
+    """Price of a rack [USD/month]."""
     power_limit_kw: Positive
     """Power that one rack supplies and cools [kW]; servers count with their rated power."""
     units: Count = 42
@@ -152,6 +153,7 @@ class PerRack(Spec):
     """Billing of partly filled racks. whole: the minimum number of racks that holds all servers; fraction: the larger
     of the servers' fractions of a rack's height and power, with other users paying for the rest."""
     electricity: Literal["metered", "included"] = "metered"
+    """Payment of energy: metered and paid in addition, or included in the price."""
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
@@ -255,6 +257,7 @@ class PerKwMonth(Spec):
 
     per: Literal["kw_month"]
     usd: Price
+    """Price per contracted kW and month [USD]."""
     kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_check_contracted)] = "nameplate"
     """Contracted power [kW]: the rated power of all servers, or a number per fleet, which pools share in proportion to
     their GPUs; in a plan, a number per unit of a fleet."""

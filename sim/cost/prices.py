@@ -19,6 +19,7 @@ class StatedPrice(Spec):
     """Amount in a currency; a bare number is in US dollars."""
 
     price: NonNegative
+    """Amount, in `currency`."""
     currency: CurrencyCode = USD
     """Currency of the price; if it is not USD, `finance.fx` must have its rate."""
     _fx_rate: float | None = PrivateAttr(default=None)
@@ -87,7 +88,9 @@ class PricesPerHour(Spec):
     """Prices by hour in one currency."""
 
     price: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
+    """24 prices in `currency`, from midnight on."""
     currency: CurrencyCode = USD
+    """Currency of the prices; if it is not USD, `finance.fx` must have its rate."""
 
 
 HourlyPrices = Annotated[
@@ -188,13 +191,16 @@ class Quote(Spec):
     """Price that the planner was quoted; a bare number is in US dollars."""
 
     price: NonNegative
+    """Amount, in `currency` per `unit`."""
     currency: CurrencyCode = USD
+    """Currency of the price; if it is not USD, `finance.fx` must have its rate."""
     unit: Unit | None = None
     """Unit of the price; default: each when buying, gpu_hour when renting."""
     includes_gpus: WholeNumber | None = None
     """Number of GPUs included in the price of a server or rented instance. Default: a quoted server is bare if its GPU
     is quoted too, else it includes as many GPUs as the catalogue's offer."""
     as_of: date | None = None
+    """Date of the quote, kept in resolved.yaml; no result depends on it."""
 
 
 def _dollars(value: Any) -> Any:

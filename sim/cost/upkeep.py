@@ -70,7 +70,9 @@ class Software(UserComponent):
     """Licences for GPUs in use, for servers, or both."""
 
     usd_per_gpu_year: Price | None = None
+    """Licence price per GPU in use and year [USD]."""
     usd_per_server_year: Price | None = None
+    """Licence price per server and year [USD]."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:

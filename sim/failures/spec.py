@@ -123,6 +123,7 @@ class FailureSpec(Spec):
     psu: ComponentSpec | None = None
     """Power supply unit: a failure takes down all replicas on its server."""
     rack: Rack | None = None
+    """Rack: a failure takes down all replicas on its servers."""
     site: ComponentSpec | None = None
     """Whole site: a failure takes down all pools that state the same `site` failures."""
     detection_s: NonNegative = 0.0
@@ -130,7 +131,9 @@ class FailureSpec(Spec):
     crews: Count | None = None
     """Repairs that can proceed at once. Default: unlimited."""
     maintenance: MaintenanceSpec | None = None
+    """Planned maintenance of the servers, one after another. Default: none."""
     spares: StandbyReplicas | None = None
+    """Replicas of the pool that replace failed ones. Default: none."""
 
     @property
     def components(self) -> dict[str, ComponentSpec]:

@@ -43,7 +43,9 @@ class Admission(Spec):
     """Longest predicted waiting time at the chosen replica, at the rate of its last 32 answers; beyond it requests are
     refused [s]."""
     shed: Shed | None = None
+    """Load shedding by priority. Default: none."""
     ejection: Ejection | None = None
+    """Circuit breaking of replicas whose requests time out. Default: none."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:

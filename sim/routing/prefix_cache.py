@@ -200,8 +200,12 @@ class CacheAware(Spec):
 
     policy: Literal["cache_aware"]
     cache_threshold: Fraction = 0.3
+    """Fraction of the prompt that the longest cached prefix must exceed for its replica to be chosen."""
     balance_abs_threshold: WholeNumber = 64
+    """Difference in outstanding requests between the most and the least loaded replica up to which loads count as
+    balanced."""
     balance_rel_threshold: Annotated[Positive, Field(ge=1)] = 1.5
+    """Ratio of outstanding requests of the most to the least loaded replica up to which loads count as balanced."""
     index: IndexSpec = Approximate(kind="approximate")
     """Index of the replicas' caches."""
 

@@ -30,6 +30,7 @@ class ByLength(Spec):
 
     policy: Literal["by_length"]
     classes: Annotated[tuple[LengthClass, ...], Field(min_length=1)]
+    """Classes of prompt lengths, from the shortest prompts to the longest."""
 
     @model_validator(mode="after")
     def _complete_and_in_order(self) -> Self:

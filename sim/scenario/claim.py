@@ -43,6 +43,7 @@ class FormulaFigure(Spec):
 
     kind: Literal["arithmetic"]
     formula: Label
+    """Name of a formula in sim/claims/formulas.py."""
     of: dict[Label, Number | str] | tuple[Number | str, ...] = ()
     """Arguments in order or by name: numbers, or names of other figures."""
 
@@ -52,6 +53,7 @@ class WeightsFigure(Spec):
 
     kind: Literal["weights"]
     model: str
+    """Model id of the catalogue."""
     quantization: str = "none"
     """Id in data/quantizations; none: the model's own dtype."""
     per: Positive = 1e9
@@ -63,10 +65,12 @@ class MemoryFigure(Spec):
 
     kind: Literal["memory"]
     fleet: str
+    """Name of a fleet of the scenario."""
     value: Literal["fits", "kv_tokens", "gpus", "reserved_gb"]
     """Quantity of the memory fit. fits: 1 where the model and at least one request fit, else 0; reserved_gb: memory
     that the engine reserves on all GPUs of a replica for weights, cache and itself."""
     set: Values = Field(default_factory=dict)
+    """Dotted path in the scenario -> value that replaces its value for this figure."""
 
 
 class SummaryFigure(Spec):
@@ -74,8 +78,11 @@ class SummaryFigure(Spec):
 
     kind: Literal["run"]
     fleet: str
+    """Name of a fleet of the scenario."""
     metric: Label
+    """Column of summary.csv."""
     set: Values = Field(default_factory=dict)
+    """Dotted path in the scenario -> value that replaces its value for this figure."""
 
 
 class LedgerFigure(Spec):
@@ -83,9 +90,11 @@ class LedgerFigure(Spec):
 
     kind: Literal["ledger"]
     fleet: str
+    """Name of a fleet of the scenario."""
     component: Label
     """Component as in costs.csv: hosting, energy, staff, ..."""
     set: Values = Field(default_factory=dict)
+    """Dotted path in the scenario -> value that replaces its value for this figure."""
 
 
 class CapacityFigure(Spec):
@@ -93,9 +102,11 @@ class CapacityFigure(Spec):
 
     kind: Literal["capacity"]
     fleet: str
+    """Name of a fleet of the scenario."""
     metric: Label = "load"
     """Column of capacity.csv; load: the capacity itself."""
     set: Values = Field(default_factory=dict)
+    """Dotted path in the scenario -> value that replaces its value for this figure."""
     relative: Positive = 0.05
     """Relative width of the last bracket of the search."""
 
@@ -107,7 +118,9 @@ class CheapestFigure(Spec):
     gpu: str | None = None
     """Id of the only GPU in the fleet. Default: any."""
     value: Literal["usd_per_month", "gpus"] = "usd_per_month"
+    """Quantity of the cheapest fleet: its monthly cost [USD/month] or its number of GPUs."""
     set: Values = Field(default_factory=dict)
+    """Dotted path in the scenario -> value that replaces its value for this figure."""
 
 
 FigureSpec = Annotated[
@@ -143,8 +156,11 @@ class ClaimRule(Spec):
     within: Positive | None = None
     """Largest relative deviation from the claimed figure."""
     at_least: Number | None = None
+    """Smallest figure with which the part holds."""
     at_most: Number | None = None
+    """Largest figure with which the part holds."""
     between: tuple[Number, Number] | None = None
+    """Smallest and largest figure with which the part holds."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -159,6 +175,7 @@ class ClaimPart(Spec):
     """Part of the claim, with the figure that decides whether it holds."""
 
     says: Text
+    """Statement of this part, as in claims.csv."""
     figure: Name | None = None
     """Name of the deciding figure; alternative to `cases`."""
     cases: dict[Text, Name] = Field(default_factory=dict)
@@ -168,6 +185,7 @@ class ClaimPart(Spec):
     unit: str = ""
     """Unit of the figure; `yes/no` for a figure that is 1 or 0."""
     holds: ClaimRule
+    """Rule that decides from the figure whether the part holds."""
     own_arithmetic: bool = False
     """True if the figure is the article's own formula with its own inputs: where it fails, the article has
     miscalculated."""
@@ -190,10 +208,13 @@ class Claim(Spec):
     """Claim of an article: a statement, figures, and rules. The first part is the headline in claims.csv."""
 
     article: Literal["000", "001", "002", "003", "004"]
+    """Number of the article that makes the claim."""
     statement: Text
     """Statement of the article, in our words."""
     figures: Annotated[dict[Name, FigureSpec], Field(min_length=1)]
+    """Name -> figure that parts, formulas and texts refer to."""
     parts: Annotated[tuple[ClaimPart, ...], Field(min_length=1)]
+    """Statements that are judged one by one, the headline first."""
     reason: Text
     """Sentence that explains the verdict, with `{figure}` where a figure is inserted."""
     notes: tuple[Text, ...] = ()

@@ -217,6 +217,7 @@ class Fleet(InheritedKeys):
     name: Name
     """Name of the fleet in the outputs."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
+    """Groups of identical replicas."""
     routing: Routing = LeastOutstanding(policy="least_outstanding")
     """Routing policy, which chooses a replica of any pool for each request."""
     kv_transfer: KvTransfer | None = None
@@ -285,6 +286,7 @@ class Experiment(InheritedKeys):
     site's `timezone`, 2026-07-01T08:00:00+02:00 one moment everywhere. Meters are then read at every full hour of the
     local clock, too."""
     seed: WholeNumber = 0
+    """Seed of all random numbers; the same seed gives the same results."""
     replications: Count = 1
     """Number of runs with other random numbers, from which confidence intervals are computed."""
     measured_at: Literal["client", "engine"] = "client"
@@ -294,6 +296,7 @@ class Experiment(InheritedKeys):
     cost_per_request: bool = False
     """True to book each request's part of the cost: a column cost_usd in the request table, and percentiles."""
     slo: Slo = Slo()
+    """Latency limits of the requests and the fraction that must meet them. Default: no limits."""
     client: Client | None = None
     """Timeouts and retries of clients. Default: one attempt without a timeout."""
     site: Site | None = None

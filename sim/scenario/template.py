@@ -156,7 +156,10 @@ def _add_earlier_name(part: dict[str, Any], old: str, new: str) -> None:
 
 
 def documented(kind: type[Spec]) -> dict[str, Any]:
-    """Return the JSON schema of a *kind* of scenario, with field docstrings as descriptions."""
+    """Return the JSON schema of a *kind* of scenario, with field docstrings as descriptions.
+
+    A key with one allowed value (`policy: fifo`) has the first line of its class's docstring.
+    """
     schema: dict[str, Any] = kind.model_json_schema()
     specs = {spec.__name__: spec for spec in _nested_specs(Spec)}
     for name, part in [(kind.__name__, schema), *schema["$defs"].items()]:
@@ -164,6 +167,8 @@ def documented(kind: type[Spec]) -> dict[str, Any]:
             if field in part.get("properties", {}):
                 part["properties"][field].setdefault("description", text)
         for field, value in part.get("properties", {}).items():
+            if "const" in value:
+                value.setdefault("description", part.get("description", "").partition("\n")[0])
             if field == "rate_rps" or (name in specs and specs[name].__module__.startswith(PRICES)):
                 part["properties"][field] = _drawable(value)
     return schema

@@ -17,6 +17,7 @@ class RateLimit(Spec):
     """Token bucket of requests; a request that finds it empty is refused without a retry."""
 
     requests_per_s: Positive
+    """Rate at which the bucket refills [requests/s]."""
     burst: Count = 1
     """Capacity of the bucket, which is full at the start [requests]."""
 

@@ -22,8 +22,9 @@ export function completions(before, schema) {
   if (value) {
     const typed = value[3];
     const parts = at(schema, [...above(lines, value[1].length), value[2]], schema);
-    const choices = [...new Set(parts.flatMap((part) => part.enum || (part.const === undefined ? [] : [part.const])).map(String))];
-    return { typed, options: choices.filter((one) => one.startsWith(typed)).map((one) => ({ text: one, insert: one, about: "" })) };
+    const choices = new Map(parts.flatMap((part) => part.enum?.map((/** @type {any} */ one) => [String(one), ""]) || (part.const === undefined ? [] : [[String(part.const), part.description || ""]])));
+    const options = [...choices].filter(([one]) => one.startsWith(typed));
+    return { typed, options: options.map(([one, meaning]) => ({ text: one, insert: one, about: meaning })) };
   }
   return { typed: "", options: [] };
 }
@@ -68,7 +69,8 @@ function formsOf(part, schema) {
   return choices ? choices.flatMap((/** @type {any} */ one) => formsOf(one, schema)) : [part];
 }
 
-/** @param {any} part @param {any} schema @returns {string} */
+/** @param {any} part @param {any} schema @returns {string} meaning of a key; empty where each form's value has a meaning of its own */
 function about(part, schema) {
+  if (part.const !== undefined) return "";
   return part.description || formsOf(part, schema).map((one) => one.description).find(Boolean) || "";
 }
