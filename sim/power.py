@@ -205,11 +205,11 @@ class LoadLaw:
             GPU of the catalogue.
         coefficients : PowerCoefficients
             Coefficients of data/power.yaml.
-        cap_w : float, optional
+        cap_w
             Power limit that is set [W].
-        activations_per_token : float
+        activations_per_token
             Numbers into and out of matrix products that this GPU computes per token.
-        unpacked : bool
+        unpacked
             Whether most weights are unpacked before they are multiplied (`unpacks`).
 
         """
@@ -240,15 +240,15 @@ class LoadLaw:
 
         Parameters
         ----------
-        compute_share : float
+        compute_share
             Share of time at the dense peak, in any arithmetic.
-        memory_share : float
+        memory_share
             Share of time in which memory is read.
-        tokens_per_s : float
+        tokens_per_s
             New tokens per second.
-        busy_share : float
+        busy_share
             Share of time in which the GPU does not wait for the host.
-        linked_share : float
+        linked_share
             Share of time in which it waits for other GPUs.
 
         Notes
@@ -377,13 +377,13 @@ def pool_power(
         GPU of the catalogue.
     coefficients : PowerCoefficients
         Coefficients of data/power.yaml.
-    gpus_per_replica : int or Fraction
+    gpus_per_replica
         GPUs of the replica.
     server : Server, optional
         Server around the GPUs. Without one only the GPUs draw power.
-    servers_per_replica : float
+    servers_per_replica
         Servers over the replicas that share them: base power, or nameplate power, is divided evenly.
-    reach : float
+    reach
         Highest power of a busy GPU, as a fraction of the range from idle power to the power limit.
 
     Returns

@@ -17,7 +17,7 @@ MOST_CHARACTERS = 24_000
 """Largest answer; rows are left out beyond it [characters]."""
 LEFT_OUT = ("_ci95", "_ci95_low", "_ci95_high", "_mean", "_p50", "_p99")
 """Suffixes of columns that a small answer omits; the tables in the folder contain them."""
-KEPT = ("replicas_mean", "batch_mean", "gpu_power_w_mean")
+SMALL_ANSWER_COLUMNS = ("replicas_mean", "batch_mean", "gpu_power_w_mean")
 MOST_COLUMNS = 26
 FIRST = (
     *("fleet", "candidate", "status", "reason", "meets_slo", "slo_attainment", "capacity_rps", "rate_rps", "units"),
@@ -156,7 +156,9 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     kept = {
         key: value
         for key, value in row.items()
-        if not isinstance(value, list) and value not in (None, "") and (key in KEPT or not key.endswith(LEFT_OUT))
+        if not isinstance(value, list)
+        and value not in (None, "")
+        and (key in SMALL_ANSWER_COLUMNS or not key.endswith(LEFT_OUT))
     }
     axes = kept["axes"] if isinstance(kept.get("axes"), dict) else {}
     flat = {key: value for key, value in kept.items() if not isinstance(value, dict)} | axes

@@ -48,14 +48,18 @@ class Rules(Spec):
     """Policy that applies: that with the largest or the smallest change; disabled: no change in this direction."""
 
 
-UP = Rules(policies=(RatePolicy(type="percent", value=100, period_s=15), RatePolicy(type="pods", value=4, period_s=15)))
-DOWN = Rules(policies=(RatePolicy(type="percent", value=100, period_s=15),))
+DEFAULT_SCALE_UP = Rules(
+    policies=(RatePolicy(type="percent", value=100, period_s=15), RatePolicy(type="pods", value=4, period_s=15))
+)
+DEFAULT_SCALE_DOWN = Rules(policies=(RatePolicy(type="percent", value=100, period_s=15),))
 
 
 class Behavior:
     """HPA scaling behaviour: turns recommendations into replicas by stabilisation windows, then scaling policies."""
 
-    def __init__(self, up_s: float, down_s: float, up: Rules = UP, down: Rules = DOWN) -> None:
+    def __init__(
+        self, up_s: float, down_s: float, up: Rules = DEFAULT_SCALE_UP, down: Rules = DEFAULT_SCALE_DOWN
+    ) -> None:
         """Set the stabilisation windows *up_s* and *down_s* [s] and the scaling policies of both directions."""
         self._up_s, self._down_s = up_s, down_s
         self._up, self._down = up, down
@@ -151,9 +155,9 @@ class Hpa(MetricAutoscalerKeys):
     """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_stabilization_s: NonNegative = 300.0
     """Window whose highest recommendation applies on the way down [s]."""
-    scale_up: Rules = UP
+    scale_up: Rules = DEFAULT_SCALE_UP
     """Rate limits on adding replicas."""
-    scale_down: Rules = DOWN
+    scale_down: Rules = DEFAULT_SCALE_DOWN
     """Rate limits on removing replicas."""
 
     def start(self) -> MetricScaler:
@@ -214,9 +218,9 @@ class Keda(AutoscalerKeys):
     """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_stabilization_s: NonNegative = 300.0
     """Window whose highest recommendation applies on the way down [s]."""
-    scale_up: Rules = UP
+    scale_up: Rules = DEFAULT_SCALE_UP
     """Rate limits on adding replicas."""
-    scale_down: Rules = DOWN
+    scale_down: Rules = DEFAULT_SCALE_DOWN
     """Rate limits on removing replicas."""
 
     scales_from_zero: ClassVar[bool] = True

@@ -198,7 +198,9 @@ def within(ratio: float, tolerance: float) -> bool:
     return abs(round(1 - ratio, ROUNDED)) <= tolerance
 
 
-ALL: frozenset[Gauge] = frozenset(["outstanding", "running", "waiting", "requests_per_s", "gpu_busy", "kv_used"])
+ALL_METRICS: frozenset[Gauge] = frozenset(
+    ["outstanding", "running", "waiting", "requests_per_s", "gpu_busy", "kv_used"]
+)
 
 
 class RegisteredAutoscaling(Registered, AutoscalerKeys):
@@ -222,7 +224,7 @@ class RegisteredAutoscaling(Registered, AutoscalerKeys):
     @property
     def gauges(self) -> frozenset[Gauge]:
         """Gauges that are read from the replicas."""
-        return ALL
+        return ALL_METRICS
 
     @property
     def history_s(self) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
 from sim.message import Message
 
-REQUIRED = ("accelerator", "benchmark", "scenario")
+REQUIRED_COLUMNS = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")
 """Columns compared with predictions: samples per second of the system, and milliseconds per query."""
 COUNTS, AMOUNTS = ("n_accelerators",), ("samples_s", "scheduled_samples_s", "mean_latency_ms")
@@ -44,13 +44,16 @@ def read_mlperf(path: Path) -> list[MlperfRow]:
     A Server run without `samples_s` uses the rate at which its queries were scheduled. Raises BenchdataError with all
     mistakes.
     """
-    return read_rows(path, partial(missing, REQUIRED), _row)
+    return read_rows(path, partial(missing, REQUIRED_COLUMNS), _row)
 
 
 def _row(read: CsvLine, problems: list[Problem]) -> MlperfRow:
     line, cells = read.line, read.by_name()
-    texts = {name: cells.get(name, "").strip() for name in (*REQUIRED, "id", "system", "round", "submitter", "source")}
-    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED if not texts[name]]
+    texts = {
+        name: cells.get(name, "").strip()
+        for name in (*REQUIRED_COLUMNS, "id", "system", "round", "submitter", "source")
+    }
+    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED_COLUMNS if not texts[name]]
     if len(read.cells) > len(read.header):
         problems.append((line, "more fields than the first line names"))
     amounts = {name: amount(name, cells.get(name), line, problems, or_zero=True) for name in (*COUNTS, *AMOUNTS)}

@@ -151,8 +151,8 @@ def _repeated_ids(rows: Sequence[_Row]) -> list[Problem]:
     ]
 
 
-KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
-REQUIRED = ("gpu", "model")
+COLUMNS = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
+REQUIRED_COLUMNS = ("gpu", "model")
 NEEDS: dict[str, tuple[str, ...]] = {
     "closed_loop": ("concurrency",),
     "poisson": ("rate_req_s",),
@@ -162,7 +162,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """Columns, keyed by load, of which at least one is required."""
 MOST = {"isl": 1e8, "osl": 1e8, "prompt_cv": 100.0, "output_cv": 100.0}
 """Largest mean lengths (ten times the longest context of any model) [tokens], and coefficients of variation."""
-KEPT = (*COUNTS, *CONDITIONS)
+NUMBER_COLUMNS = (*COUNTS, *CONDITIONS)
 SIMILAR = 0.8
 
 
@@ -192,7 +192,7 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     problems += [(line, text) for text in _contradictions(texts, numbers, there)]
     if len(problems) > found:
         return None
-    kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
+    kept: dict[str, Any] = {name: numbers[name] for name in NUMBER_COLUMNS} | counts
     kept |= {name: kept[name] or 1 for name in ("pp", "dp")}
     kept["n_gpus"] = kept["n_gpus"] or max(_ranks(kept), kept["ep"] or 1)
     kept |= texts | {"id": texts["id"] or Message("line {line}", line)}
@@ -223,14 +223,16 @@ def _row(folder: Path, read: CsvLine, problems: list[Problem]) -> BenchRow | Non
 
 def _header_problems(header: Sequence[str]) -> list[str]:
     if not header:
-        return [Message("is empty; its first line must name the columns, {required} at least", ", ".join(REQUIRED))]
+        return [
+            Message("is empty; its first line must name the columns, {required} at least", ", ".join(REQUIRED_COLUMNS))
+        ]
     problems: list[str] = [
         Message("the column {name!r} is given twice", name) for name in sorted(set(header)) if header.count(name) > 1
     ]
-    problems += missing(REQUIRED, header)
+    problems += missing(REQUIRED_COLUMNS, header)
     for name in header:
-        near = get_close_matches(name, KNOWN, n=1, cutoff=SIMILAR)
-        if name not in KNOWN and near and near[0] not in header:
+        near = get_close_matches(name, COLUMNS, n=1, cutoff=SIMILAR)
+        if name not in COLUMNS and near and near[0] not in header:
             problems.append(Message("unknown column {name!r}; did you mean {near}?", name, near[0]))
     return problems
 
@@ -242,7 +244,7 @@ def _usual_load(numbers: dict[str, float | None]) -> str:
 def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], there: Sequence[str]) -> list[str]:
     """Return the mistakes of a row apart from its numbers; *there* are the columns with a cell, valid or not."""
     load = texts["load"]
-    problems: list[str] = [Message("{name} is missing", name) for name in REQUIRED if not texts[name]]
+    problems: list[str] = [Message("{name} is missing", name) for name in REQUIRED_COLUMNS if not texts[name]]
     if load not in LOADS:
         problems.append(Message("unknown load {load!r}; one of {loads}", load, ", ".join(LOADS)))
     needed = NEEDS.get(load, ())

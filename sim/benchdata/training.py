@@ -13,7 +13,7 @@ from sim.message import Message
 
 KIND_COLUMNS = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""
-REQUIRED = ("gpu", "model")
+REQUIRED_COLUMNS = ("gpu", "model")
 TEXTS = (
     "id",
     "source_key",
@@ -64,13 +64,13 @@ class TrainingRow:
 
 def read_training(path: Path) -> list[TrainingRow]:
     """Read a CSV table of training runs. Raises BenchdataError with all mistakes."""
-    return read_rows(path, partial(missing, REQUIRED), _row)
+    return read_rows(path, partial(missing, REQUIRED_COLUMNS), _row)
 
 
 def _row(read: CsvLine, problems: list[Problem]) -> TrainingRow:
     line, cells = read.line, read.by_name()
     texts = {name: cells.get(name, "").strip() for name in TEXTS}
-    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED if not texts[name]]
+    problems += [(line, Message("{name} is missing", name)) for name in REQUIRED_COLUMNS if not texts[name]]
     numbers = {name: amount(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS)}
     counts = {name: whole for name in COUNTS if (whole := count(name, numbers[name], line, problems)) is not None}
     measured = {name: value for name in METRICS if (value := numbers[name]) is not None}

@@ -33,8 +33,8 @@ OBJECTS_BETWEEN_SEARCHES = 100_000
 """Allocations between searches for garbage: with Python's default, they take a fifth of a short run."""
 LANG = "--lang"
 NO_COLOR = "--no-color"
-_FULL = "; finished points are kept: make room, and the same command continues from them"
-ADVICE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
+_NO_SPACE_HINT = "; finished points are kept: make room, and the same command continues from them"
+ADVICE = {errno.ENOSPC: _NO_SPACE_HINT, errno.EDQUOT: _NO_SPACE_HINT}
 
 
 def _place(command: CommandInfo) -> int:

@@ -10,7 +10,7 @@ from sim.cli.frame import app, fail, report_bad_input
 from sim.language import _
 from sim.message import Message
 
-MISSING = "gpufleet mcp needs the MCP SDK: pip install 'gpufleet[mcp]'"
+MISSING_SDK = "gpufleet mcp needs the MCP SDK: pip install 'gpufleet[mcp]'"
 TOKEN = "GPUFLEET_MCP_TOKEN"
 """Variable with the token of the HTTP server; without it a token is drawn and printed."""
 
@@ -36,7 +36,7 @@ def mcp(
             from sim.agents.server import server_of
             from sim.agents.workspace import ToolWorkspace
         except ModuleNotFoundError:
-            fail(MISSING)
+            fail(MISSING_SDK)
         server = server_of(ToolWorkspace(root.resolve(), most_simulations, limit_s))
         if not http:
             server.run("stdio")
@@ -44,7 +44,7 @@ def mcp(
         try:
             from sim.agents.http import PATH, new_token, serve_http
         except ModuleNotFoundError:
-            fail(MISSING)
+            fail(MISSING_SDK)
         given = os.environ.get(TOKEN, "")
         token = given or new_token()
         typer.echo(_("http://{host}:{port}{path}", host=host, port=port, path=PATH))

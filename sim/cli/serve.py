@@ -7,7 +7,7 @@ import typer
 
 from sim.cli.frame import app, fail, report_bad_input
 
-MISSING = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
+MISSING_SERVER = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
 
 
 @app.command()
@@ -47,7 +47,7 @@ def serve(
             from sim.serve.http_server import serve as serve_folder
             from sim.serve.jobs import JobLimits
         except ModuleNotFoundError:
-            fail(MISSING)
+            fail(MISSING_SERVER)
         try:
             folder, shown = opened(target, workspace)
             limits = JobLimits(run_hours) if run_gb is None else JobLimits(run_hours, run_gb)

@@ -18,7 +18,7 @@ from sim.message import Message
 from sim.spec import NonNegative, Positive, Spec
 from sim.yamlio import read
 
-WAKING = ("weights_from", "weights_gb", "weights_gb_per_s", "link")
+WAKE_KEYS = ("weights_from", "weights_gb", "weights_gb_per_s", "link")
 
 
 class ColdStart(Spec):

@@ -123,11 +123,11 @@ class SchedulerLimits:
 
         Parameters
         ----------
-        window : int or None
+        window
             Sliding window of the group [tokens]; None: the group keeps all tokens, 0: it keeps states.
-        tokens : int
+        tokens
             Tokens of prompt and answer that need KV.
-        batches : int, optional
+        batches
             Number of batches in flight whose tokens the window keeps. Default: `batches_in_flight`.
 
         """

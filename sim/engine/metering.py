@@ -22,11 +22,11 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
         Totals to add to.
     rank : FormedStep
         Batch of the step, its recomputed tokens, and the reason why the head of the queue is not in it.
-    duration_s : float
+    duration_s
         Time of the steps [s].
-    load_s : float
+    load_s
         Integral of the GPU load over this time [s of full load].
-    steps : int
+    steps
         Whole steps completed.
 
     Notes

@@ -76,7 +76,7 @@ def training_pairs(runs: Sequence[PredictedTraining]) -> list[PairError]:
 
 FAR = 1.0
 """Largest error drawn to scale; larger errors are drawn at the upper edge."""
-TOLERATED = 0.2
+TOLERATED_ERROR = 0.2
 MOST_MARKED = 10
 """Largest number of pairs with individual axis ticks; with more, the axis has round numbers."""
 QUESTION = N_("How far are the predictions from what was measured?")
@@ -143,7 +143,7 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
         near = tuple(one.median_error <= FAR for _, one in mine)
         x, y = tuple(float(place) for place, _ in mine), tuple(one.median_error for _, one in mine)
         keys, names = tuple(one.key for _, one in mine), tuple(one.name for _, one in mine)
-        good = tuple(one.median_error <= TOLERATED for _, one in mine)
+        good = tuple(one.median_error <= TOLERATED_ERROR for _, one in mine)
         curves.append(
             ChartCurve("", color, x, y, marker, "None", good=good, steady=near, fleet=name, keys=keys, names=names)
         )
@@ -154,7 +154,7 @@ def _panel(quantity: str, errors: Sequence[PairError], looks: dict[str, tuple[st
         _("pairs, by their error"),
         tuple(curves),
         y_format=percent,
-        y_limit=Limit(TOLERATED, percent(TOLERATED)),
+        y_limit=Limit(TOLERATED_ERROR, percent(TOLERATED_ERROR)),
         x_ticks=few,
         x_anchored=False,
     )

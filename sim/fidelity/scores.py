@@ -362,13 +362,13 @@ def _catalog(root: Path) -> Catalog:
     return load_catalog(root)
 
 
-APART = 1.1
+LEAST_RATIO = 1.1
 """Smallest ratio of two measurements whose servers are compared."""
-ALIKE = 1.05
+MOST_LENGTH_RATIO = 1.05
 """Largest ratio of lengths of the same task."""
 OPEN_LOADS = ("poisson", "constant")
 """Loads whose throughput is the rate that the client offers."""
-RANKED = ("throughput", "tpot", "ttft alone", "ttft loaded", "e2e")
+RANKED_QUANTITIES = ("throughput", "tpot", "ttft alone", "ttft loaded", "e2e")
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +423,7 @@ def ranked_servers(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
         if one.category != SCORED or not row.isl or not row.osl:
             continue
         for quantity, metric in one.quantities().items():
-            if quantity not in RANKED or one.error(metric) is None:
+            if quantity not in RANKED_QUANTITIES or one.error(metric) is None:
                 continue
             if quantity == "throughput" and row.load in OPEN_LOADS:
                 continue
@@ -449,11 +449,11 @@ def _pairs(ranked_servers: Iterable[RankedServer]) -> Iterator[tuple[RankedServe
 
 
 def _differ_clearly(one: RankedServer, other: RankedServer) -> bool:
-    return max(one.measured, other.measured) >= APART * min(one.measured, other.measured)
+    return max(one.measured, other.measured) >= LEAST_RATIO * min(one.measured, other.measured)
 
 
 def _similar_lengths(one: RankedServer, other: RankedServer) -> bool:
-    return all(max(pair) <= ALIKE * min(pair) for pair in zip(one.lengths, other.lengths, strict=True))
+    return all(max(pair) <= MOST_LENGTH_RATIO * min(pair) for pair in zip(one.lengths, other.lengths, strict=True))
 
 
 METRIC_OF = {"throughput": "throughput", "tpot": "tpot", "ttft alone": "ttft", "ttft loaded": "ttft", "power": "power"}

@@ -191,14 +191,14 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str
 }
 """Summaries as (leading columns, function row -> group), keyed by name."""
 SCORE_COLUMNS = ("quantity", "rows", "covered", "pairs", "median_error", "p90_error", "bias")
-LEADING = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
+LEADING_COLUMNS = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
 PANELS = {"throughput": N_("Throughput [tokens/s or samples/s]"), "peak memory": N_("Peak memory of a GPU [GB]")}
 MOST_REASONS = 12
 
 
 def write_training(folder: Path, runs: Sequence[PredictedTraining]) -> None:
     """Write validation.csv, summary_by_*.csv and validation.png to *folder*."""
-    columns = [*LEADING, *(f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error"))]
+    columns = [*LEADING_COLUMNS, *(f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error"))]
     write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
     for name, (leading, group) in GROUPS.items():
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in scores(runs, group))

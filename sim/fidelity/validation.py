@@ -11,7 +11,7 @@ from typing import Any
 
 from sim.answers.folder import begin_question, replaced_together
 from sim.benchdata import read_benchmarks
-from sim.benchdata.mlperf import REQUIRED, read_mlperf
+from sim.benchdata.mlperf import REQUIRED_COLUMNS, read_mlperf
 from sim.benchdata.training import KIND_COLUMNS, read_training
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
@@ -51,7 +51,7 @@ SERVING = TableKind(
 )
 """Operating points of serving engines, and all tables of no other kind."""
 SERVICES = TableKind(
-    columns=frozenset(REQUIRED),
+    columns=frozenset(REQUIRED_COLUMNS),
     read=read_mlperf,
     predict=predict_all,
     write=write_services,

@@ -22,7 +22,7 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Streams
 
-OFF = (State.OFF, State.PROVISIONING)
+SWITCHED_OFF = (State.OFF, State.PROVISIONING)
 
 
 class FailingComponent:
@@ -95,9 +95,9 @@ class ComponentFailures:
                 self._arm(FailingComponent(position, domain, streams(f"failures: {name}")))
 
     def _arm(self, component: FailingComponent) -> None:
-        self._env.timeout(component.next_up_s()).callbacks.append(lambda _: self._fails(component))
+        self._env.timeout(component.next_up_s()).callbacks.append(lambda _: self._fail(component))
 
-    def _fails(self, component: FailingComponent) -> None:
+    def _fail(self, component: FailingComponent) -> None:
         if component.domain.needs_power and self._is_off(component):
             self._arm(component)
             return
@@ -116,7 +116,7 @@ class ComponentFailures:
         """Return whether nothing that needs *component* is switched on: then it cannot fail."""
         replicas = self._scale.replicas[component.position]
         held = [self._lifecycle.states[engine] for place in component.domain.replicas for engine in replicas[place]]
-        return all(state in OFF for state in held)
+        return all(state in SWITCHED_OFF for state in held)
 
     def _fail_replica_of(self, engines: list[int]) -> None:
         """Fail a replica, whatever its state; the failure of one that is switched off is detected at once."""
@@ -124,7 +124,7 @@ class ComponentFailures:
             state = self._lifecycle.states[engine]
             if state is State.PROVISIONING:
                 self._lifecycle.move([engine], State.OFF)
-            if state in OFF:
+            if state in SWITCHED_OFF:
                 self._lifecycle.move([engine], State.REPAIRING)
             else:
                 self._stranded.fail(engine, self._env.now)
@@ -163,7 +163,7 @@ class ComponentFailures:
                 self._scale.repaired(position, self._scale.replicas[position][place])
 
 
-OUT = (State.OFF, State.REPAIRING)
+OUT_OF_SERVICE = (State.OFF, State.REPAIRING)
 BROKEN = (State.FAILED, State.REPAIRING)
 
 
@@ -195,17 +195,17 @@ class ReplicaRemovals:
 
         Parameters
         ----------
-        by : str
+        by
             Name of the withdrawing party.
-        position : int
+        position
             Number of the pool.
-        places : list of int
+        places
             Replicas of the pool.
-        gone : callable
+        gone
             Called when all of them are off or under repair.
-        within_s : float
+        within_s
             Notice [s]: requests not answered by then are lost.
-        migrate : bool
+        migrate
             Whether other replicas continue the requests at once.
 
         """
@@ -246,7 +246,7 @@ class ReplicaRemovals:
 
     def moved(self, engine: int, following: State) -> None:
         """Check whether the removals of *engine*, which changes to the state *following*, are complete."""
-        if following in (*OUT, State.RESERVE):
+        if following in (*OUT_OF_SERVICE, State.RESERVE):
             for one, by in self._waiting:
                 if one == engine:
                     # checked after the other events of this moment and the consequences of this change
@@ -260,7 +260,7 @@ class ReplicaRemovals:
         engines, gone = self._waiting.get((engine, by), ([], None))
         # a replica in reserve (asleep) is switched off
         self._lifecycle.move([one for one in engines if self._lifecycle.states[one] is State.RESERVE], State.OFF)
-        if gone is not None and all(self._lifecycle.states[one] in OUT for one in engines):
+        if gone is not None and all(self._lifecycle.states[one] in OUT_OF_SERVICE for one in engines):
             for one in engines:
                 del self._waiting[one, by]
             gone()

@@ -27,7 +27,7 @@ from sim.fleet.pool import replica_engines
 from sim.fleet.replica import WITHOUT_MEMORY, Replica, ReplicaLifecycle, State, StrandedRequests
 from sim.fleet.retries import Attempts, ClientCallbacks
 from sim.fleet.routing import AssignedReplicas, RoleRouter, ServiceRouter, ServingReplicas
-from sim.fleet.scaling import RESTING, PoolScaling, ScheduledScaling, states_at_start
+from sim.fleet.scaling import NOT_STARTED, PoolScaling, ScheduledScaling, states_at_start
 from sim.fleet.services import ServicesSource
 from sim.records import ONLY_SERVICE, FleetLog, Request
 from sim.routing import Router
@@ -208,7 +208,7 @@ class RunningFleet:
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
-            if following in RESTING:
+            if following in NOT_STARTED:
                 self._replicas[replica].stop(self._env.now)
             if state in WITHOUT_MEMORY and following not in WITHOUT_MEMORY:
                 clear_caches(self._replicas[replica])

@@ -111,7 +111,7 @@ class Links:
         return link.send(transfer, done)
 
 
-RESTING = (State.OFF, State.RESERVE)
+NOT_STARTED = (State.OFF, State.RESERVE)
 ANSWERING = (State.SERVING, State.DRAINING)
 STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
 
@@ -192,7 +192,7 @@ class PoolScaling:
         start = self._plan.pools[position].start
         if self._drains(engines):  # the server still runs, so its engines that are off serve again at once
             states = self._lifecycle.states
-            self._lifecycle.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
+            self._lifecycle.move([engine for engine in engines if states[engine] in NOT_STARTED], State.BOOTING)
             self._lifecycle.move(engines, State.SERVING)
         elif engines[0] in self._starting_spares:  # the start continues, with the state serving as its end
             self._starting_spares.remove(engines[0])
@@ -249,7 +249,7 @@ class PoolScaling:
         self._env.timeout(takeover_s).callbacks.append(serve)
 
     def _is_idle(self, engines: list[int]) -> bool:
-        return all(self._lifecycle.states[engine] in RESTING for engine in engines)
+        return all(self._lifecycle.states[engine] in NOT_STARTED for engine in engines)
 
     def _stage(self, position: int, engines: list[int], stages: tuple[StartStage, ...]) -> None:
         """Run the *stages* of a start one after another; then the replica serves or is a spare."""

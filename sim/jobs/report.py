@@ -324,7 +324,7 @@ def _in_days(rows: Sequence[QueueRow]) -> bool:
     return bool(longest > 3 * HOURS_PER_DAY * SECONDS_PER_HOUR)
 
 
-WORDED = frozenset({0, 1, 3, 4})
+TEXT_COLUMNS = frozenset({0, 1, 3, 4})
 
 
 def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
@@ -356,7 +356,7 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
         ]
         for plan in plans
     ]
-    yield FittedTable(heads, body, WORDED)
+    yield FittedTable(heads, body, TEXT_COLUMNS)
     for row in rows:
         if not row.ok:
             yield Sentence(

@@ -9,12 +9,12 @@ from typing import Any
 
 from sim.language.catalogue import ENGLISH, LANGUAGES, asked_for, catalogue
 
-_SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
+_LANGUAGE: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 def current() -> str:
     """Return the code of the current language: en, zh."""
-    return _SPOKEN.get() or _of_the_environment()
+    return _LANGUAGE.get() or _of_the_environment()
 
 
 @cache
@@ -24,17 +24,17 @@ def _of_the_environment() -> str:
 
 def speak(code: str) -> None:
     """Use language *code* from now on, in this thread; a thread begins with the environment's language."""
-    _SPOKEN.set(_known_language(code))
+    _LANGUAGE.set(_known_language(code))
 
 
 @contextmanager
 def speaking(code: str) -> Iterator[None]:
     """Use language *code* (en or zh) within this context. Raises ValueError for any other code."""
-    token = _SPOKEN.set(_known_language(code))
+    token = _LANGUAGE.set(_known_language(code))
     try:
         yield
     finally:
-        _SPOKEN.reset(token)
+        _LANGUAGE.reset(token)
 
 
 def _known_language(code: str) -> str:

@@ -217,7 +217,7 @@ def _search(found: Sequence[FleetCapacity], slo: Slo) -> Iterator[dict[str, Any]
 
 
 SEARCH = ["fleet", "replication"]
-SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
+SEARCH_COLUMNS = ["slo_attainment", "overloaded", "meets_slo"]
 
 
 def write_capacity(
@@ -258,7 +258,7 @@ def _draw(
 
 
 def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
-    return [*SEARCH, axis.label, *SEARCHED, *(one.column for one in slo.percentiles)]
+    return [*SEARCH, axis.label, *SEARCH_COLUMNS, *(one.column for one in slo.percentiles)]
 
 
 def capacity_rows(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:

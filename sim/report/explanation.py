@@ -44,7 +44,7 @@ STANDS = {
     "spaced": N_("paused until the next step with prompts (prefill_schedule_interval)"),
     "held": N_("paused until more prompts arrive (batch_wait_timeout_iters, attention_dp_timeout_iters)"),
 }
-ELSEWHERE = {
+OUTSIDE_REPLICA = {
     "transfer": N_("its KV crosses the network"),
     "unsent": N_("no replica has the request yet"),
     "resent": N_("no replica has the request until it is sent again"),
@@ -176,7 +176,7 @@ def _phase_text(one: RequestPhase, prompt_tokens: int) -> str:
         return _(STANDS[one.why])
     if one.what == "waits":
         return _("preempted: {waits}", waits=_(WAITS[one.why])) if one.preempted else _(WAITS[one.why])
-    return _(ELSEWHERE[one.what])
+    return _(OUTSIDE_REPLICA[one.what])
 
 
 def _range(counts: list[int]) -> str:

@@ -102,7 +102,7 @@ NOTE = N_(
     "use the central values. Normal and lognormal distributions are cut at 4 standard deviations, or where the "
     "scenario says."
 )
-CORRELATED = N_(" Rank correlations in place of independence: {listing}.")
+CORRELATION_NOTE = N_(" Rank correlations in place of independence: {listing}.")
 OF_LOADS = N_(" A drawn load lies between simulated loads: amounts per hour are interpolated linearly.")
 
 
@@ -130,4 +130,4 @@ def _correlations(study: MonteCarloStudy) -> str:
         _("{first} and {second} {rank}", first=label(one), second=label(other), rank=plain(rank))
         for one, other, rank in study.correlations
     ]
-    return _(CORRELATED, listing=_("; ").join(pairs)) if pairs else ""
+    return _(CORRELATION_NOTE, listing=_("; ").join(pairs)) if pairs else ""

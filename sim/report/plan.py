@@ -46,7 +46,7 @@ from sim.study.execution.cases import limits
 from sim.study.financing import AfterTax
 from sim.study.load_axis import LoadAxis
 from sim.study.monte_carlo import inputs_of
-from sim.study.plan import LINE, FleetPlanOutlook, demand_of, ranked
+from sim.study.plan import API_LINE, FleetPlanOutlook, demand_of, ranked
 from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import HeldUnits
 from sim.study.variances import Variance, variances
@@ -291,7 +291,7 @@ def _standing(one: FleetPlanOutlook, plan: MultiYear) -> str:
 
 
 def _bought_elsewhere(one: FleetPlanOutlook, plan: MultiYear) -> str:
-    usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
+    usd = fsum(row.opex_usd.get(API_LINE, 0.0) for row in one.rows)
     share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
     alone = _(", without the cost of the existing units") if one.held else ""
     served = _(
@@ -392,22 +392,27 @@ HEADS = (
     ),
     *(N_("cost so far"), N_("present cost")),
 )
-HELD = (N_("existing, in service"), N_("existing, sold"), N_("existing, resale"), N_("existing, gain over book value"))
+EXISTING_LABELS = (
+    N_("existing, in service"),
+    N_("existing, sold"),
+    N_("existing, resale"),
+    N_("existing, gain over book value"),
+)
 
 STATE_PROPERTIES = N_(
     "units stay until the end of their life, even if demand falls, are sold at their value by age, and replaced "
     "where needed; units in service at the end of the plan are sold then"
 )
-EXISTING = N_(
+EXISTING_NOTE = N_(
     "units in service at the start share the load with new units in proportion to their capacity, and are sold in "
     "the month that minimises the cost of the plan, at the latest at the end of their life; a book value is sunk "
     "and affects no decision; the reserve is that of the largest units in service"
 )
-ELSEWHERE = N_(
+API_NOTE = N_(
     "tokens at the tariff, paid monthly in arrears; existing units take the part of the "
     "traffic that they can carry in the busiest hours; its service level is not simulated"
 )
-SCALING = N_(
+SCALING_NOTE = N_(
     "n units serve n times the load of one unit, at n times its cost: whole racks and contracted power are those of "
     "single units"
 )
@@ -453,7 +458,11 @@ def render_plan(
         years=span(plan),
         unit=axis_label(axis),
         months=[
-            (one.fleet, [_(head) for head in (*HEADS, *(HELD if one.held else ()))], _rows_by_month(one, plan))
+            (
+                one.fleet,
+                [_(head) for head in (*HEADS, *(EXISTING_LABELS if one.held else ()))],
+                _rows_by_month(one, plan),
+            )
             for one in drawn
         ],
         assumptions=[*terms(plan, drawn, by_hour), *assumptions(plans, slo, [], [])],
@@ -598,13 +607,13 @@ def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = Fa
                 count=_months_text(term),
             ),
         ),
-        (_("Scaling"), _(SCALING)),
+        (_("Scaling"), _(SCALING_NOTE)),
         (_("Discounting"), _("purchases and sales at the start of their month, other amounts at its end")),
     ]
     if plan.existing:
-        rows.append((_("Existing"), f"{listing([_entry(one) for one in plan.existing])}; {_(EXISTING)}"))
+        rows.append((_("Existing"), f"{listing([_entry(one) for one in plan.existing])}; {_(EXISTING_NOTE)}"))
     if any(one.api for one in drawn):
-        rows.append((_("API"), _(ELSEWHERE)))
+        rows.append((_("API"), _(API_NOTE)))
     for fleet, rent in plan.bridge.items():
         rows.append(
             (

@@ -24,10 +24,10 @@ BACK = (
 )
 EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd")
 """Columns of plans with existing units."""
-ELSEWHERE = "api_load"
+API_LOAD = "api_load"
 OWED = "owed_usd"
 """Column of plans whose rental contracts outlast them: in the closing row, and in the totals."""
-CLOSING = "end"
+END = "end"
 
 
 def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any
         closing = row.month == plan.months
         cells: dict[str, Any] = {
             "fleet": outlook.fleet,
-            "month": CLOSING if closing else row.month + 1,
+            "month": END if closing else row.month + 1,
             "date": plan.date(row.month),
             **({} if closing else _load(row, outlook.api)),
             "ordered": row.ordered,
@@ -57,7 +57,7 @@ def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any
             "prompt_tokens": row.prompt_tokens,
             "output_tokens": row.output_tokens,
             **(_existing(row) if outlook.held else {}),
-            **({ELSEWHERE: row.elsewhere} if outlook.api and not closing else {}),
+            **({API_LOAD: row.elsewhere} if outlook.api and not closing else {}),
             **({OWED: outlook.owed_usd} if closing else {}),
             **({WORKING_USD: row.working_usd} if moves else {}),
             **({PREPAID_USD: row.prepaid_usd} if prepays else {}),
@@ -94,7 +94,7 @@ def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear)
     Net, cumulative and present cost are cash paid less cash received.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
-    optional = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
+    optional = [*(EXISTING if plan.existing else ()), *([API_LOAD] if any(one.api for one in found) else [])]
     optional += [OWED] if any(one.owed_usd for one in found) else []
     optional += [WORKING_USD] if any(row.working_usd for one in found for row in one.rows) else []
     optional += [PREPAID_USD] if any(row.prepaid_usd for one in found for row in one.rows) else []
@@ -145,7 +145,7 @@ def _totals(one: FleetPlanOutlook) -> dict[str, Any]:
 
 def _sales(one: FleetPlanOutlook) -> dict[str, Any]:
     """Return the columns of sales of existing units: month by group, resale value, gain over book value."""
-    months = [CLOSING if held.sold == len(one.months) else f"month {held.sold + 1}" for held in one.held]
+    months = [END if held.sold == len(one.months) else f"month {held.sold + 1}" for held in one.held]
     return {
         "existing_sold": "; ".join(
             f"{held.units} {held.kind.fleet}: {when}" for held, when in zip(one.held, months, strict=True)

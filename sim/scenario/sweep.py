@@ -35,7 +35,7 @@ TAKEN_LABELS = frozenset(
 """Columns of the result tables, which no axis may share as its label."""
 BOOKKEEPING = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
 """Keys that cannot vary between the points of a sweep."""
-LAST = ("fleets", "sweep")
+LAST_SECTIONS = ("fleets", "sweep")
 Said = TypeVar("Said", bound=Spec)
 
 
@@ -148,8 +148,8 @@ def _cell(value: Any) -> Any:
 def as_data(scenario: Spec) -> dict[str, Any]:
     """Return the scenario as plain data without keys that were left out; fleets and sweep come last."""
     data = scenario.model_dump(mode="json", exclude_unset=True)
-    return {key: value for key, value in data.items() if key not in LAST} | {
-        key: data[key] for key in LAST if key in data
+    return {key: value for key, value in data.items() if key not in LAST_SECTIONS} | {
+        key: data[key] for key in LAST_SECTIONS if key in data
     }
 
 

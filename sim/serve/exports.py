@@ -138,7 +138,7 @@ def _page(found: RunAnswer, panels: list[Panel], verdict: Verdict, catalog: Cata
     )
 
 
-LOCKED = "sandbox; default-src 'none'"
+LOCKED_POLICY = "sandbox; default-src 'none'"
 
 
 class ExportFormat(NamedTuple):
@@ -200,7 +200,7 @@ class ExportRoutes:
             content = self._made(request, folder, form, values)
         headers = {
             "content-disposition": f"attachment; filename*=utf-8''{quote(folder.name + kind.ending, safe='')}",
-            "content-security-policy": LOCKED,
+            "content-security-policy": LOCKED_POLICY,
         }
         return Response(content, media_type=kind.media, headers=headers)
 

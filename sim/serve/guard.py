@@ -25,7 +25,7 @@ from sim.message import Message
 
 CHANGE_HEADER = "x-csrf-token"
 HEALTH = "/healthz"
-READING = frozenset({"GET", "HEAD"})
+READ_METHODS = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 2_000_000
 """Largest body of a request [bytes]; a scenario is text."""
 LONGEST_ADDRESS = 16_000
@@ -155,7 +155,7 @@ class Guard:
             await send(message)
 
         answer: ASGIApp | None = self._refusal(scope)
-        if answer is None and scope["method"] not in READING:
+        if answer is None and scope["method"] not in READ_METHODS:
             answer, receive = await self._received(receive)
         answer = answer or self._busy(scope)
         if answer is not None:
@@ -225,7 +225,7 @@ class Guard:
             or _equal_in_constant_time(_of_cookie(headers, self.access.cookie), self.access.token)
         ):
             return _closing_answer(401, NO_TOKEN, {"www-authenticate": "Bearer"})
-        if scope["method"] in READING or knows:
+        if scope["method"] in READ_METHODS or knows:
             return None
         if not _equal_in_constant_time(
             headers.get(CHANGE_HEADER, ""), self.access.change_token
@@ -234,7 +234,7 @@ class Guard:
         return None
 
     def _gives_token(self, scope: Scope) -> bool:
-        return scope["method"] in READING and any(
+        return scope["method"] in READ_METHODS and any(
             _equal_in_constant_time(one, self.access.token) for one in _in_address(scope)
         )
 

@@ -42,7 +42,7 @@ from sim.study.execution.durable import POINTS, write_atomically
 
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"
-OPEN = frozenset({WAITING, RUNNING})
+OPEN_STATES = frozenset({WAITING, RUNNING})
 RESTARTABLE = frozenset({FAILED, CANCELLED, INTERRUPTED})
 """States from which a job can be started again."""
 MOST_WAITING = 20
@@ -147,7 +147,7 @@ class CommandQueue:
         with self._changed:
             self._claim()
             for job in self._jobs.values():
-                if job.folder == folder and job.state in OPEN:
+                if job.folder == folder and job.state in OPEN_STATES:
                     return job
             self._refuse_crowd()
             shown = [one[:LONGEST_SHOWN] for one in sets]
@@ -165,7 +165,7 @@ class CommandQueue:
         with self._changed:
             job = self._job(name)
             if job.state in RESTARTABLE:
-                if any(one.folder == job.folder and one.state in OPEN for one in self._jobs.values()):
+                if any(one.folder == job.folder and one.state in OPEN_STATES for one in self._jobs.values()):
                     raise RefusedRequest(409, "the same run is in the queue already")
                 self._refuse_crowd()
                 self._set(job, WAITING, "")
@@ -175,7 +175,7 @@ class CommandQueue:
         """Stop the job *name*; its finished points are kept. Raises RefusedRequest where there is none."""
         with self._changed:
             job = self._job(name)
-            if job.state in OPEN:
+            if job.state in OPEN_STATES:
                 self._set(job, CANCELLED, STOPPED)
         return job
 
@@ -349,7 +349,7 @@ class CommandQueue:
         write_atomically(self._place(job) / JOB, json.dumps(asdict(job)))
 
     def _forget(self) -> None:
-        closed = [job for job in self._jobs.values() if job.state not in OPEN]
+        closed = [job for job in self._jobs.values() if job.state not in OPEN_STATES]
         for job in closed[: max(0, len(self._jobs) - MOST_KEPT)]:
             del self._jobs[job.id]
             shutil.rmtree(self._place(job), ignore_errors=True)

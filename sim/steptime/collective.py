@@ -114,7 +114,7 @@ class AllReduce:
             Maximum message size for the engine's own kernels [bytes]; NCCL alone runs larger messages.
 
         """
-        return cls._over(link, _with_own(link, ranks, own_bytes), ranks, factor, stretch, calls=1)
+        return cls._over(link, _with_own_kernels(link, ranks, own_bytes), ranks, factor, stretch, calls=1)
 
     @classmethod
     def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
@@ -151,7 +151,7 @@ class AllReduce:
         return self.call_s + self.factor * (self.latency_s - self.call_s + self.seconds_per_byte * message_bytes)
 
 
-def _with_own(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None:
+def _with_own_kernels(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None:
     """Return the table for *ranks* GPUs: up to *own_bytes* the faster of both libraries, above it NCCL alone."""
     nccl, least = table_for(link.nccl_tables, ranks), table_for(link.allreduce_tables, ranks)
     if nccl is None or least is None or nccl.gpus < ranks or own_bytes == inf:

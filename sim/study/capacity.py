@@ -373,7 +373,7 @@ def why_no_capacity(scenario: Scenario) -> str:
 
 FoundByFleet = dict[str, list[ReplicationCapacity]]
 """Fleet -> capacity in every replication, in order."""
-Steps = Generator[Case, StoredCase, ReplicationCapacity]
+CapacitySearch = Generator[Case, StoredCase, ReplicationCapacity]
 """Search that yields a case to simulate and is sent the finished case."""
 
 
@@ -536,13 +536,13 @@ def _middle(capacities: Sequence[float]) -> float | None:
 
 
 def _side_by_side(
-    searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
+    searches: Iterable[CapacitySearch], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
 ) -> Iterator[ReplicationCapacity]:
     """Yield the results of the *searches*, in any order. Each search continues as soon as its case is simulated."""
-    waiting: dict[Path, Steps] = {}
+    waiting: dict[Path, CapacitySearch] = {}
     found: list[ReplicationCapacity] = []
 
-    def go_on(search: Steps, stored: StoredCase | None) -> Iterator[CaseJob]:
+    def go_on(search: CapacitySearch, stored: StoredCase | None) -> Iterator[CaseJob]:
         """Yield the next job that *search* waits for, if any."""
         while True:
             try:
@@ -571,7 +571,7 @@ def _side_by_side(
 
 def _search(
     axis: LoadAxis, goal: CapacityGoal, fleet: str, replication: int, relative: float, near: float | None = None
-) -> Steps:
+) -> CapacitySearch:
     """Double or halve the load until the capacity is bracketed, then bisect on the logarithm of the load.
 
     The first steps are small where the capacity is expected *near* a load.

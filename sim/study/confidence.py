@@ -56,7 +56,7 @@ from sim.study.metrics.statistics import normal_quantile
 from sim.study.points import Point
 from sim.yamlio import read
 
-LAYOUT = ("tp", "pp", "dp")
+LAYOUT_COLUMNS = ("tp", "pp", "dp")
 RANGES = ("sequences_low", "sequences_high", "prompt_low", "prompt_high")
 TEXTS = ("gpu", "architecture", "family", "kind", "kernel", "engine", "link")
 
@@ -98,7 +98,7 @@ class MeasuredSetup:
         return self.tp * self.pp * self.dp
 
 
-COLUMNS: tuple[str, ...] = (*TEXTS, "params_billion", *LAYOUT, *RANGES, "rows", "campaigns")
+COLUMNS: tuple[str, ...] = (*TEXTS, "params_billion", *LAYOUT_COLUMNS, *RANGES, "rows", "campaigns")
 
 
 @cache
@@ -111,7 +111,7 @@ def read_index(path: Path) -> tuple[MeasuredSetup, ...]:
 def _entry(line: dict[str, str]) -> MeasuredSetup:
     return MeasuredSetup(
         **{name: line[name] for name in TEXTS},  # type: ignore[arg-type]
-        **{name: int(line[name]) for name in (*LAYOUT, "rows", "campaigns")},  # type: ignore[arg-type]
+        **{name: int(line[name]) for name in (*LAYOUT_COLUMNS, "rows", "campaigns")},  # type: ignore[arg-type]
         **{name: float(line[name]) for name in (*RANGES, "params_billion")},  # type: ignore[arg-type]
     )
 

@@ -80,7 +80,7 @@ from sim.study.plan_units import (
 )
 from sim.study.rebill import metered
 
-LINE = "api"
+API_LINE = "api"
 RENT_MEANWHILE, API_MEANWHILE = "rent", "api"
 """Supply until purchased hardware is delivered."""
 
@@ -106,7 +106,7 @@ class ApiTerms:
         """Return the cost of a number of *requests* in *month* [USD]."""
         prompt, output = (requests * count for count in self.tokens)
         cached = prompt * self.cached_fraction
-        growth = self.finance.growth_of(LINE) if self.finance is not None else 0.0
+        growth = self.finance.growth_of(API_LINE) if self.finance is not None else 0.0
         return self.tariff.usd(prompt - cached, cached, output) * price_factor(-growth, month)
 
 
@@ -141,7 +141,7 @@ def _row(month: int, demand: Sequence[float], terms: ApiTerms, held: Sequence[He
     opex_usd: dict[str, float] = {}
     if inside:
         own_usd, _ = terms.bills.of(month, held_parts(held, month, utilisation))
-        opex_usd = {**own_usd, LINE: terms.usd(bought, month)}
+        opex_usd = {**own_usd, API_LINE: terms.usd(bought, month)}
     at_start_usd = sold.resale_usd - sold.removal_usd
     units = sum(one.units for one in there)
     return PlanMonth(

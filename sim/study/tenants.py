@@ -18,8 +18,8 @@ from sim.workload.tenants import UNATTRIBUTED
 
 COUNTS = ("requests", "completed", "rejected", "prompt_tokens", "output_tokens")
 LATENCIES = ("ttft_s_mean", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "e2e_s_mean", "e2e_s_p95", "e2e_s_p99")
-PRICED = ("it_energy_kwh", "cost_usd")
-COLUMNS = ("tenant", *COUNTS, "slo_attainment", "meets_slo", *LATENCIES, *PRICED)
+PRICED_COLUMNS = ("it_energy_kwh", "cost_usd")
+COLUMNS = ("tenant", *COUNTS, "slo_attainment", "meets_slo", *LATENCIES, *PRICED_COLUMNS)
 PHASES = {"prefill": "prefill_s", "recompute": "recompute_s", "decode": "decode_s"}
 
 
@@ -46,7 +46,7 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
             row |= {"meets_slo": met[name]} if name in met else {}
             kept = [shares.get(name, TenantShare()) for shares in found]
             row |= {count: mean([one.counts[count] for one in kept]) for count in COUNTS}
-            for figure in ("slo_attainment", *LATENCIES, *PRICED):
+            for figure in ("slo_attainment", *LATENCIES, *PRICED_COLUMNS):
                 if values := [one.figures[figure] for one in kept if figure in one.figures]:
                     row[figure] = mean(values)
             rows.append(row)

@@ -19,7 +19,7 @@ from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.hf_config.config import ConfigError
 from sim.coldstart.start import StartUnknown
 from sim.cost.prices import CostError, Problem, RateMissing
-from sim.workload.traces.trace_file import SHOWN, TraceError
+from sim.workload.traces.trace_file import MOST_SHOWN, TraceError
 from sim.yamlio import YamlError
 
 POOL: dict[str, Any] = {
@@ -126,7 +126,7 @@ ERRORS = [
     StartUnknown("startup.load_s", "nobody has measured it"),
     CostError(*(Problem(name, "has no price") for name in ("cost.price", "cost.quotes"))),
     RateMissing(Problem("finance.fx", "has no rate for EUR")),
-    TraceError([("jobs.csv", line, "no such GPU") for line in range(SHOWN + 5)], 3),
+    TraceError([("jobs.csv", line, "no such GPU") for line in range(MOST_SHOWN + 5)], 3),
     TraceError([("trace.csv", 2, "negative"), ("trace.csv", 0, "is empty")]),
     YamlError("scenario.yaml", 7, "a tab"),
 ]

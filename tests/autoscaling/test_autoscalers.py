@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sim.autoscaling import Autoscaling
-from sim.autoscaling.kubernetes import DOWN, UP, Behavior, Rules, recommendation
+from sim.autoscaling.kubernetes import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules, recommendation
 from sim.autoscaling.protocol import _Checked
 
 SPECS: TypeAdapter[Any] = TypeAdapter(Autoscaling)
@@ -69,7 +69,7 @@ def test_scaling_policies_as_in_the_documentation() -> None:
     # below 40 replicas 4 pods are more than 10 %
     slow = Rules.model_validate({"policies": [{"type": "pods", "value": 4, "period_s": 60},
                                               {"type": "percent", "value": 10, "period_s": 60}]})  # fmt: skip
-    behavior, replicas, seen = Behavior(0, 0, UP, slow), 80, []
+    behavior, replicas, seen = Behavior(0, 0, DEFAULT_SCALE_UP, slow), 80, []
     for minute in range(12):
         replicas = behavior.applied(60.0 * minute, replicas, 10, 1, 100)
         seen.append(replicas)
@@ -88,8 +88,8 @@ def test_scaling_policies_as_in_the_documentation() -> None:
         5,
         10,
     ]
-    disabled = DOWN.model_copy(update={"select": "disabled"})
-    assert Behavior(0, 0, UP, disabled).applied(0.0, 9, 1, 1, 100) == 9
+    disabled = DEFAULT_SCALE_DOWN.model_copy(update={"select": "disabled"})
+    assert Behavior(0, 0, DEFAULT_SCALE_UP, disabled).applied(0.0, 9, 1, 1, 100) == 9
 
 
 def test_the_highest_recommendation_of_five_minutes_holds_on_the_way_down() -> None:

@@ -76,7 +76,7 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
     again = started(client).json()["job"]
     assert (again["folder"], again["id"] != job["id"]) == (job["folder"], True)
     assert eventually(client, again["id"], lambda one: one["done"] > 0)["done"] >= kept
-    done = eventually(client, again["id"], lambda one: one["state"] not in jobs.OPEN)
+    done = eventually(client, again["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (done["state"], done["done"], done["message"]) == ("done", 6, "")
 
 
@@ -89,13 +89,13 @@ def test_finished_runs_open_and_failed_runs_state_the_reason(
     monkeypatch.setattr(jobs, "OPTIONS", (*jobs.OPTIONS, "--no-report"))
     (folder / "small.yaml").write_text(SMALL)
     job = started(client).json()["job"]
-    done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)
+    done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (done["state"], done["done"], done["message"]) == ("done", 2, "")
     answer = client.get("/api/answer", params={"run": done["folder"]})
     assert answer.status_code == 200, answer.text
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "raise SystemExit('no room on the disk')"))
     failed = started(client, "seed=4").json()["job"]
-    told = eventually(client, failed["id"], lambda one: one["state"] not in jobs.OPEN)
+    told = eventually(client, failed["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (told["state"], told["message"]) == ("failed", "no room on the disk")
 
 
@@ -133,7 +133,7 @@ def test_a_queued_run_is_the_scenario_that_was_checked(
     assert started(client).status_code == 422
     with queue_of(client)._changed:
         queue_of(client)._notify()
-    assert eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)["state"] == "done"
+    assert eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN_STATES)["state"] == "done"
     given = (folder / job["folder"] / "given.yaml").read_text()
     assert all(part in given for part in ("name: kept", "seed: 7", "horizon_s: 6", "llama3.1-8b"))
     assert "base" not in given
@@ -153,7 +153,7 @@ def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, m
     rates = ", ".join(["1"] * 47_000)  # 140,000 characters, and sound
     long = started(client, f"workload.arrivals={{process: profile, hourly_rps: [{rates}]}}").json()["job"]
     assert len(long["sets"][0]) == jobs.LONGEST_SHOWN
-    assert eventually(client, long["id"], lambda one: one["state"] not in jobs.OPEN)["state"] == "done"
+    assert eventually(client, long["id"], lambda one: one["state"] not in jobs.OPEN_STATES)["state"] == "done"
     for body in (
         b'{"path": "small.yaml", "set": ["name=\\ud800"]}',
         b'{"path": "small\\udfff.yaml"}',
@@ -164,13 +164,13 @@ def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, m
     assert started(client, *["seed=1"] * 61).status_code == 400
     monkeypatch.setattr(jobs, "RECORDING_WRAPPER", ("/no/such/program",))
     broken = started(client, "seed=2").json()["job"]
-    told = eventually(client, broken["id"], lambda one: one["state"] not in jobs.OPEN)
+    told = eventually(client, broken["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (told["state"], told["message"]) == ("failed", "it could not be started: No such file or directory")
     monkeypatch.undo()
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
     again = client.post(f"/api/jobs/{broken['id']}").json()["job"]
     assert (again["id"], again["state"]) == (broken["id"], "waiting")
-    assert eventually(client, broken["id"], lambda one: one["state"] not in jobs.OPEN)["state"] == "done"
+    assert eventually(client, broken["id"], lambda one: one["state"] not in jobs.OPEN_STATES)["state"] == "done"
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_server_finds_what_outlived_the_one_before(
     assert "finished points are kept" in one["message"]
     third.again(one["id"])
     assert reached(third, "done")[0]["id"] == one["id"]
-    while any(job["state"] in jobs.OPEN for job in third.listed()):
+    while any(job["state"] in jobs.OPEN_STATES for job in third.listed()):
         time.sleep(0.05)
     third.close()
     assert [job["state"] for job in queues().listed()] == ["done", "done"]

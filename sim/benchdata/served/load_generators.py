@@ -28,7 +28,7 @@ CHANGING = ("rate_ramp", "rate_series")
 """Keys of a phase with a varying rate."""
 DRAFTS = "spec_decode_acceptance_length"
 """Metric of the tokens per decode step and sequence."""
-CACHED = "overall_usage_prompt_cache_read_pct"
+CACHED_PERCENT = "overall_usage_prompt_cache_read_pct"
 WINDOW = "measurement_interval"
 """Option of GenAI-Perf with the measurement time [ms]."""
 
@@ -81,7 +81,7 @@ def _traffic_of_run(name: str, data: dict[str, Any]) -> ServedPeriod:
         prompt_cv=_figure(prompt, "std") / _figure(prompt, "avg") if "std" in prompt else 0.0,
         output_cv=_figure(output, "std") / _figure(output, "avg") if "std" in output else 0.0,
         in_flight=rate * latency_s,
-        cached_share=_figure(metrics[CACHED], "avg") / 100 if CACHED in metrics else 0.0,
+        cached_share=_figure(metrics[CACHED_PERCENT], "avg") / 100 if CACHED_PERCENT in metrics else 0.0,
         settings={"spec_decode": "drafts"} if DRAFTS in metrics and _figure(metrics[DRAFTS], "avg") > 1 else {},
         load=_load_of_run(config, round(count), rate * latency_s),
         measured=measured,
@@ -159,7 +159,7 @@ GUIDELLM_METRICS = {
     "req_s": ("requests_per_second", "mean", 1.0),
 }
 """Source of our columns: GuideLLM's metric, statistic of its successful requests, and unit."""
-OPEN = {"constant": "constant", "poisson": "poisson", "async": "constant"}
+OPEN_LOADS = {"constant": "constant", "poisson": "poisson", "async": "constant"}
 TRACE = "trace"
 RATE, STREAMS = ("rate", "rate_"), ("streams", "max_concurrency")
 
@@ -238,9 +238,9 @@ def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:
 def _load_of_benchmark(kind: str, strategy: dict[str, Any], total: int, concurrency: float) -> dict[str, Any]:
     """Return the columns of the load; a rate with a limit on requests in flight is a closed loop."""
     rate = next((strategy[name] for name in RATE if strategy.get(name)), None)
-    if kind in OPEN and rate:
+    if kind in OPEN_LOADS and rate:
         limit = strategy.get("max_concurrency")
-        kept = {"load": "closed_loop", "concurrency": int(limit)} if limit else {"load": OPEN[kind]}
+        kept = {"load": "closed_loop", "concurrency": int(limit)} if limit else {"load": OPEN_LOADS[kind]}
         return {**kept, "rate_req_s": float(rate), "num_requests": total}
     if kind == "synchronous":
         return {"load": "single", "num_requests": total}

@@ -349,7 +349,7 @@ def _pace(between: CounterDifferences, at_s: Floats) -> TokenProgress:
     )
 
 
-ALIKE = (
+EQUAL_LENGTHS = (
     "no histogram of lengths: all requests are assumed to have the mean length; --about prompt_cv=... and "
     "output_cv=... set their variation"
 )
@@ -429,7 +429,7 @@ def _period(
         settings=between.settings(),
         load=load,
         measured=measured,
-        remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {ALIKE}",))),
+        remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {EQUAL_LENGTHS}",))),
     )
     return whole if load or seconds is None else with_parts(whole, between)
 

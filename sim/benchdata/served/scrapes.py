@@ -122,13 +122,13 @@ def is_page(text: str) -> bool:
     return any(SPELLING.match(line) for line in text.splitlines())
 
 
-STARTED = re.compile(r"process_start_time_seconds(?:\{[^}]*\})?\s+(\S+)")
-CREATED = re.compile(r"(?:ray_)?(?:vllm|sglang)[:_]\w+_created(?:\{[^}]*\})?\s+(\S+)")
+START_TIME = re.compile(r"process_start_time_seconds(?:\{[^}]*\})?\s+(\S+)")
+CREATION_TIME = re.compile(r"(?:ray_)?(?:vllm|sglang)[:_]\w+_created(?:\{[^}]*\})?\s+(\S+)")
 
 
 def start_time_s(text: str) -> float | None:
     """Return the Unix time at which the server of a /metrics page started [s]; None if the page lacks it."""
-    for pattern in (STARTED, CREATED):
+    for pattern in (START_TIME, CREATION_TIME):
         found = [number(match[1]) for line in text.splitlines() if (match := pattern.match(line))]
         if times := [one for one in found if one]:
             return min(times)

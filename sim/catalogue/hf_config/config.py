@@ -17,7 +17,7 @@ Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
 
 LARGEST = 1_000_000_000
 """Upper limit of all counts and sizes; larger values are rejected as errors."""
-_NEEDED: dict[type[Any], str] = {bool: "true or false", str: "text", dict: "a mapping", list: "a list"}
+_TYPE_NAMES: dict[type[Any], str] = {bool: "true or false", str: "text", dict: "a mapping", list: "a list"}
 
 
 class ConfigError(ValueError):
@@ -44,7 +44,9 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, kind):
-            raise ConfigError(self.path, key, Message("{needed} is needed, not {value}", _NEEDED[kind], shown(value)))
+            raise ConfigError(
+                self.path, key, Message("{needed} is needed, not {value}", _TYPE_NAMES[kind], shown(value))
+            )
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:

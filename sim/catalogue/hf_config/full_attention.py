@@ -272,21 +272,21 @@ PLAIN: dict[str, Callable[[Config], Fields]] = {
     "qwen3_vl_text": qwen3,
     "starcoder2": _starcoder2,
 }
-"""Readers by `model_type`."""
+"""`model_type` -> reader, for configs with the keys of Llama or older ones."""
 
 
-LETTERS = "sliding_window_pattern"
+EXAONE_PATTERN = "sliding_window_pattern"
 """Config key of EXAONE's window pattern.
 
 The value is a string with a letter per layer, L with a window and G without, repeated over the layers; or a number
 n, where every n-th layer has no window.
 """
-PATTERNS = (("", 4), ("prefix_dense_", 1))
+COMMAND_A_PERIODS = (("", 4), ("prefix_dense_", 1))
 """Key prefixes and defaults of Command A+'s window period, after the dense layers and among them.
 
 Every n-th layer attends to all tokens.
 """
-CHUNKED = 4
+LLAMA4_PERIOD = 4
 """Period of Llama 4's layers that attend to all tokens; the others attend to their chunk."""
 
 
@@ -304,19 +304,21 @@ def _cohere2_moe(config: Config) -> Fields:
     sizes = {"shared_experts": config.whole("num_shared_experts", 0), "dense_layers": leading}
     experts = moe(config, "num_experts", "intermediate_size", "num_experts_per_tok", **sizes)
     fields = _cohere2(Config(config.path, config.keys | {"intermediate_size": dense})) | experts
-    every, first = (config.whole(f"{prefix}sliding_window_pattern", usual) or usual for prefix, usual in PATTERNS)
+    every, first = (
+        config.whole(f"{prefix}sliding_window_pattern", usual) or usual for prefix, usual in COMMAND_A_PERIODS
+    )
     behind = config.count("num_hidden_layers") - leading
     windowed = behind - behind // every + leading - leading // first
     return fields | sliding(config, lambda _: windowed)
 
 
 def _exaone4(config: Config) -> Fields:
-    pattern, layers = config.keys.get(LETTERS), config.count("num_hidden_layers")
+    pattern, layers = config.keys.get(EXAONE_PATTERN), config.count("num_hidden_layers")
     if isinstance(pattern, str) and pattern:
         whole, rest = divmod(layers, len(pattern))
         windowed = whole * pattern.count("L") + pattern[:rest].count("L")
     else:
-        windowed = layers - layers // (config.whole(LETTERS, layers) or layers)
+        windowed = layers - layers // (config.whole(EXAONE_PATTERN, layers) or layers)
     return qwen3(config) | sliding(config, lambda _: windowed)
 
 
@@ -417,7 +419,7 @@ def _llama4(config: Config) -> Fields:
     layers, step = config.count("num_hidden_layers"), config.whole("interleave_moe_layer_step", 1) or 1
     dense = Config(config.path, config.keys | {"intermediate_size": config.count("intermediate_size_mlp")})
     kinds = config.get("layer_types", list, [])
-    chunked = kinds.count("chunked_attention") if kinds else layers - layers // CHUNKED
+    chunked = kinds.count("chunked_attention") if kinds else layers - layers // LLAMA4_PERIOD
     sizes = {"shared_experts": 1, "dense_layers": layers - layers // step}
     chunk = config.whole("attention_chunk_size", 0)
     window = {"sliding_window": chunk, "sliding_window_layers": chunked} if chunk and chunked else {}
@@ -485,7 +487,7 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "spark2_5": mistral,
     "telechat3": llama,
 }
-"""Readers by `model_type`."""
+"""`model_type` -> reader, for models of 2025 and 2026 with config keys of their own."""
 
 
 IQUEST_BLOCK = ["full_attention", *["sliding_attention"] * 3]
@@ -566,4 +568,4 @@ WINDOWED: dict[str, Callable[[Config], Fields]] = {
     "step3p5": _step,
     "step3p7": _step,
 }
-"""Readers by `model_type`."""
+"""`model_type` -> reader, for models whose layers with a window have other keys or sizes than the rest."""

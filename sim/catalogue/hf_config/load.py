@@ -37,7 +37,7 @@ MLX = {("affine", 4, 64): "mlx-4bit", ("affine", 8, 64): "mlx-8bit"}
 """Formats of MLX, by mode, bits and group size."""
 MLX_WIDER = ("gate", "router")
 """Parts of the names of small matrices that MLX stores with more bits than the rest."""
-UNNAMED = "a quantization_config without quant_method"
+NO_QUANT_METHOD = "a quantization_config without quant_method"
 EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "int8-w8a8", ("int", False): "int8-w8a16"}
 """Formats with a scale per channel or tensor, by number type and whether activations are quantised."""
 
@@ -45,7 +45,7 @@ EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "i
 def stored(config: Config) -> Fields:
     """Return `native_dtype`, and `native_quantization` where the former does not determine the format."""
     keys = Config(config.path, config.get("quantization_config", dict, {}) or config.get("quantization", dict, {}))
-    method = keys.get("quant_method", str, UNNAMED if keys.keys else "")
+    method = keys.get("quant_method", str, NO_QUANT_METHOD if keys.keys else "")
     dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
     usual = {"native_dtype": "float16" if dtype == "float16" else "bfloat16"}
     if method == "mxfp4" or keys.keys.get("format") == MXFP4_PACKED:
@@ -66,7 +66,7 @@ def _mixture(config: Config) -> bool:
 def _format(keys: Config, method: str, mixture: bool) -> str:
     if method in ("fp8", "fbgemm_fp8"):
         return "fp8"
-    if method == UNNAMED and keys.keys.get("bits") is not None:
+    if method == NO_QUANT_METHOD and keys.keys.get("bits") is not None:
         return _of_mlx(keys)
     if method == "quark":
         return _of_quark(keys, mixture) or method

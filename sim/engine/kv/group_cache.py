@@ -288,9 +288,9 @@ class GroupCache(NamedBlocks):
         ----------
         sequence : Sequence
             Sequence that joins.
-        hits : int
+        hits
             Number of leading places that are cached.
-        places : mapping
+        places
             Window -> places needed in a group. The largest of several alternatives counts; the first is that of the
             cached places and the first chunk.
 

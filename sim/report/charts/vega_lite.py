@@ -83,7 +83,7 @@ def expression(show: Callable[[float], str]) -> str:
 
 MARK_COLOR = "palette[datum.color] || datum.color"
 """Expression for the colour of a mark: the theme's colour of that name, else the colour itself."""
-FADED = 0.1
+FADED_OPACITY = 0.1
 Spec = dict[str, Any]
 
 
@@ -161,7 +161,7 @@ def nominal_field(name: str) -> Spec:
 
 def opacity(full: float, fleet: str = "datum.fleet") -> Spec:
     """Return the opacity expression, reduced for fleets other than the picked one; *fleet*: a row's own fleet."""
-    return {"expr": f"picked && picked != {fleet} ? {FADED} * {full} : {full}"}
+    return {"expr": f"picked && picked != {fleet} ? {FADED_OPACITY} * {full} : {full}"}
 
 
 SIZES = {"wide": (470.0, 240.0), "middle": (370.0, 240.0), "narrow": (275.0, 240.0)}

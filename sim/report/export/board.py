@@ -13,7 +13,7 @@ from sim.report.breakeven import with_labels
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.order_timing import NEVER, order_text
 from sim.report.page.template import render
-from sim.report.plan_tables import CLOSING
+from sim.report.plan_tables import END
 from sim.report.words.money import Currency, amount, converted_text, showing_in
 from sim.report.words.text import AXIS_UNITS, percent, place, question_and_context
 from sim.units import HOURS_PER_MONTH
@@ -248,7 +248,7 @@ class _PlanPage(_Board):
     def cash(self) -> tuple[list[str], list[list[str]]]:
         months, net = self.table("plan"), self.amount("net_cost_usd")
         # the sales of the closing row are at the end of the plan's last month
-        ends = [date - timedelta(days=1) if month == CLOSING else date
+        ends = [date - timedelta(days=1) if month == END else date
                 for month, date in zip(months["month"], months["date"], strict=True)]  # fmt: skip
         months = months.assign(year=[f"{date:%Y}" for date in ends])
         years = list(dict.fromkeys(months["year"]))

@@ -18,7 +18,7 @@ from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.financing_tables import PREPAID_USD, WORKING_USD
-from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
+from sim.report.plan_tables import API_LOAD, BACK, EXISTING, FRONT, OWED
 from sim.report.sources import notes
 from sim.report.words.money import heading_mark
 from sim.report.words.text import axis_label, joined, number, question_and_context, ranged, readable_name
@@ -111,7 +111,7 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     months = answer.table("plan")
     if months.empty:
         return None
-    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED, WORKING_USD, PREPAID_USD)} | {ELSEWHERE}
+    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED, WORKING_USD, PREPAID_USD)} | {API_LOAD}
     parts = [name for name in months.columns if name not in known]
     frame = months[["fleet", "date", *parts]].copy()
     frame["rent"] = months[answer.amount("rental_usd")]
@@ -191,7 +191,7 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("resale"), amount("resale_usd")),
         SheetColumn(N_("operating cost"), amount("opex_usd")),
         SheetColumn(N_("rent"), amount("rental_usd")),
-        *_optional(WORKING, months, amount(WORKING_USD)),
+        *_optional(WORKING_CAPITAL, months, amount(WORKING_USD)),
         *_optional(PREPAID, months, amount(PREPAID_USD)),
         SheetColumn(N_("net cost"), "", _net, lambda row: row[amount("net_cost_usd")]),
         SheetColumn(N_("present cost"), "", _present, lambda row: row[amount("present_cost_usd")]),
@@ -201,7 +201,7 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cost so far")
 
 
-WORKING = N_("working capital")
+WORKING_CAPITAL = N_("working capital")
 PREPAID = N_("prepaid rent")
 
 
@@ -211,7 +211,7 @@ def _optional(head: str, months: pd.DataFrame, name: str) -> list[SheetColumn]:
 
 
 def _net(row: int, on: SheetLayout) -> str:
-    heads = ("capital cost", "decommissioning", "operating cost", "rent", WORKING)
+    heads = ("capital cost", "decommissioning", "operating cost", "rent", WORKING_CAPITAL)
     paid = "+".join(on.at(row, head) for head in heads if head in on.columns)
     return f"={paid}-{on.at(row, 'resale')}{_prepaid(row, on)}"
 
@@ -223,7 +223,7 @@ def _prepaid(row: int, on: SheetLayout) -> str:
 
 def _present(row: int, on: SheetLayout) -> str:
     month = on.at(row, "months from start")
-    moved = f"+{on.at(row, WORKING)}" if WORKING in on.columns else ""
+    moved = f"+{on.at(row, WORKING_CAPITAL)}" if WORKING_CAPITAL in on.columns else ""
     at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')}{moved})"
     at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')}{_prepaid(row, on)})"
     return f"={at_start}*(1+{RATE})^(-{month}/12)+{at_end}*(1+{RATE})^(-({month}+1)/12)"
@@ -258,7 +258,7 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
         SheetColumn(N_("operating cost"), amount("operating_usd")),
         SheetColumn(N_("hardware would bring"), amount("brings_usd")),
         SheetColumn(N_("renewal"), amount("renewal_usd")),
-        *_optional(WORKING, cash, amount(WORKING_USD)),
+        *_optional(WORKING_CAPITAL, cash, amount(WORKING_USD)),
         SheetColumn(N_("discount factor"), "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
         SheetColumn(N_("paid so far, present value"), "", _paid, lambda row: row["paid"]),
         SheetColumn(N_("net present cost"), "", _stopped, lambda row: row[value]),
@@ -277,8 +277,8 @@ def _factor(row: Any) -> float:
 
 def _paid(row: int, on: SheetLayout) -> str:
     moved = ""
-    if WORKING in on.columns:
-        moved = f"+{on.at(row, WORKING)}" + ("" if row in on.starts else f"-{on.at(row - 1, WORKING)}")
+    if WORKING_CAPITAL in on.columns:
+        moved = f"+{on.at(row, WORKING_CAPITAL)}" + ("" if row in on.starts else f"-{on.at(row - 1, WORKING_CAPITAL)}")
     own = f"({on.at(row, 'purchase')}+{on.at(row, 'operating cost')}{moved})*{on.at(row, 'discount factor')}"
     if row in on.starts:
         return f"={own}"
@@ -288,8 +288,8 @@ def _paid(row: int, on: SheetLayout) -> str:
 
 def _stopped(row: int, on: SheetLayout) -> str:
     brings = on.at(row, "hardware would bring")
-    if WORKING in on.columns:
-        brings = f"({brings}+{on.at(row, WORKING)})"
+    if WORKING_CAPITAL in on.columns:
+        brings = f"({brings}+{on.at(row, WORKING_CAPITAL)})"
     brings = f"{brings}*{on.at(row, 'discount factor')}"
     return f"={on.at(row, 'paid so far, present value')}-{brings}"
 

@@ -26,7 +26,7 @@ NOTES = {
     OVER: N_("overloaded: the queue grows through the whole run, and marked values depend on the horizon"),
     UNSURE: N_("inconclusive: the 95 % interval contains the target; more replications narrow it"),
 }
-GROWING = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
+QUEUE_GROWS = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
 UNSTEADY = N_("no steady part (fewer than 100 requests, or more than half to cut: half was cut) in replications of")
 INTERVALS = {
     REPLICATIONS: N_("± half of the 95 % interval over replications; for a share: its ends"),
@@ -219,7 +219,7 @@ def mark_notes(points: Sequence[Point]) -> list[str]:
     if any(point.inconclusive and not point.growing for point in points):
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     if any(point.growing for point in points):
-        marks.append(f"{UNSURE} {_(GROWING)}")
+        marks.append(f"{UNSURE} {_(QUEUE_GROWS)}")
     return marks
 
 

@@ -372,7 +372,7 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
         }
         for row in here
     ]
-    slow = [(row, row[SLOWEST]) for row in here if row.get(SLOWEST) is not None]
+    slow = [(row, row[SLOWEST_LATENCY]) for row in here if row.get(SLOWEST_LATENCY) is not None]
     widest = max((value for _row, value in slow if value < inf), default=0.0) or 1.0
     color = CAUSES["memory"]
     bars = [
@@ -408,7 +408,7 @@ def _slow(value: float) -> str:
     return _("some have no answer") if value == inf else f"{steady(value)} s"
 
 
-SLOWEST = "ttft_s_p99"
+SLOWEST_LATENCY = "ttft_s_p99"
 TENANT_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("slo_attainment", N_("within SLO"), percent),
     ("requests", N_("requests"), plain),

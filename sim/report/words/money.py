@@ -40,7 +40,7 @@ NOT_AMOUNTS = {"usd_per_currency"}
 """Words that contain `usd` in column names without being amounts."""
 MOST_DIGITS = 8
 """Largest number of significant digits of amounts that would otherwise read the same."""
-_SHOWN: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
+_SHOWN_CURRENCY: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
 _USD = re.compile(r"(?<![a-z])usd(?![a-z])")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +56,7 @@ def names_of(scenario: ReportingFleets) -> Iterator[str]:
 
 def show_in(scenario: ReportingFleets) -> None:
     """Show money in the currency of *scenario*, work in its unit and its names untranslated, until the next call."""
-    _SHOWN.set(Currency(*reporting_currency(scenario)))
+    _SHOWN_CURRENCY.set(Currency(*reporting_currency(scenario)))
     count_in(noun_of(scenario))
     keep(names_of(scenario))
 
@@ -64,11 +64,11 @@ def show_in(scenario: ReportingFleets) -> None:
 @contextmanager
 def showing_in(currency: Currency, names: Iterable[str]) -> Iterator[None]:
     """Show money in *currency*, and *names* untranslated, within the block."""
-    token, kept = _SHOWN.set(currency), keep(names)
+    token, kept = _SHOWN_CURRENCY.set(currency), keep(names)
     try:
         yield
     finally:
-        _SHOWN.reset(token)
+        _SHOWN_CURRENCY.reset(token)
         release(kept)
 
 
@@ -97,12 +97,12 @@ def in_its_currency(write: Callable[P, R]) -> Callable[P, R]:
 
 def code() -> str:
     """Return the code of the shown currency: USD, EUR."""
-    return _SHOWN.get().code
+    return _SHOWN_CURRENCY.get().code
 
 
 def shown(usd: float) -> float:
     """Convert *usd* to the shown currency, without digits that only the division made (345,779.9999999999)."""
-    rate = _SHOWN.get().usd
+    rate = _SHOWN_CURRENCY.get().usd
     return usd if rate == 1.0 else float(f"{usd / rate:.12g}")
 
 

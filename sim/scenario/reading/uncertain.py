@@ -20,7 +20,7 @@ from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import points
 
 PARAMETERS = frozenset({"low", "mode", "high", "mean", "sd", "cv", "min", "max", "median", "sigma", "std"})
-ALIKE = 0.75
+SIMILARITY = 0.75
 CHECKED_PROBABILITIES = (0.0, 0.37, 1.0)
 """Probabilities whose quantiles must be valid: both ends, and a middle value that is no whole number."""
 Check = Callable[[Any], list[ValidationIssue]]
@@ -102,7 +102,7 @@ def _looks_like_distribution(data: Mapping[Any, Any], place: Place) -> bool:
     if not numbers and not (isinstance(value, dict) and value and PARAMETERS.issuperset(value)):
         return False
     known = known_keys(Scenario, place)
-    return _similarity(name) >= ALIKE if known is None else name not in known
+    return _similarity(name) >= SIMILARITY if known is None else name not in known
 
 
 def _similarity(name: str) -> float:

@@ -45,7 +45,7 @@ class AveragedFigure(NamedTuple):
         return self.value - self.half_width, self.value + self.half_width
 
 
-NOTHING = AveragedFigure(None)
+NO_AVERAGE = AveragedFigure(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Mean(Average):
         """Return the mean and its interval. Equal values are returned unchanged, so that whole numbers stay whole."""
         values = numbers(cases, name)
         if not values:
-            return NOTHING
+            return NO_AVERAGE
         same = all(value == values[0] for value in values)
         half = half_width(values) if len(cases) >= LEAST_FOR_INTERVAL else within_runs(cases, name)
         return AveragedFigure(values[0] if same else mean(values), half)
@@ -112,7 +112,7 @@ class PlannedMean(Mean):
     has_interval = False
 
 
-PLANNED = PlannedMean()
+PLANNED_MEAN = PlannedMean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Ratio(Average):
         """Return the ratio and its interval; empty where one replication lacks a figure."""
         amounts = [amount for one in cases if (amount := self.top(one)) is not None]
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
-            return NOTHING
+            return NO_AVERAGE
         value, half = ratio(amounts, [self.below(one) for one in cases])
         if len(cases) < LEAST_FOR_INTERVAL and self.bottom in TOKENS:
             half = self._within_runs(cases, value)
@@ -183,7 +183,7 @@ class MeanRate(Average):
     def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the mean rate and its interval; empty where one replication lacks the figure."""
         if any(one[self.top] is None for one in cases):
-            return NOTHING
+            return NO_AVERAGE
         rates = [self.factor * ratio([float(one[self.top])], [float(one[HOURS])])[0] for one in cases]
         return AveragedFigure(mean(rates), half_width(rates))
 

@@ -13,7 +13,7 @@ from sim.case.result import results_by_service
 from sim.cost.charge import amount_usd
 from sim.cost.metering import MeteredWindow
 from sim.cost.revenue import SoldTokens
-from sim.study.metrics.averages import PLANNED, FirstReplication, MeanRate, Ratio
+from sim.study.metrics.averages import PLANNED_MEAN, FirstReplication, MeanRate, Ratio
 from sim.study.metrics.metric import PERCENTILES, MeasuredRun, figure, metric
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -59,7 +59,7 @@ cost(
     "USD",
     "capital cost of bought hardware; 0 for rented hardware",
     sheet="capital cost [USD]",
-    average=PLANNED,
+    average=PLANNED_MEAN,
 )(lambda run: run.ledger.capex_usd)
 of_money("cost_usd")(lambda run: run.ledger.total_nano_usd / NANO_PER_USD)
 cost("cost_usd_per_h", "USD/h", "total cost per hour, capital included",

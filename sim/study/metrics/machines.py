@@ -14,7 +14,7 @@ from sim.cost.rental import ReservedTime
 from sim.fleet.replica import State
 from sim.records import Interval
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, gpus_of
-from sim.study.metrics.averages import PLANNED, FirstReplication, MeanShare, Mode
+from sim.study.metrics.averages import PLANNED_MEAN, FirstReplication, MeanShare, Mode
 from sim.study.metrics.bottleneck import availability, kv_port_busy_fraction, limited_by, step_share
 from sim.study.metrics.metric import MeasuredRun, figure, metric
 from sim.study.metrics.window_requests import percentile
@@ -149,7 +149,7 @@ def _kv_peak(run: MeasuredRun) -> float:
     return max((meters.kv_peak_blocks / max(1, blocks[pool]) for meters, pool in each), default=0.0)
 
 
-size = partial(metric, group="size", average=PLANNED)
+size = partial(metric, group="size", average=PLANNED_MEAN)
 size(
     "gpus", "",
     "GPUs of the fleet, spares included; for rented replicas that start and stop, the highest number at a time",

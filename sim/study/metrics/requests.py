@@ -11,7 +11,7 @@ from sim.scenario.slo import LATENCIES, Slo
 from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
 from sim.study.metrics.batch_means import half_widths, mean_half_width, rate_intervals
 from sim.study.metrics.metric import FORMATS, PERCENTILES, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
-from sim.study.metrics.service_level import ATTAINED, cases_overloaded
+from sim.study.metrics.service_level import ATTAINED_SHARE, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
 from sim.study.metrics.window_requests import WindowRequests, percentile, percentile_of_sorted
 
@@ -67,7 +67,7 @@ traffic(
 traffic(
     "slo_attainment", "share",
     "fraction of requests within all per-request limits of the SLO; limits on percentiles do not count",
-    group="service level", average=ATTAINED, heading="within SLO", brief="within SLO [%]", paired=True,
+    group="service level", average=ATTAINED_SHARE, heading="within SLO", brief="within SLO [%]", paired=True,
 )(lambda run: run.good / run.requests if run.requests else None)  # fmt: skip
 metric(
     "meets_slo", "",

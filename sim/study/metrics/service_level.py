@@ -21,7 +21,7 @@ from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
 """Relative tolerance for the rounding error of a mean: three replications with 95 % each have 95 %."""
-ATTAINED = MeanShare(draws="requests")
+ATTAINED_SHARE = MeanShare(draws="requests")
 
 
 Verdict = Literal["met", "missed", "inconclusive"]
@@ -156,7 +156,7 @@ def _goal_attainments(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
         return
     for goal in slo.goals if asked else ():
         if goal.percentile is None:
-            yield GoalAttainment(goal, ATTAINED.of("slo_attainment", asked), by_share=True)
+            yield GoalAttainment(goal, ATTAINED_SHARE.of("slo_attainment", asked), by_share=True)
         elif values_of(asked, goal.percentile.column):
             yield GoalAttainment(goal, Mean().of(goal.percentile.column, asked), by_share=False)
 

@@ -159,7 +159,7 @@ def cheapest_mix(
         place: int = len(options) + i * count + u
         return place
 
-    rows = _Rows(width)
+    rows = _ConstraintRows(width)
     for u in range(count):
         held = {column[u, n]: -n * reached.get((u, n), 1.0) for v, n in options if v == u}
         rows.add(held | {share(i, u): kinds.busy[i, u] for i in range(classes)}, most=0.0)
@@ -256,7 +256,7 @@ def merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-class _Rows:
+class _ConstraintRows:
     """Builder of a matrix of linear constraints, row by row."""
 
     def __init__(self, width: int) -> None:
@@ -367,10 +367,10 @@ class MixedSearcher:
         self._best_usd_per_h = best_usd_per_h
         self._goal = trials.slo.goals[0]
         """Goal for which bounds are computed; simulations judge all goals."""
-        self._units, self._kinds = self._known(units)
+        self._units, self._kinds = self._eligible(units)
         self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
         """Limits of the units for the finer classes from which ranges of lengths are built."""
-        self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
+        self._ceilings = ceilings(size.budget, [self._shared_needs(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
         self._simulated: list[Counts] = []
         self._forbidden: list[Counts] = []
@@ -441,7 +441,7 @@ class MixedSearcher:
                 self._forbidden.append(mix.counts)
         return found, found[0].usd_per_h if found else inf
 
-    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], KindLimits]:
+    def _eligible(self, units: Sequence[Unit]) -> tuple[list[Unit], KindLimits]:
         """Return the units that may be part of a cheaper fleet, and their limits."""
         costs: dict[int, tuple[float, ...]] = {}
         for place, unit in enumerate(units):
@@ -480,7 +480,7 @@ class MixedSearcher:
                 return
             yield usd_per_h
 
-    def _shared(self, place: int) -> list[FleetNeeds]:
+    def _shared_needs(self, place: int) -> list[FleetNeeds]:
         """Return the needs of 1, 2, ... replicas of a kind, where other kinds fill the rest of its servers."""
         unit, spare = self._units[place], self._size.spare_replicas
         shared = replace(unit, cost=unit.cost | {"share": True})

@@ -24,7 +24,7 @@ from sim.workload.traces.headers import Headers, arrivals, recognised
 from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, rows_of
 
 TOKENS = ("prompt_tokens", "output_tokens")
-OWN = ("arrival_s", *TOKENS, "priority", "session", "turn", "tenant", "service")
+OWN_COLUMNS = ("arrival_s", *TOKENS, "priority", "session", "turn", "tenant", "service")
 OF_UNITS = ("arrival_s", "priority", "tenant", "service")
 
 
@@ -51,7 +51,7 @@ class RequestLog(TraceFile):
         """Return the requests of the file, checked. Raises TraceError listing all faults."""
         faults = TraceFaults(self.path)
         table = self.table(faults)
-        headers, wrong = recognised([*table.columns], OWN, self.columns)
+        headers, wrong = recognised([*table.columns], OWN_COLUMNS, self.columns)
         names = headers.names
         units = names.keys() <= set(OF_UNITS) and not headers.ignored
         needed = ("arrival_s",) if units else ("arrival_s", *TOKENS)
@@ -127,7 +127,7 @@ class CsvTrace(RequestLog):
 
     def table(self, faults: TraceFaults) -> TraceTable:
         """Return all columns of the file as text. Raises TraceError if no rows can be separated."""
-        return read_any_table(self.path, OWN[:3], faults)
+        return read_any_table(self.path, OWN_COLUMNS[:3], faults)
 
 
 class JsonlTrace(RequestLog):

@@ -16,7 +16,7 @@ from sim.message import Message, located, os_reason
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 
-SHOWN = 20
+MOST_SHOWN = 20
 
 
 class TraceError(ValueError):
@@ -26,7 +26,7 @@ class TraceError(ValueError):
     """
 
     def __init__(self, errors: list[tuple[str, int, str]], hidden: int = 0) -> None:
-        self.errors = errors[:SHOWN]
+        self.errors = errors[:MOST_SHOWN]
         if more := len(errors) - len(self.errors) + hidden:
             self.errors.append((errors[0][0], 0, Message("and {more} more", more)))
         super().__init__(errors, hidden)
@@ -52,9 +52,9 @@ class TraceFaults:
 
     def add_rows(self, rows: NDArray[np.intp], lines: Sequence[int], message: Callable[[int], str]) -> None:
         """Add a fault of several rows; only the first rows get a message, since a file may have a million faults."""
-        for row in rows[:SHOWN].tolist():
+        for row in rows[:MOST_SHOWN].tolist():
             self._found.append((lines[row], message(row)))
-        self._hidden += max(0, len(rows) - SHOWN)
+        self._hidden += max(0, len(rows) - MOST_SHOWN)
 
     def stop_if_any(self) -> None:
         """Raise TraceError if a fault has been found."""
