@@ -78,9 +78,13 @@ Price = Annotated[StatedPrice, BeforeValidator(_price, json_schema_input_type=No
 
 
 def _one_by_one(value: Any) -> Any:
-    """Return a list of prices for `{price: [...], currency: EUR}`; other values unchanged."""
+    """Return a list of prices for `{price: [...], currency: EUR}`; other lists unchanged."""
     if isinstance(value, dict) and isinstance(value.get("price"), list | tuple):
         return [value | {"price": price} for price in value["price"]]
+    if isinstance(value, dict | int | float):
+        raise ValueError(
+            "24 prices are needed, one per hour from midnight on; a single price is site.electricity_usd_per_kwh"
+        )
     return value
 
 

@@ -105,6 +105,7 @@ def test_a_clock_is_needed(resolve, make_pool):
     ("electricity", "says"),
     [
         ({"hourly_usd_per_kwh": [0.1] * 23}, "at least 24"),
+        ({"hourly_usd_per_kwh": {"price": 0.1, "currency": "EUR"}}, "24 prices are needed"),
         ({"hourly_usd_per_kwh": [0.1] * 24, "seasons": [{"months": [13], "hourly_usd_per_kwh": [1] * 24}]}, "12"),
         ({"hourly_usd_per_kwh": [0.1] * 24, "seasons": [{"months": [1, 1], "hourly_usd_per_kwh": [1] * 24}]}, "two"),
     ],
