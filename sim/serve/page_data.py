@@ -152,7 +152,9 @@ def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
         "met": met_at,
         "missed": missed_at,
         "about": about,
-        "text": _capacity_text(sweep.axis, met_at, missed_at, about),
+        "text": _("inconclusive at {place}, the lowest that was simulated", place=place(sweep.axis, missed_at))
+        if met is None and missed is not None and missed.inconclusive
+        else _capacity_text(sweep.axis, met_at, missed_at, about),
     }
 
 

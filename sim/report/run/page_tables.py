@@ -11,7 +11,7 @@ from sim.report.run.key_figures import limited_by, scales
 from sim.report.run.year import year_load
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.service_level import percentiles_shown
-from sim.report.words.text import commas, percent, place, places, plain, readable_name, span, spread, steady
+from sim.report.words.text import commas, percent, place, places, plain, readable_name, spaced, span, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import COST
@@ -109,13 +109,14 @@ def glance(
     if sweep.single:
         rows.insert(0, (goal, [_meets_goals(line.points) for line in lines]))
     else:
-        where = [
-            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else _("nowhere")
-            for points in fit
-        ]
         open_at = [[sweep.value(p) for p in line.points if p.inconclusive] for line in lines]
+        none = [_("no load for certain") if one else _("nowhere") for one in open_at]
+        where = [
+            span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else nowhere
+            for points, nowhere in zip(fit, none, strict=True)
+        ]
         rows.insert(0, (_("Inconclusive at"), [span(sweep.axis, one, sweep.values) if one else "" for one in open_at]))
-        rows.insert(0, (_("{goal} at", goal=goal), where))
+        rows.insert(0, (spaced(_("{goal} at", goal=goal)), where))
         rows.append(
             (_("Lowest per million output tokens at these loads"), [_cheapest(sweep, points) for points in fit])
         )
