@@ -143,13 +143,15 @@ def amount(value: float, unit: str) -> str:
         return cash(value) + rest.replace("/", _(" per "), 1)
     if unit == "per year":
         return _("{percent} per year", percent=percent(value))
-    if unit in ("of the price", "of today's"):
-        return f"{percent(value)} {_(unit)}"
+    if unit in FRACTIONS:
+        return _(FRACTIONS[unit], percent=percent(value))
     if (rest := unit[len("USD") :]) in RATES and rest.startswith(" "):
         return _(RATES[rest], cash=f"{plain(value)} {unit.removesuffix(rest)}")
     return f"{plain(value)} {_(unit)}".strip()
 
 
+FRACTIONS = {"of the price": N_("{percent} of the price"), "of today's": N_("{percent} of today's")}
+"""Units of fractions that a language words in its own order."""
 RATES = {
     " per kW and month": N_("{cash} per kW and month"),
     " per month": N_("{cash} per month"),
