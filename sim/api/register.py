@@ -13,25 +13,25 @@ def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], na
 
     A scenario names it like a built-in policy: `routing: {policy: NAME}`, `batching: {policy: NAME}`, `steptime:
     {model: NAME}` or `autoscaling: {policy: NAME}`, in YAML and in dicts, also in worker processes. The parameters of
-    the class are its options there, except those that the program supplies:
+    the class are options beside `policy` or `model`, except those that the program supplies:
 
     - routing: `pools` (the pool's name for each replica) and `rng`. `choose(request)` returns a replica's index;
     `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` are optional.
-    - batching: nothing, and `order(request)` is the key by which vLLM's scheduler orders waiting requests, lowest
-    first; or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.Scheduler`.
+    - batching: no parameters for a class with `order(request)`, the key by which vLLM's scheduler orders waiting
+    requests, lowest first; `limits`, `pool` and `waiting` for a `sim.engine.schedulers.scheduler.Scheduler`.
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
     `window` are optional.
-    - autoscaling: nothing, and `wanted(seen)` returns the target number of replicas of the pool; `seen` is a
+    - autoscaling: no parameters. `wanted(seen)` returns the target number of replicas of the pool; `seen` is a
     `sim.autoscaling.protocol.PoolMetrics`.
 
-    The version of the class or its package is part of a result's inputs: another version is simulated anew. A package
-    offers a policy without a call as an entry point of the group `gpufleet.policies`, named `KIND.NAME`.
+    Stored results are reused only with the same version of the class or its package. A package registers a policy
+    without this call by an entry point in the group `gpufleet.policies`, named `KIND.NAME`.
 
     Raises
     ------
     ValueError
-        For an unknown kind, the name of a built-in policy, a class without the methods of its kind, or an option that
-        every policy has.
+        For an unknown kind, the name of a built-in policy, a class without the methods of its kind, or a parameter with
+        the name of an option that every policy has.
 
     Examples
     --------

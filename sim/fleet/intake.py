@@ -1,4 +1,4 @@
-"""Engines behind an API server, whose one thread reads requests in: `IntakeEngine`, `SequentialIntakeEngine`."""
+"""Engines that get their requests from an API server with one thread: `IntakeEngine`, `SequentialIntakeEngine`."""
 
 from collections.abc import Callable
 from math import inf
@@ -14,11 +14,11 @@ PendingRequest = tuple[Request, bool]
 
 
 class IntakeEngine:
-    """Engine behind an API server whose event loop reads requests in turns, *intake_s* per request.
+    """Engine behind an API server whose event loop reads requests in turns; reading a request takes *intake_s*.
 
-    All requests that have come when a turn begins are read in that turn; the engine gets them together at its end.
-    Requests that come during a turn form the next one. An event loop handles everything that is ready before it polls
-    again: of a thousand requests that come at once, none reaches the engine before the last has been read.
+    A turn reads all requests that have arrived when it begins; the engine gets them together at its end. Requests that
+    arrive during a turn form the next one: an event loop handles everything that is ready before it polls again. Of a
+    thousand simultaneous requests, none reaches the engine before the last has been read.
     """
 
     def __init__(self, engine: ReplicaEngine, intake_s: float, serves: Callable[[Sequence], bool]) -> None:
@@ -133,9 +133,9 @@ class IntakeEngine:
 class SequentialIntakeEngine(IntakeEngine):
     """Engine behind an API server that reads requests one after another and passes each on as soon as it is read.
 
-    A single request is not delayed here: its reading time is part of the time before its first token. Requests that
-    come together, such as those of a benchmark's clients, reach the engine *intake_s* apart, so that the engine begins
-    with the first while the others are read; clients that began together desynchronise.
+    A request that arrives alone is not delayed here: its reading time is part of the overhead that the fleet adds to
+    its time to first token. Simultaneous requests, such as those of a benchmark's clients, reach the engine *intake_s*
+    apart: the engine starts the first while the others are read, and clients that started together desynchronise.
     """
 
     def __init__(self, engine: ReplicaEngine, intake_s: float, serves: Callable[[Sequence], bool]) -> None:

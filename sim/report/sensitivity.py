@@ -27,8 +27,8 @@ from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
 
 METRIC_PHRASES = {
     USD: N_(" per million output tokens"),
-    "ttft_s_p95": N_(" (p95 to the first token)"),
-    "tpot_s_p95": N_(" (p95 per token)"),
+    "ttft_s_p95": N_(" (p95 TTFT)"),
+    "tpot_s_p95": N_(" (p95 TPOT)"),
 }
 MENTIONED = 0.005
 """Fraction of a cost gap below which a part is left out of the sentence."""
@@ -189,7 +189,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
         [_("the difference is too small at one end of the range of {listing}", listing=listing(close))] if close else []
     )
     limits += [_("no result at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
-    stays = _(", and remains cheaper at both ends of every range") if answer.found.swings else ""
+    stays = _(", and remains lower at both ends of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
     yield _("{told}{but}.", told=text, but=but)
 
@@ -521,10 +521,10 @@ GAP_NOTES = [
         "the other; every counterfactual is simulated, and the parts sum to the gap."
     ),
     N_(
-        "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its "
-        "nameplate power), and tariffs. GPUs and layout: number of GPUs and replicas, how the "
+        "Price per GPU: time-based charges per GPU-hour (capital, rent, hosting by nameplate "
+        "power), and tariffs. GPUs and layout: number of GPUs and replicas, how the "
         "model is split over them, engine and scheduler. Memory size: tokens that all KV caches "
-        "hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and "
+        "hold together. Power: metered power, not nameplate power. Bandwidth, compute and "
         "power are those of one GPU."
     ),
     N_(

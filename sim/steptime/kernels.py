@@ -1,4 +1,7 @@
-"""Rates of the matrix kernels that a step time uses, and of kernels measured alone (data/kernels/measured.csv)."""
+"""Rates of matrix kernels: those that a step time assumes, and those measured by kernel benchmarks outside a server.
+
+The measured rates are in data/kernels/measured.csv.
+"""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -13,12 +16,12 @@ from sim.catalogue.value import Value
 from sim.steptime.inputs import GpuRates, RooflineInputs
 
 Part = Literal["layers", "experts", "unquantised"]
-"""Matrices that one kernel multiplies: those of the layers, of the routed experts, or those left out of the format."""
+"""Matrices that one kernel multiplies: of the layers, of the routed experts, or not covered by the quantization."""
 PARTS: tuple[Part, ...] = ("layers", "experts", "unquantised")
 MEASURED_FORMATS = {
     "dense-16bit": "bf16", "fp8-w8a8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "marlin": "int4-wo",
 }  # fmt: skip
-"""Formats of data/kernels/measured.csv by kernel."""
+"""Kernel id -> format in data/kernels/measured.csv."""
 BLOCKS = "fp8-block"
 
 
@@ -56,7 +59,8 @@ class KernelRate:
     basis: Value
     """Factor of the kernel on the rate of 16-bit products, with its source."""
     measured: tuple[MeasuredKernel, ...]
-    """The same kernel alone, by number of tokens; on a card of the same architecture if not on this one."""
+    """Measured rates of this kernel, a row per number of tokens; on a card of the same architecture where this card was
+    not measured."""
 
 
 def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> Iterator[KernelRate]:
@@ -100,7 +104,7 @@ def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool) -> Value:
 def _measured_alone(
     inputs: RooflineInputs, part: Part, own: bool, compute: ComputeType, measured: Sequence[MeasuredKernel]
 ) -> tuple[MeasuredKernel, ...]:
-    """Return the rows of this kernel, engine and card, or of the first card with its architecture."""
+    """Return the rows for this kernel and engine: on this card, else on the first card of the same architecture."""
     format = MEASURED_FORMATS.get(inputs.kernel.id) if own else {"fp16": "bf16", "fp8": "fp8"}.get(compute)
     if own and format == "fp8" and inputs.quantization.group_size is not None:
         format = BLOCKS

@@ -75,9 +75,9 @@ class RunDifferences:
 
     changes: list[InputChange]
     differences: list[Difference]
-    """Differences, first minus second with paired replications, where both runs have the fleet and the point."""
+    """Differences (first run minus second, replications paired) at each fleet and point that both runs have."""
     alone: tuple[list[Point], list[Point]]
-    """Points that only the first, and only the second run has."""
+    """Points that only the first run has, and points that only the second run has."""
 
 
 def matched(first: StoredRun, second: StoredRun) -> list[tuple[Point, Point]]:

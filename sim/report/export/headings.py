@@ -1,4 +1,4 @@
-"""Headings of the sheets of a workbook in languages other than English, whose headings are the names of columns."""
+"""Headings of a workbook's sheets in languages other than English; English headings are the columns' names."""
 
 import re
 
@@ -164,7 +164,7 @@ CELLS = {
     "among": {"all": N_("all candidates"), "machines": N_("machines only")},
     "month": {"end": N_("end of the plan")},
 }
-"""Column -> words of its cells in files -> those in languages other than English."""
+"""Column -> word in its cells -> text shown for it in languages other than English."""
 HALF_WIDTH = re.compile(r"(.+)_ci95(?:_(low|high))?")
 
 

@@ -68,7 +68,7 @@ def decision(
     models
         Model of every fleet, where they are ranked per model.
     of_year
-        True if the verdict is about a year, which the differences at single loads do not decide.
+        True if the verdict is about a year; differences at single loads do not decide it, so their table is omitted.
 
     """
     points = summarize(cases, axes, slo)
@@ -124,7 +124,7 @@ def _infeasible(points: Sequence[Point]) -> list[str]:
 def _deciding_differences(
     points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], contests: Sequence[Contest]
 ) -> list[RenderableType]:
-    """Build the table of differences of the pair with most *contests*, at the loads where both meet the SLO."""
+    """Build the table of differences between the two fleets with the most *contests*, at the loads of these."""
     pairs = [frozenset((contest.winner.fleet, contest.second.fleet)) for contest in contests]
     if not pairs:
         return []
@@ -179,8 +179,8 @@ def terminal_differences(
 ) -> list[RenderableType]:
     """Build tables of the differences between the first fleet and each other fleet at every point.
 
-    There are none for a single fleet or single runs. With *models* (fleet -> model), only fleets of one model are
-    compared.
+    The list is empty for a single fleet or a single replication. With *models* (fleet -> model), only fleets of one
+    model are compared.
     """
     every = of_one_model(differences(summarize(cases, axes, slo)), models or {})
     found = [one for one in every if one.pairs > 1]

@@ -75,7 +75,7 @@ def slot_tokens(engine: Engine, gpu: Gpu | None, model: Model | None) -> int | N
 STATE_LIMITS = ("mamba_full_memory_ratio", "states_per_request", "states_ahead")
 """Limits of an engine with a separate cache of recurrent states."""
 OPTION_OF = {"state_bits": "mamba_ssm_dtype"}
-"""Options that override a limit of another name."""
+"""Limit of an engine -> scenario option that overrides it, where their names differ."""
 STATE_OPTIONS = ("mamba_full_memory_ratio", "max_mamba_cache_size", "mamba_ssm_dtype")
 """Options for recurrent states that an operator may set."""
 
@@ -94,7 +94,7 @@ def with_state_bits(model: Model | None, batching: Scheduler, engine: Engine) ->
 
 
 def overlaps(engine: Engine) -> bool:
-    """Return True if *engine* by default forms a step while one runs, with states in the prefix cache."""
+    """Return True if *engine* forms steps ahead by default, even with recurrent states in the prefix cache."""
     switches = (default_limit(engine, None, name) for name in ("overlap_schedule", "overlap_with_states"))
     return all(usual is None or bool(usual.value) for usual in switches)
 
@@ -157,8 +157,8 @@ pool with an explicit step time has no engine)."""
 def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
     """Fill in the switches of *batching* that are left out with the engine's defaults.
 
-    Steps are formed ahead by default with the switches in *able*; with drafts, and with *states* in the prefix cache,
-    only where the engine can.
+    Of the switches that form steps ahead, only those in *able* are on by default. With drafts, or with *states* in the
+    prefix cache, they are on only if the engine can form steps ahead with these.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
@@ -190,7 +190,7 @@ def overlaps_host(batching: Scheduler, engine: Engine) -> bool:
 def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
     """Return the tokens of the largest step in which ranks in lockstep are padded to the fullest rank.
 
-    None stands for all steps in which every rank only decodes.
+    None: all steps without prompts are padded, whatever their number of tokens.
     """
     most = default_limit(engine, gpu, "padded_tokens")
     if most is None:
