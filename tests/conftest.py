@@ -1,4 +1,4 @@
-"""What every test may ask for: the repository's root and the command line as a user meets it."""
+"""Fixtures of all tests: the repository's root, and the command line as users start it."""
 
 import gc
 import json
@@ -28,7 +28,7 @@ from sim.report.charts.picture import SIGNATURE, Chart
 settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("gpufleet")
 SHARE_OF_EXAMPLES = float(os.environ.get("GPUFLEET_EXAMPLES", "0.4"))
-"""Of the random examples that each law states, for the same ones come every time: 1, or 20, after a change of a law."""
+"""Share of each law's random examples that run, always the same ones; set it to 1, or 20, after changing a law."""
 FEWEST_EXAMPLES = 4
 # Hypothesis would draw numbers that stand in modules imported so far: it parses each, and examples depend on the order.
 providers._get_local_constants = lambda: providers._local_constants
@@ -46,7 +46,7 @@ CliRunner.invoke = lambda self, *args, **more: copy_context().run(_invoke, self,
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is imported stays: to look through it for garbage again and again takes a twelfth of the time."""
+    """Limit the examples of laws, and exempt imported objects from garbage collection, a twelfth of the time."""
     for law in {getattr(item, "function", None) for item in session.items}:
         if not is_hypothesis_test(law):
             continue
@@ -63,7 +63,10 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session", autouse=True)
 def _machine() -> Iterator[None]:
-    """One core: other tests run on the others, and another process costs its start; who wants several asks for them.
+    """Set a machine with one core, without flushing to disk, and without progress on stderr.
+
+    Other tests use the other cores; a test that needs several asks for them. Flushing takes longer than most
+    simulations.
 
     And one whose power does not fail: nothing waits until a disk has it, which takes longer than most simulations.
     And one that is never slow: what a command writes does not tell of its progress.
@@ -107,7 +110,7 @@ def _sketch(chart: Chart, format: str, scale: float | None = None) -> bytes:
 
 @pytest.fixture(autouse=True, scope="module")
 def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Nothing is drawn where nobody looks: a picture takes longer than most simulations."""
+    """Replace pictures by a sketch: drawing one takes longer than most simulations."""
     with pytest.MonkeyPatch.context() as patched:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
             patched.setattr(Chart, "_render", _sketch)

@@ -14,7 +14,7 @@ IMPORTS = "import distributed.cli.dask_scheduler, distributed.cli.dask_worker, s
 
 @cache
 def warm() -> Warm:
-    """One for all tests of this process."""
+    """Return the one fork server for all tests of this process."""
     found = Warm(ROOT, IMPORTS)
     atexit.register(found.stop)
     return found

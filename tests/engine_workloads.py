@@ -158,7 +158,8 @@ def some_evictions(usual: list[tuple[float, float, float]], seed: int) -> list[t
 
 
 def some_crashes(usual: list[tuple[float, float, float]], seed: int) -> list[float]:
-    """In every second run one crash, near the *usual* timestamps of a request: in mid-step or on a boundary."""
+    """Return at most one crash, in every second run, near the *usual* timestamps of a request: in a step or at its
+    end."""
     dice = random.Random(seed + 1)
     at_s = dice.choice(dice.choice(usual)) + BASE * dice.choice(
         [0, dice.randint(-4, 4) / 2, -0.25, dice.randint(1, 60)]

@@ -57,7 +57,7 @@ plan: {years: 1, starts: 2027-01, demand: {growth_per_year: 0.5}}
 """
 RENTED = """{name: rented, pools: [{gpu: l4, batching: {policy: vllm, max_num_seqs: 4}}],
   cost: {acquisition: rent, quotes: {l4: 0.5}}}"""
-"""One fleet is enough of a search at random loads."""
+"""Fleet for a search at random loads, where one is enough."""
 MORE = {
     "run": ("--set", "precision={max_replications: 5}"),
     "capacity": ("--relative", "0.5", "--set", "precision={max_replications: 5}", "--set", f"fleets=[{RENTED}]"),
@@ -77,14 +77,14 @@ IN_A_ROW = 4
 
 @dataclass
 class Command:
-    """One command of the program in a folder, begun again and again."""
+    """Command of the program in a folder, started again and again."""
 
     name: str
     folder: Path
     more: tuple[str, ...] = ()
     """Options beside its own."""
     said: str = ""
-    """On stderr, in the end."""
+    """Output on stderr at the end."""
 
     def imported(self, out: str) -> None:
         """Run it in this process, which then has what its forks need. It draws nothing: the threads of the program that
@@ -99,7 +99,7 @@ class Command:
         return time.monotonic() - started
 
     def _ended(self, out: str) -> int:
-        """Its exit code."""
+        """Run the command in this process, and return its exit code."""
         os.chdir(self.folder)
         sys.argv = ["gpufleet", self.name, "s.yaml", "--out", out, "--quiet", "--workers", "1"]
         sys.argv += (*MORE.get(self.name, ()), *self.more)
@@ -110,7 +110,7 @@ class Command:
         return 0
 
     def begun(self, out: str) -> int:
-        """Its process: a fork of this one, for starting Python takes longest."""
+        """Start the command in a fork of this process, and return its id; starting Python would take longest."""
         process = os.fork()
         if process:
             return process
@@ -133,7 +133,7 @@ class Command:
         assert "damaged" not in said, said
 
     def killed(self, out: str, after_s: float) -> bool:
-        """Kills it after so many seconds; whether it was still running."""
+        """Kill the process after *after_s* seconds, and return whether it was still running."""
         process = self.begun(out)
         time.sleep(after_s)
         os.kill(process, signal.SIGKILL)

@@ -12,7 +12,7 @@ from sim.engine.kv.blocks import NamedBlocks
 from sim.records import Batch, ReplicaProgress, Request
 
 Eviction = tuple[float, int]
-"""When, and which request by its place in the list; one that is not there then is left alone."""
+"""(Time, position of the request in the list); a request that is not running then is left alone."""
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class Tracked:
     passed_over: bool = False
     """Admission has gone on to those behind it; it has not been admitted since."""
     evicted: ReplicaProgress | None = None
-    """How far it had come when it was evicted."""
+    """Progress of the request when it was evicted."""
 
     @property
     def gone(self) -> bool:
@@ -95,7 +95,7 @@ class ReferenceEngine:
         self.last_prompts_step = -self.interval
         self.prompts_wait = self.left_waiting = self.prompt_withdrawn = False
         self.went_on = self.served = False
-        """Whether running requests compute their prompts, and whether any does anything, in the step being formed."""
+        """In the step being formed: true if running requests compute prompts, and if any request does anything."""
         self.longest_chunk = inf
         self.usable = num_gpu_blocks - 1
         self.free = deque(PhysicalBlock() for _ in range(self.usable))
@@ -194,7 +194,7 @@ class ReferenceEngine:
         return [one]
 
     def _crash(self, at_s: float) -> None:
-        """Everybody is lost, whatever step is under way; the cache is empty."""
+        """Drop all requests, whatever step is under way, and empty the cache."""
         for one in (*self.waiting, *self.running):
             self._evict(at_s, one, {})
         for one in list(self.running):  # evicted before, in the step under way
@@ -273,7 +273,7 @@ class ReferenceEngine:
         return one.tokens - one.computed
 
     def _skipped(self, one: Tracked) -> bool:
-        """Whether admission passes it over, for those behind it."""
+        """Return whether admission skips the request in favour of those behind it."""
         if not self.adapters or not one.request.adapter:
             return False
         there = {other.request.adapter for other in self.running} - {""}
@@ -478,7 +478,7 @@ class ReferenceEngine:
 
     @staticmethod
     def _makes_token(one: Tracked, now: float) -> bool:
-        """Whether it was the last one."""
+        """Add a token, and return whether it was the last one."""
         one.made += 1
         one.decoding = True
         if one.made == 1:

@@ -18,7 +18,7 @@ class InFlight(Tracked):
     """Tokens of the answer that are being made."""
     in_flight: int = 0
     stale: int = 0
-    """Of the tokens in flight, those scheduled before a preemption."""
+    """Number of the tokens in flight that were scheduled before a preemption."""
     last_end_s: float = 0.0
     eligible: int = 0
     """Call of the scheduler from which on it may decode again."""
@@ -83,7 +83,7 @@ class QueuedReference(ReferenceEngine):
         return tracked
 
     def _crash_with(self, queue: deque[Launched], at_s: float) -> None:
-        """What is in flight has not been made, and every stage is free."""
+        """Discard the work in flight, and free every stage."""
         self._crash(at_s)
         self.steps -= len(queue)
         queue.clear()

@@ -26,14 +26,14 @@ class Sglang(PrefillFirst):
         self.unread: list[Tracked] = []
         self.counter, self.weight = 0, 1
         self.batch: list[Tracked] = []
-        """Who decodes, and who has left since the last decode step was formed."""
+        """Decoding requests, with those that have left since the last decode step was formed."""
         self.last_prompts: list[Tracked] = []
         self.full = False
         self.threshold = preemption_threshold
         self.entered: dict[Tracked, int] = {}
         self.entries = 0
         self.extend: dict[Tracked, int] = {}
-        """`extend_input_len` as of the last time that somebody was tried."""
+        """`extend_input_len` at the last attempt to admit a request."""
 
     def _enter(self, one: Tracked) -> None:
         self.entries += 1
@@ -51,7 +51,7 @@ class Sglang(PrefillFirst):
         return min(able, key=lambda one: (one.request.priority, self.entered[one]))
 
     def _make_room(self, one: Tracked, offset: float) -> list[Tracked]:
-        """`preempt_to_schedule`: who gives way."""
+        """Preempt requests as `preempt_to_schedule` does."""
         short = self.extend[one] + min(one.request.output_tokens, 4096) - (len(self.free) * self.size - offset)
         victims = []
         able = [other for other in self.batch if not other.gone and self._new_tokens(other)]

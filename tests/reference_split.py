@@ -146,5 +146,5 @@ def drain_split(engine, requests: list[Request], handed: dict[int, float], broug
 
 
 def _prompt_of(request: Request) -> Request:
-    """What a replica that only makes the first token sees of *request*."""
+    """Return *request* as seen by a replica that only makes the first token."""
     return Request(request.index, request.arrived_s, request.prompt_tokens, 1)

@@ -39,7 +39,7 @@ fleets:
       - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
         batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
 """
-"""One replica with stated step times: neither a model nor a GPU."""
+"""Scenario of one replica with stated step times, without model and GPU."""
 TINY = """\
 name: tiny
 workload:
@@ -80,7 +80,7 @@ fleets:
       - steptime: {model: affine, base_s: 0.01, per_token_s: 0, per_context_token_s: 0}
         batching: {policy: vllm, max_num_seqs: 1, num_gpu_blocks: 10000}
 """
-"""One request at a time in steps of 10 ms, however long its answer: a queue whose capacity theory gives."""
+"""Scenario with one request at a time in steps of 10 ms: a queue whose capacity follows from theory."""
 OWN_OR_RENTED = """\
 # Buy or rent?
 name: small

@@ -34,7 +34,7 @@ def program(root: Path, *arguments: str, pure: bool) -> str:
     return subprocess.run(command, env=os.environ | own, check=True, capture_output=True, text=True).stdout
 
 
-def test_the_version_says_which_modules_run(root: Path) -> None:
+def test_the_version_states_which_modules_run(root: Path) -> None:
     assert [program(root, "--version", pure=pure).split()[-1] for pure in (True, False)] == ["(pure)", "(compiled)"]
 
 

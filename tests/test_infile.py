@@ -18,7 +18,7 @@ SECRET = "secret"
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Path:
-    """A folder with links that lead out of it, beside a file that is nobody's business."""
+    """Return a folder with links that lead out of it, beside a private file."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_text(SECRET)
     found = tmp_path / "inside"

@@ -34,7 +34,7 @@ PARTS = frozenset(
 )
 FLEET = CATALOG | PARTS | {"scenario", "engine"}
 SPOKEN = frozenset({"language"})
-"""What of the program meets its readers."""
+"""Packages whose texts reach readers of the program."""
 CORE = FLEET | SPOKEN | {"fleet", "case", "study", "report", "benchdata"}
 WORK = CORE | {"training", "jobs"}
 
@@ -133,7 +133,7 @@ def layer_of(package: Path, file: Path) -> str:
 
 
 def complaints(package: Path) -> list[str]:
-    """What in *package* breaks the rules, one line each; empty if nothing does."""
+    """Return the violations of the rules in *package*, one line each; empty if there are none."""
     return [line for file in sorted(package.rglob("*.py")) for line in complaints_of(package, file)]
 
 
@@ -179,7 +179,7 @@ def complaint_about(layer: str, found: Import, is_list: bool) -> str | None:
 
 
 @pytest.mark.slow
-def test_the_arrow_holds(root: Path) -> None:
+def test_packages_import_only_from_lower_layers(root: Path) -> None:
     assert complaints(root / "sim") == []
     told = " ".join((root / "sim/__init__.py").read_text().split())
     assert [line for line in str(__doc__).splitlines()[2:] if line not in told] == []
@@ -275,7 +275,7 @@ def classes_of_sim() -> Iterator[type]:
 
 
 def tangled(one: type) -> list[str]:
-    """What is wrong with the ancestors of *one*, of those that this project defines; protocols hold no rules."""
+    """Return what is wrong with the ancestors of *one* that this project defines; protocols are exempt."""
 
     def ways(start: type, ancestor: type) -> int:
         return 1 if start is ancestor else sum(ways(base, ancestor) for base in start.__bases__)

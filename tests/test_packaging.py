@@ -1,4 +1,4 @@
-"""What is installed works without the repository: the catalogue and the scenarios travel in the wheel."""
+"""The installed package works without the repository: the wheel contains catalogue and scenarios."""
 
 import os
 import re

@@ -41,7 +41,7 @@ def runnable(block: str) -> str:
 
 
 SHORT_S, SHORT_WARMUP_S = 16, 4
-"""What is simulated here: that a command runs does not depend on how long."""
+"""Horizon and warm-up of the commands here: whether a command runs does not depend on them."""
 
 IMPORTS = f"""
 import os, sys
@@ -126,7 +126,7 @@ def test_the_start_without_a_clone_names_an_extra_and_a_command_of_the_package()
 
 
 BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.items() for block in blocks(text)}
-"""What stands on two pages runs once."""
+"""Blocks of commands; a block that is on two pages runs once."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a request says, and what it only would say."""
+"""Options of a request: those that it has, and the defaults of the rest."""
 
 import pickle
 from copy import copy, deepcopy

@@ -1,4 +1,7 @@
-"""Processes that begin with everything imported: each is a fork of one that has done it, for that takes longest.
+"""Fork server of Python processes with everything imported, as the imports take longest.
+
+python tests/warm.py SOCKET IMPORTS executes IMPORTS and then, for each connection to SOCKET, runs a module as `python
+-m` does, in a separate process with the files, folder, environment and arguments of the client.
 
     python tests/warm.py SOCKET IMPORTS
 
@@ -22,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 START_S = 120
-"""On a machine that does a lot besides."""
+"""Longest start on a busy machine [s]."""
 POLL_S = 0.02
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -88,7 +91,7 @@ class Warm:
 
 
 class Started:
-    """One of its processes."""
+    """Process started by the fork server."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self._connection, self.pid = connection, pid
@@ -104,13 +107,13 @@ class Started:
         self.send_signal(signal.SIGKILL)
 
     def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until the process has ended."""
         with self._connection:
             self._connection.recv(1)
 
 
 def serve(address: str, imports: str) -> None:
-    """Until stdin is closed."""
+    """Serve until stdin is closed."""
     gc.disable()
     exec(imports, {})
     gc.freeze()  # or the first search for garbage in each fork would copy all of it

@@ -162,7 +162,7 @@ def test_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_in_a_process_of_its_own_tells_its_progress_and_ends_in_time(tmp_path: Path) -> None:
+def test_a_command_in_a_separate_process_reports_its_progress_and_ends_in_time(tmp_path: Path) -> None:
     told: list[str] = []
 
     async def progress(seconds: float, total: float | None, message: str | None) -> None:

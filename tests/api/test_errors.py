@@ -1,4 +1,4 @@
-"""What a caller gets wrong ends in a sentence, never in an empty answer or an endless loop.
+"""Mistakes of a caller of the Python API raise an error with a sentence; errors in worker processes reach the caller.
 
 What goes wrong in a worker process reaches its caller as the same error, with all that it says.
 """

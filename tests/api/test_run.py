@@ -1,4 +1,4 @@
-"""`import sim`: the same answers as the command line's, without a file that nobody asked for."""
+"""`import sim` gives the same answers as the command line, and writes no file unless asked to."""
 
 import gc
 import pickle

@@ -15,7 +15,7 @@ SPECS: TypeAdapter[Any] = TypeAdapter(Autoscaling)
 
 @dataclass
 class Pool:
-    """What an autoscaler sees, set by hand."""
+    """Pool as an autoscaler sees it, with values set by hand."""
 
     now: float = 0.0
     replicas: int = 1

@@ -1,4 +1,4 @@
-"""What a pool may say of its batches: limits that contradict each other, and options of another policy."""
+"""Refused settings of a pool's batching: contradicting limits, and options of another policy."""
 
 from typing import Any
 

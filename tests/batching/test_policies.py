@@ -1,4 +1,4 @@
-"""Which scheduler a pool gets: its own, or its engine's, with the engine's limits for what is left open."""
+"""Scheduler of a pool: the stated one or its engine's, with the engine's limits where none are stated."""
 
 from pathlib import Path
 from typing import Any

@@ -81,7 +81,7 @@ def test_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_result_does_not_tell_can_be_said(tmp_path: Path) -> None:
+def test_columns_missing_from_a_result_can_be_stated_as_options(tmp_path: Path) -> None:
     (row,) = read_benchmarks(saved(tmp_path, gpu=None, precision=None), {"gpu": "l40s", "precision": "bf16", "tp": "4"})
     assert (row.gpu, row.precision, row.tp, row.n_gpus) == ("l40s", "bf16", 4, 4)
 
@@ -118,7 +118,7 @@ def test_a_broken_run_among_appended_ones_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "tp"), [(1, 2), (2, None)])
-def test_what_sglang_tells_of_its_server(tmp_path: Path, ranks: int, tp: int | None) -> None:
+def test_server_settings_reported_by_sglang_are_read(tmp_path: Path, ranks: int, tp: int | None) -> None:
     run = sglang_run()
     run["server_info"]["dp_size"] = ranks
     (tmp_path / "run.json").write_text(json.dumps(run))

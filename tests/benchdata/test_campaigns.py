@@ -62,7 +62,7 @@ def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, ho
     assert (known.setup(row).max_num_seqs == 3) is holds
 
 
-def test_what_a_server_was_told_stands_where_the_row_says_nothing() -> None:
+def test_settings_of_a_campaign_fill_empty_cells_of_a_row() -> None:
     told = {"kv_dtype": "fp8", "engine_version": "0.11", "max_num_batched_tokens": 2048, "scheduler_recv_interval": 10}
     told |= {"stream_interval": 20, "enable_mixed_chunk": True, "cold_start": True}
     setup = campaigns(told).setup(ROW)

@@ -1,4 +1,4 @@
-"""What a server told becomes traffic and a row; what cannot be read is told in a line."""
+"""Metrics, spans and reports of a server become traffic and a row; unreadable ones are reported with their line."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,8 @@ def histogram(name: str, ends: dict[str, float], total: float, label: str = LABE
 
 
 def page(requests: int, engine: str = "vllm", label: str = LABEL, waiting: int = 0) -> str:
-    """/metrics after so many requests: prompts of 400 tokens, of 100 in the mean come from the cache; answers of 20."""
+    """Return a page of /metrics after *requests* requests with 400 prompt tokens each (100 cached) and answers of
+    20."""
     prompt, output = ("request_prompt_tokens", "request_generation_tokens")
     cached, asked, running, queue = (
         "prefix_cache_hits_total", "prefix_cache_queries_total", "num_requests_running", "num_requests_waiting"
@@ -98,7 +99,7 @@ def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("queue", [0, 40])
 def test_a_queue_with_pages_between_is_what_they_counted(tmp_path: Path, queue: int) -> None:
-    """First tokens take part where nobody knows of a wait before the first page."""
+    """First tokens count only if no request waited before the first page."""
     prompts = f"vllm:prompt_tokens_total{{{LABEL}}} "
     texts = {number: page(number, waiting=50) + f"{prompts}{500 * number}\n" for number in (300, 400)}
     first = page(100, waiting=queue) + f"{prompts}{500 * 100}\n"
@@ -158,7 +159,7 @@ def test_answers_to_two_queries_need_not_have_the_same_moments(tmp_path: Path) -
     assert row.measured == pytest.approx({"tpot_mean_ms": 10.0, "ttft_mean_ms": 50.0})
 
 
-def test_a_collector_of_opentelemetry_tells_the_same(tmp_path: Path) -> None:
+def test_metrics_of_an_opentelemetry_collector_equal_the_pages(tmp_path: Path) -> None:
     def collected(requests: int, at_s: int) -> dict[str, Any]:
         own = {
             "attributes": [{"key": "model_name", "value": {"stringValue": "llama3.1-8b"}}],
@@ -205,7 +206,7 @@ def test_a_page_of_two_servers_is_two_rows_and_one_traffic(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("queue", [0, 5])
 def test_a_server_that_comes_later_was_there_as_long_as_its_pages(tmp_path: Path, queue: int) -> None:
-    """Also one that queues; and times that only some pages carry are no times."""
+    """A server that starts later is counted for its own pages only; times are used only if all pages have one."""
     label = LABEL + ',pod="b"'
     texts = {str(n): page(10 + 20 * n, label=LABEL + ',pod="a"') for n in range(7)}
     texts |= {str(n): texts[str(n)] + page(10 * n, label=label, waiting=n and queue) for n in range(3, 7)}
@@ -265,7 +266,7 @@ def test_prompts_out_of_another_cache_are_cached_too(tmp_path: Path) -> None:
     assert row.cached_share == 0.75
 
 
-def test_first_tokens_count_of_streamed_answers_where_these_are_told_apart(tmp_path: Path) -> None:
+def test_ttft_is_of_streamed_answers_where_these_are_labelled(tmp_path: Path) -> None:
     def mixed(requests: int) -> str:
         late = histogram("sglang:time_to_first_token_seconds", {"0.1": 0, "+Inf": requests}, 0.2 * requests)
         return page(requests, "sglang") + late.replace("{", '{is_streaming="false",')
@@ -301,13 +302,13 @@ def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None
         ({"accept_length": 1.0}, ""),
     ],
 )
-def test_a_client_tells_of_drafts(tmp_path: Path, told: dict[str, Any], drafts: str) -> None:
+def test_drafts_are_read_from_a_clients_result(tmp_path: Path, told: dict[str, Any], drafts: str) -> None:
     (tmp_path / "run.json").write_text(json.dumps(client_result(**told)))
     [row], _ = read_rows([tmp_path / "run.json"], "l40s")
     assert row.spec_decode == drafts
 
 
-def test_runs_that_say_nothing_of_their_load_are_told_all_at_once(tmp_path: Path) -> None:
+def test_runs_without_a_load_are_all_reported_at_once(tmp_path: Path) -> None:
     aiperf = genai_perf_run(
         request_count={"avg": 40.0}, error_request_count={"avg": 5.0}, input_config={"models": {"items": []}}
     )
@@ -365,7 +366,7 @@ STRATEGY = {"type_": "poisson", "rate": 2.0, "max_concurrency": 12}
         (guidellm_report({"type_": "trace"}), f"benchmark 1: {TRACED}"),
     ],
 )  # fmt: skip
-def test_what_no_load_stands_for_is_refused(tmp_path: Path, run: dict[str, Any], said: str) -> None:
+def test_unknown_loads_are_refused(tmp_path: Path, run: dict[str, Any], said: str) -> None:
     known = {"completed", "benchmarks"} & run.keys()
     whole = run if known else genai_perf_run(request_count={"avg": 40.0}, input_config=run)
     (tmp_path / "run.json").write_text(json.dumps(whole))
@@ -403,7 +404,7 @@ def test_the_parts_of_a_gauge_by_priority_do_not_count_again(tmp_path: Path) -> 
     assert seen.in_flight == 2.0
 
 
-def test_what_is_wrong_with_options_and_with_files_is_told_together(tmp_path: Path) -> None:
+def test_mistakes_in_options_and_files_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(client_result(model_id=None)))
     (tmp_path / "cut.json").write_text('{"completed": 4')
     with pytest.raises(BenchdataError) as told:
@@ -415,7 +416,7 @@ def test_what_is_wrong_with_options_and_with_files_is_told_together(tmp_path: Pa
     ]
 
 
-def test_without_a_histogram_of_lengths_counters_tell_their_means(tmp_path: Path) -> None:
+def test_without_a_histogram_of_lengths_means_come_from_counters(tmp_path: Path) -> None:
     def plain(requests: int) -> str:
         kept = [one for one in page(requests, "sglang").splitlines() if "_histogram" not in one]
         more = histogram("sglang:e2e_request_latency_seconds", {"+Inf": requests}, requests)
@@ -559,7 +560,7 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
         ({"a": '{"some": "object"}'}, "a.prom: is none of the kinds of file that are read"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_file(tmp_path: Path, texts: dict[str, str], line: str) -> None:
+def test_mistakes_are_reported_with_their_file(tmp_path: Path, texts: dict[str, str], line: str) -> None:
     with pytest.raises(BenchdataError) as told:
         read_rows(written(tmp_path, **texts), "l40s", [], [60.0])
     assert line in str(told.value)

@@ -52,7 +52,7 @@ def seen(
 @pytest.mark.parametrize("length", [1000.0, 20_000.0])
 @pytest.mark.parametrize("shape", [2.0, 4.0, 25.0])
 def test_those_that_have_not_ended_count_as_well(since: float, length: float, shape: float) -> None:
-    """Of a server that fills those that have ended are the short ones; in the long run they are as all are."""
+    """On a server that fills up, finished answers are shorter than the mean; in the long run they are not."""
     generator = np.random.default_rng(3)
     starts = np.sort(generator.uniform(since, length, round(2 * (length - since))))
     answers = generator.gamma(shape, 500 / shape, len(starts))
@@ -65,7 +65,7 @@ def test_those_that_have_not_ended_count_as_well(since: float, length: float, sh
 
 @pytest.mark.parametrize("shape", [2.0, 25.0])
 def test_what_a_running_request_has_yet_to_make_follows_from_when_requests_ended(shape: float) -> None:
-    """Also where all that run began at once, so that none ends for long."""
+    """The remaining lengths are also found where all running requests began at once."""
     generator = np.random.default_rng(4)
     for since in (-20_000.0, -100.0):
         starts = np.sort(generator.uniform(since, 1500, round((1500 - since) / 2)))

@@ -1,4 +1,4 @@
-"""What came into the catalogue for 2026 resolves into a plan, one fleet each."""
+"""Catalogue entries of 2026 resolve into a plan, in one fleet each."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ FORMATS = {
 
 
 def plans(pools: dict[str, dict[str, Any]]) -> Any:
-    """One fleet for each of *pools*, by its name: the table of `check`."""
+    """Return the table of `check` for one fleet per entry of *pools*."""
     lengths = {part: {"distribution": "fixed", "value": 64} for part in ("prompt", "output")}
     usual = {"replicas": 1, "batching": {"policy": "vllm", "max_model_len": 4096}}
     fleets = [{"name": name, "pools": [usual | pool]} for name, pool in pools.items()]

@@ -50,7 +50,7 @@ def test_other_names_stay_unknown(name: str) -> None:
         ("Llama-3.1-8B", ""),
     ],
 )
-def test_a_checkpoints_name_says_how_it_is_stored(name: str, stored: str) -> None:
+def test_the_weight_format_follows_from_the_checkpoints_name(name: str, stored: str) -> None:
     assert stored_in(name, CATALOG) == stored
 
 

@@ -243,12 +243,12 @@ def test_recent_configs_count_what_their_makers_name(name: str, tmp_path: Path) 
 
 
 def test_dense_layers_of_north_see_all_tokens(tmp_path: Path) -> None:
-    """As transformers 5.23 lists its layers: one dense layer, then every fourth of 48."""
+    """transformers 5.23 lists the layers of North: one dense layer, then every fourth of 48."""
     assert model_from_config(written(tmp_path, MODELS["North-Mini-Code"][0])).sliding_window_layers == 36
 
 
 def test_state_layers_have_the_names_of_transformers(tmp_path: Path) -> None:
-    """Since 5.0 it writes linear_attention and full_attention for mamba and attention."""
+    """transformers 5.0 and later write linear_attention and full_attention for mamba and attention."""
     granite, nemotron = MODELS["Granite-4.0-H-Small"][0], MODELS["Nemotron-Nano-9B-v2"][0]
     kinds = {"mamba": "linear_attention", "attention": "full_attention", "mlp": "mlp"}
     letters = {"M": "mamba", "*": "attention", "-": "mlp"}

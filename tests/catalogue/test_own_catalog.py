@@ -66,7 +66,7 @@ def test_an_entry_with_a_shipped_id_replaces_it_and_is_named(tmp_path: Path) -> 
     assert catalog.gpu("rtx-4090").memory_bytes_per_s.value == 2e12
 
 
-def test_all_mistakes_are_told_with_file_and_line(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_with_file_and_line(tmp_path: Path) -> None:
     folder = own(
         tmp_path,
         gpus__my_gpu=my_gpu("other"),

@@ -1,4 +1,4 @@
-"""What figures of each cheap kind come to, and mistakes in a claim's file."""
+"""Figures of a claim by kind, and mistakes in a claim's file."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ SCENARIO = {
 }
 
 
-def test_fleets_are_asked_about_their_memory_and_their_run(checked) -> None:
+def test_figures_come_from_the_memory_and_the_run_of_a_fleet(checked) -> None:
     run = {"kind": "run", "fleet": "one", "metric": "output_tokens_per_s"}
     found = checked(
         {

@@ -1,4 +1,4 @@
-"""When a part of a claim holds, and what the parts come to: each verdict on made-up figures."""
+"""Verdicts of claims and of their parts, on made-up figures."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_the_parts_together(parts: list[ClaimPart], told: str) -> None:
 
 
 def test_paired_samples_go_through_a_formula_together() -> None:
-    """Both grow from replication to replication, their ratio does not: no noise is left."""
+    """Both samples grow from replication to replication while their ratio is constant, so no noise is left."""
     ratio = combined(
         lambda a, b: a / b, [ClaimFigure(4.0, 1.0, (2.0, 4.0, 6.0)), ClaimFigure(2.0, 0.5, (1.0, 2.0, 3.0))]
     )

@@ -272,13 +272,13 @@ def test_usage_error_is_one_line(gpufleet, args: list[str], told: str) -> None:
     assert line.startswith(f"gpufleet: {told}")
 
 
-def test_nothing_asked_is_help(gpufleet) -> None:
+def test_a_call_without_arguments_shows_help(gpufleet) -> None:
     done = gpufleet()
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: ")
 
 
-def test_no_color_may_stand_anywhere(gpufleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_is_accepted_anywhere(gpufleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
     monkeypatch.setenv("FORCE_COLOR", "1")
     for args in (("list", "links", "--no-color"), ("--no-color", "list", "links")):
@@ -302,7 +302,7 @@ def test_what_comes_next(root: Path) -> None:
     assert [line.split()[2] for line in found.values()] == ["capacity", "sensitivity", "breakeven", "export"]
 
 
-def test_the_version_says_whether_the_program_is_compiled(gpufleet: Command) -> None:
+def test_the_version_states_whether_the_program_is_compiled(gpufleet: Command) -> None:
     done = gpufleet("--version")
     assert done.returncode == 0
     assert re.fullmatch(r"gpufleet \S+ \(pure\)\n", done.stdout)

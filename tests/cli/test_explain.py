@@ -103,7 +103,7 @@ def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("layout", ["pipeline_parallel_size: 2", "data_parallel_size: 2, enable_expert_parallel: true"])
-def test_steps_that_overlap_stand_in_threads_of_their_own(scenario: Path, tmp_path: Path, layout: str) -> None:
+def test_overlapping_steps_are_in_separate_threads(scenario: Path, tmp_path: Path, layout: str) -> None:
     text = (SCENARIO % "false").replace("replicas: 1", f"replicas: 1, {layout}").replace("- steptime", "- {steptime")
     text = text.replace("\n        replicas", ", replicas").replace("\n        batching", ", batching").rstrip() + "}\n"
     text = text.replace("base_s: 1,", "base_s: 0.3333333333333333,").replace("num_gpu_blocks: 26", "num_gpu_blocks: 90")

@@ -1,4 +1,4 @@
-"""What the machine refuses is one line on stderr: a full disk, a folder that cannot be written, a locale without it."""
+"""Errors of the machine are one line on stderr: a full disk, a read-only folder, an unknown locale."""
 
 import errno
 import os

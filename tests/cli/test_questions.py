@@ -176,7 +176,7 @@ sensitivity: {metric: tpot_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
 
 
 def tables_alone(folder: Path, command: str, page: str, picture: str, *options: str) -> None:
-    """With --no-report the same tables are left, without page and picture; with --quiet nothing is printed."""
+    """--no-report leaves out page and picture, not the tables; --quiet prints nothing."""
     before = {path.name: path.read_bytes() for path in (folder / "out").glob("*.*") if path.name != "manifest.json"}
     asked = [command, "studies.yaml", "--out", "out", "--quiet", "--no-report", *options]
     done = CliRunner().invoke(app, asked)

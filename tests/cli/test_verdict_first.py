@@ -102,7 +102,7 @@ def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> 
 
 
 @pytest.mark.slow
-def test_breakeven_says_that_central_values_decide() -> None:
+def test_breakeven_states_that_central_values_decide() -> None:
     site = SCENARIO["site"] | {"electricity_usd_per_kwh": {"triangular": [0.1, 0.2, 0.4]}}
     asked: dict[str, Any] = SCENARIO | {"requests": "none"}
     drawn = sim.breakeven(asked | {"site": site, "futures": {"draws": 100}}, quiet=True, workers=1)

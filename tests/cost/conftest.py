@@ -92,7 +92,7 @@ def resolve():
 
 @pytest.fixture(scope="session")
 def make_interval():
-    """What a replica with *gpus* GPUs did in [start_s, end_s)."""
+    """Return a function that makes the interval of a replica with *gpus* GPUs in [start_s, end_s)."""
 
     def make(
         start_s, end_s, *, pool="p", replica=0, gpus=4, busy=0.0, prefill=0.0, recompute=0.0, wall_w=1e3, idle_w=100.0

@@ -22,7 +22,7 @@ def test_rows_have_a_fleet_where_there_are_several(tmp_path: Path) -> None:
     assert (two.fleet, two.quantity) == ("b", 2.0)
 
 
-def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
     rows = ["fleet,date,line,amount_usd", "a,2027-03,energy,1", "c,2027-01,enrgy,many", "a,2027-01,staff,1"]
     with pytest.raises(ActualsError) as caught:
         read(tmp_path, "\n".join([*rows, "a,2027-01,staff,2"]), ("a", "b"))

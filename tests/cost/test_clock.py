@@ -25,12 +25,12 @@ def clock(text, zone=None):
 
 
 def metered(hour):
-    """One kWh in the hour that begins *hour* hours after simulated time 0."""
+    """Return a reading of one kWh in the hour that begins *hour* hours after simulated time 0."""
     return Interval("p", "", 0, "serving", HOUR * hour, HOUR * (hour + 1), HOUR, server_energy_j=3.6e6)
 
 
 def paid(tariff, at, hours):
-    """What 1 kW costs from simulated time 0 on, each hour metered by itself and charged by the band that holds."""
+    """Return the cost of 1 kW from simulated time 0 on, with each hour metered separately and charged by its band."""
     bands = [Band(at, tariff, price.usd) for price, _ in tariff.bands()]
     total = 0.0
     for hour in range(hours):

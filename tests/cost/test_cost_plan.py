@@ -102,7 +102,7 @@ def test_a_named_offer_takes_the_place_of_the_default_purchase(resolve, make_poo
     assert resolve(BUY | {"price": "card/new"}, make_pool()).capex_usd == resolve(BUY, make_pool()).capex_usd
 
 
-def test_a_named_offer_that_buys_nothing_is_said(resolve, make_pool):
+def test_an_unused_named_offer_is_reported(resolve, make_pool):
     plan = resolve(BUY | {"price": "card/used"}, make_pool(gpus=8, server="full", slots=8))
     assert "The offer card/used is not used." in plan.notes
 
@@ -238,7 +238,7 @@ def test_a_wrong_rental_price_is_one_clear_error(resolve, make_pool, price, text
         resolve({"acquisition": "rent", "price": price}, make_pool())
 
 
-def test_one_rental_price_does_not_stand_for_two_kinds_of_gpu(resolve, make_pool):
+def test_one_rental_price_for_two_kinds_of_gpu_is_refused(resolve, make_pool):
     pools = make_pool("a"), make_pool("b", gpu="other")
     with pytest.raises(CostError, match=r"different GPUs \(card, other\)"):
         resolve({"acquisition": "rent", "price": "card/cloud"}, *pools)

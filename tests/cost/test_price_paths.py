@@ -1,4 +1,4 @@
-"""Prices to come: expected values at known months, the law of the process, and refused paths."""
+"""Future prices: expected values at known months, the law of the process, and refused paths."""
 
 import runpy
 from math import exp, log

@@ -57,7 +57,7 @@ def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
 
 
 def test_an_answer_is_a_cache_hit_while_its_last_token_is_made() -> None:
-    """Who arrives in the step before the last one joins the step after it."""
+    """A request that arrives in the step before the last one joins the step after it."""
     shared = {"block_hashes": (7,), "hash_block_tokens": 32}
     limits = {
         "num_gpu_blocks": 100, "block_size": 16, "max_num_seqs": 8, "max_num_batched_tokens": 48,
@@ -309,7 +309,7 @@ class Heard:
 @given(st.one_of(workloads(), optioned_workloads()), st.booleans(), GROUPED, st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> None:
-    """So do the times at which blocks of prompts and answers are found and lost."""
+    """The times at which blocks of prompts and answers are found and lost are equal, too."""
     requests, limits = workload
     limits |= {"enable_prefix_caching": True, "kv_groups": windows, "batches_in_flight": 1 + ahead}
     leaping = AsyncEngine if ahead else VllmEngine
@@ -330,7 +330,8 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
 
 
 def grouped(limits, ahead):
-    """One rank whose KV caches are in groups: leaping, and batch by batch with each block looked at."""
+    """Return two engines of one rank with grouped KV caches: one leaps, the other steps batch by batch with all
+    checks."""
     leaping = AsyncEngine(Affine(), limits, GroupScheduler) if ahead else VllmEngine(Affine(), limits, GroupScheduler)
     return leaping, StagesEngine(Affine(), limits, 1, ahead)
 
@@ -358,7 +359,8 @@ LOST = {"window": ((None, 20), 10, 16, [(1, 8), (27, 26), (26, 8)]), "none": ((N
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("kind", LOST)
 def test_a_request_whose_cached_blocks_are_lost_may_need_fewer_to_join(kind, ahead) -> None:
-    """Who gave way waits for room behind its hits; once those are reallocated, a first chunk of 9 tokens fits."""
+    """A preempted request waits for blocks beyond its cached ones; once those are reallocated, a chunk of 9 tokens
+    fits."""
     windows, blocks, size, rows = LOST[kind]
     limits = rank_limits(
         num_gpu_blocks=blocks, block_size=size, max_num_seqs=8, max_num_batched_tokens=100, max_model_len=1000,
@@ -419,7 +421,7 @@ def steps_with_states(rows, **further) -> tuple[list[dict[int, int]], list[Reque
 
 
 def test_prompts_end_their_chunks_where_a_state_is_kept() -> None:
-    """With a block of 4 tokens a prompt of 10 stops at 8; who comes later goes on from there."""
+    """With blocks of 4 tokens a prompt of 10 stops at 8; a later request continues from there."""
     steps, requests = steps_with_states([(0.0, 10, 1, (1, 2)), (9.0, 10, 1, (1, 2)), (9.0, 10, 1, (1, 3))])
     assert steps == [{0: 8}, {0: 2}, {1: 2, 2: 4}, {2: 4}, {2: 2}]  # the third stops where the first left no state
     assert [one.cached_tokens for one in requests] == [0, 8, 0]
@@ -465,7 +467,7 @@ def test_a_crash_empties_the_cache_of_groups() -> None:
 
 
 def test_a_request_evicted_at_a_step_boundary_leaves_nothing_behind() -> None:
-    """At the very time when the step begins that computes its prompt, the crash finds a step that nobody has closed."""
+    """A crash at the very start of the step that computes the prompt finds a step that has not been closed."""
     limits = rank_limits(60, 4, 8, 40, 100)
     for crash_s in boundaries(limits):
         engine = AsyncEngine(Affine(), limits)
@@ -479,7 +481,7 @@ def two_requests() -> list[Request]:
 
 
 def boundaries(limits: SchedulerLimits) -> list[float]:
-    """When steps end."""
+    """Return the times at which steps end."""
     engine, ends = Open(AsyncEngine(Affine(), limits)), []
     plan = engine.plan
     engine.plan = lambda now: ends.append(plan(now)) or ends[-1]

@@ -38,7 +38,7 @@ def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Af
 
 
 def test_of_two_equal_blocks_the_one_filled_first_is_found() -> None:
-    """One answers into a block that the other one's prompt fills in the same step, in a later chunk."""
+    """One request's answer fills a block that the other's prompt fills in a later chunk of the same step."""
     shared = {"arrived_s": 0.0, "block_hashes": (7,), "hash_block_tokens": 16}
     limits = {
         "num_gpu_blocks": 7, "block_size": 16, "max_num_seqs": 8, "max_num_batched_tokens": 48, "max_model_len": 1000,

@@ -138,7 +138,7 @@ def test_prompts_wait_until_all_ranks_have_some(rows: list[tuple[float, int]], w
 
 
 class OneByOne(Affine):
-    """No two steps are taken in one leap."""
+    """Step time model that prevents leaps: every step is taken alone."""
 
     def leap(self, batch: Batch) -> Leap:
         whole = super().leap(batch)
@@ -234,7 +234,7 @@ def test_decoding_requests_get_no_time_in_steps_with_prompts_only() -> None:
     assert [(r.busy.prefill_s, r.busy.decode_s) for r in copies] == [(0.5, 2.0), (0.5, 2.0), (2.0, 0.0)]
 
 
-def test_a_full_pipeline_goes_at_the_pace_of_its_last_stage_and_a_single_request_takes_the_sum_of_all() -> None:
+def test_a_full_pipeline_has_the_pace_of_its_last_stage_and_a_single_request_takes_the_sum_of_all() -> None:
     [(first, last)] = dates(PipelineEngine(HeavyEnd(), LIMITS, 4), [Request(0, 0.0, 4, 3)])
     assert (first, last) == (5.0, 15.0)
     full = dates(PipelineEngine(HeavyEnd(), LIMITS, 4), [Request(i, 0.0, 4, 6) for i in range(4)])

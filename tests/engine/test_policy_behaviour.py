@@ -1,4 +1,4 @@
-"""What sets the batching policies apart, on workloads small enough to follow by hand; every step takes a second."""
+"""Differences between batching policies, on workloads small enough to follow by hand; every step takes a second."""
 
 from engine_workloads import rank_limits
 from reference_engine import drain

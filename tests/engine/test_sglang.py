@@ -66,7 +66,7 @@ def test_tokens_left_of_all_answers_are_the_sum_of_each(answers, at_most) -> Non
 
 
 def started(requests: list[Request], step_s: float = 0.25, **options: object) -> list[int]:
-    """Steps of so many seconds and a little more after which each of *requests* is looked at."""
+    """Return the step in which each of *requests* starts; steps take slightly more than *step_s*."""
     usual = {"block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 64, "schedule_conservativeness": 1.0}
     limits = rank_limits(**{"num_gpu_blocks": 20, "max_model_len": 500} | usual | options)
     drain(VllmEngine(Affine(step_s * 64), limits, SglangScheduler), requests)

@@ -60,7 +60,7 @@ def test_tokens_are_delivered_when_the_next_step_ends(workload) -> None:
 
 
 def two_under_way() -> tuple[LateOutputEngine, Request, Request, float]:
-    """An engine that has made the only token of one request, which nobody has seen, while another one goes on."""
+    """Return an engine with an undelivered only token of one request, while another request runs."""
     engine = late(
         rank_limits(num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000)
     )

@@ -93,7 +93,7 @@ def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) ->
     assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
 
 
-def test_one_run_mends_its_errors_though_it_tells_no_factor_from_the_others(catalog: Catalog) -> None:
+def test_one_run_corrects_its_errors_without_separating_the_factors(catalog: Catalog) -> None:
     rows = made_with(ONE_GPU, [run(2, "llama3.1-8b", 1, prompt=32)], catalog)
     calibration = calibrate(rows, GPU, catalog, 1).calibration
     found = dict(factors(calibration))
@@ -253,7 +253,7 @@ def test_a_calibration_of_a_gpu_that_size_tries_is_used(tmp_path: Path, plan_wit
         ("rows: 1\n", "my-gpu.yaml:1: gpu: is missing"),
     ],
 )  # fmt: skip
-def test_a_spoilt_file_is_told_with_its_line(
+def test_a_spoilt_file_is_reported_with_its_line(
     tmp_path: Path, plan_with: Callable[..., CasePlan], text: str | None, message: str
 ) -> None:
     if text is not None:

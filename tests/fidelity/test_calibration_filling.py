@@ -36,7 +36,7 @@ def catalog() -> Catalog:
 
 
 def between(plan: CasePlan, since_s: int, until_s: int) -> BenchRow:
-    """What pages at every second tell of that time."""
+    """Return the traffic that pages recorded every second show for that time."""
     log = RunningFleet(replace(plan, warmup_s=float(since_s), horizon_s=float(until_s), drain_limit_s=0.0)).run()
     first = [one for one in log.requests if since_s < one.first_token_s <= until_s]
     begun_s, ended_s = times(log.requests, "first_token_s"), times(log.requests, "finished_s")
@@ -66,7 +66,7 @@ def times(requests: Sequence[Request], name: str) -> np.ndarray:
 
 @pytest.mark.parametrize(("since_s", "until_s"), [(0, 12), (3, 15), (12, 24), (20, 28)])
 def test_what_was_counted_measures_what_was_measured(catalog: Catalog, since_s: int, until_s: int) -> None:
-    """From empty, while it fills, while it queues, while it drains."""
+    """The counted traffic predicts the measurements while the server fills, queues and drains."""
     with prepared(ROW, catalog) as ready:
         row = between(ready.plan, since_s, until_s)
     found = predict(row, catalog).metrics
@@ -74,7 +74,7 @@ def test_what_was_counted_measures_what_was_measured(catalog: Catalog, since_s: 
 
 
 @pytest.mark.slow
-def test_the_first_half_tells_of_the_second(catalog: Catalog) -> None:
+def test_factors_of_the_first_half_improve_predictions_of_the_second(catalog: Catalog) -> None:
     truth = calibration_of(GPU, {name: Factor(factor=factor) for name, factor in SLOW.items()})
     with prepared(ROW, catalog) as ready:
         there = adjusted(truth)(ready.plan)

@@ -65,7 +65,7 @@ ENGINES = {
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_steps_of_every_kind_of_engine_are_noted(name):
-    """Of ranks that step together those of one."""
+    """Engines whose ranks step together record the steps of one rank."""
     make, ranks = ENGINES[name]
     recorder = Recorder(make(STEP, rank_limits(200, 16, 8, 64, 400)))
     for i in range(6):
@@ -139,7 +139,7 @@ def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
     assert less["own:a"] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_share_that_the_rows_ask_to_be_above_one_is_one_and_is_not_written(tmp_path):
+def test_a_share_fitted_above_one_is_one_and_not_written(tmp_path):
     shutil.copytree(data_root(), tmp_path / "data")
     priors = load_priors()
     at = stored(priors, data_root())

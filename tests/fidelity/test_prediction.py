@@ -1,4 +1,4 @@
-"""One row, one simulation: known outcomes under a step time that is known, and laws under the real one.
+"""Prediction of one row: known outcomes under a known step time, laws under the real one, defaults of trtllm-bench.
 
 Limits that trtllm-bench sets where nobody gives any.
 """
@@ -91,7 +91,7 @@ def test_an_open_loop_far_from_its_limit_serves_what_is_offered() -> None:
     assert found["ttft_mean_ms"] == pytest.approx(15)
 
 
-def test_a_run_that_was_cut_goes_on_at_its_steady_rate() -> None:
+def test_a_run_that_was_cut_continues_at_its_steady_rate() -> None:
     row = replace(ROW, load="burst", isl=2000, osl=100, num_requests=20_000, max_num_seqs=64, concurrency=None)
     prediction = predict(row, CATALOG)
     assert prediction.requests == MOST_REQUESTS
@@ -112,7 +112,7 @@ def test_requests_that_wait_for_admission_are_marked() -> None:
     assert not predict(replace(row, max_num_seqs=64), CATALOG).saturated
 
 
-def test_what_does_not_fit_is_infeasible_and_says_why() -> None:
+def test_rows_that_do_not_fit_are_infeasible_with_a_reason() -> None:
     prediction = predict(replace(ROW, model="llama3.1-70b", gpu="rtx-4090"), CATALOG)
     assert prediction.status == "infeasible"
     assert "GB" in prediction.reason

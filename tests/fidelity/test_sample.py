@@ -1,4 +1,8 @@
-"""A fixed sample of measurements, predicted: no class may get worse by more than a fifth against what is stored.
+"""A fixed sample of measurements: the error of no class grows by more than a fifth over the stored one.
+
+`sample.csv` holds rows typed from public sources (column `source`: repository@commit:file), drawn at random from strata
+of engine and load, with all of one harness's tensor-parallel runs over PCIe and NVLink. `medians.csv` holds the stored
+median |error| of each class. After an intended change of predictions, update it: python tests/fidelity/test_sample.py
 
 `sample.csv` holds rows typed from public sources (column `source`: repository@commit:file), drawn at random from strata
 of engine and load, with all of one harness's tensor-parallel runs over PCIe and NVLink. `medians.csv` holds the median

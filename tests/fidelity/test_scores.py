@@ -1,4 +1,4 @@
-"""How errors are defined and what weighs how much.
+"""Definition and weights of errors, ranking of two servers, and order and reproducibility of a whole table.
 
 Whether the faster of two servers is named.
 
@@ -72,7 +72,7 @@ def test_covered_and_uncovered_rows_of_a_pair_meet() -> None:
         ({"load": "poisson", "rate_req_s": 1}, "ttft loaded"),
     ],
 )
-def test_ttft_is_told_apart_by_load(row: dict[str, object], kind: str) -> None:
+def test_ttft_is_scored_separately_by_load(row: dict[str, object], kind: str) -> None:
     told = PredictedRow(replace(ROW, measured={"ttft_p50_ms": 5.0}, **row), Prediction("a", "covered"))  # type: ignore[arg-type]
     assert told.quantities() == {kind: "ttft_p50_ms"}
 

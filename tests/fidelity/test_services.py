@@ -73,7 +73,7 @@ def test_slices_are_counted_by_the_name() -> None:
         ("NVIDIA L4", "3d-unet-99", "server", "the scenario 'server' of 3d-unet-99 is not predicted"),
     ],
 )
-def test_what_cannot_be_predicted_says_why(accelerator: str, benchmark: str, scenario: str, reason: str) -> None:
+def test_unpredictable_rows_have_a_reason(accelerator: str, benchmark: str, scenario: str, reason: str) -> None:
     one = outcome(accelerator, benchmark, scenario)
     assert (one.status, one.reason, one.metrics) == ("not_covered", reason, {})
 

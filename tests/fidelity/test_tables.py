@@ -1,4 +1,4 @@
-"""What `gpufleet validate` leaves behind and prints."""
+"""Files and output of `gpufleet validate`."""
 
 import csv
 import json

@@ -36,14 +36,14 @@ def rows(folder: Path, *lines: str) -> list[TrainingRow]:
     return read_training(table(folder, *lines))
 
 
-def test_the_header_tells_the_kind(tmp_path: Path) -> None:
+def test_the_kind_of_table_follows_from_its_header(tmp_path: Path) -> None:
     assert table_kind(table(tmp_path, BERT)) is TRAINING
     serving = tmp_path / "serving.csv"
     serving.write_text("id,gpu,model,load,isl,osl\n")
     assert table_kind(serving) is not TRAINING
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(BenchdataError) as caught:
         rows(tmp_path, BERT.replace(",32,32,", ",many,1.5,"), LLAMA, LLAMA, BERT.replace("a,,BERT-large", "c,,"))
     assert [(line, text) for _, line, text in caught.value.problems] == [
@@ -148,7 +148,7 @@ ODD = (
 )
 
 
-def test_mutated_rows_are_predicted_or_told(tmp_path: Path) -> None:
+def test_mutated_rows_are_predicted_or_reported(tmp_path: Path) -> None:
     random = Random(19)
     names = HEADER.split(",")
     told: set[str] = set()

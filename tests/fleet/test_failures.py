@@ -44,7 +44,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
 def failing(
     plan: CasePlan, replicas: int, domains: tuple[FailureDomain, ...], rate_rps: float = 1.0, **changes
 ) -> CasePlan:
-    """*plan* with so many replicas that fail, and other settings of its failures (in *failures*) or of its own."""
+    """Return *plan* with *replicas* that fail, and other settings of its failures (*failures*) or of its own."""
     settings_ = {name: changes.pop(name) for name in ("detection_s", "crews", "spares") if name in changes}
     start = changes.pop("start", plan.pools[0].start)
     failures = FailurePlan(domains, **settings_)

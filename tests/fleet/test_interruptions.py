@@ -1,4 +1,4 @@
-"""Replicas on their way out: nobody works on a machine that is off, whoever takes it out and how many at a time."""
+"""Replicas withdrawn from a fleet: nothing runs on a machine that is off, whatever the reasons and their number."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def idle_where_off(log: FleetLog) -> bool:
 
 
 def withdrawn(plan: CasePlan, spot: SpotInterruptions, maintained_at_s: float, takes_s: float) -> FleetLog:
-    """One replica that is taken back as *spot*, and maintained."""
+    """Run a fleet whose one replica is interrupted as *spot* and maintained, and return its log."""
     maintenance = MaintenanceSpec(every_h=maintained_at_s / 3600, takes_h=takes_s / 3600)
     failures = FailurePlan((), servers=((0,),), maintenance=maintenance)
     pool = replace(plan.pools[0], spot=spot, failures=failures)

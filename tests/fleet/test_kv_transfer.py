@@ -204,7 +204,7 @@ FAILING = st.fixed_dictionaries({"mtbf_h": st.sampled_from([0.002, 0.01]), "repa
 
 
 def count_bytes(fleet) -> None:
-    """Of every request that goes on elsewhere, all KV has been sent and has arrived."""
+    """Check that all KV of every request that moves to another replica is sent and arrives."""
     handover = fleet._kv_transfers
     network = handover.network
     if not hasattr(network, "__dict__"):

@@ -18,7 +18,7 @@ READING_S = 2.0**-5
 
 
 def read_at(arrivals_s: list[float]) -> list[float]:
-    """When a thread has read each of the requests that arrive then, in this order: the turns written out."""
+    """Return the times at which a thread has read requests that arrive at these times, by turns written out."""
     done, at, free_s = [inf] * len(arrivals_s), 0, 0.0
     while at < len(arrivals_s):
         begin_s = max(free_s, arrivals_s[at])
@@ -48,7 +48,7 @@ def test_the_engine_works_as_if_requests_came_when_they_were_read(workload, kind
 
 
 def handed_over_at(arrivals_s: list[float]) -> list[float]:
-    """When the engine gets requests that arrive then, in this order: at once, or a turn after the one before."""
+    """Return the times at which the engine gets requests that arrive at these times, one turn after the other."""
     found: list[float] = []
     for arrived_s in arrivals_s:
         found.append(max(arrived_s, found[-1] + READING_S) if found else arrived_s)

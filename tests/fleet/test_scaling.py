@@ -230,7 +230,7 @@ def test_bad_schedules(tmp_path: Path, values: dict[str, object], line: str) -> 
 
 
 def arrivals(transfers: list[tuple[float, StartTransfer, int]]) -> list[float]:
-    """When each of (begins [s], transfer, server) has its last byte."""
+    """Return the time at which each of (begins [s], transfer, server) is complete."""
     env = FleetClock()
     links, ended = Links(env), [-1.0] * len(transfers)
 

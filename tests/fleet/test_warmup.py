@@ -10,7 +10,7 @@ from sim.fleet.warmup import WarmupTruncation, mser5
 
 PLACES = np.arange(400)
 RIPPLE = (PLACES * 37 % 101) / 101 - 0.5
-"""Without chance: every number from -0.5 to 0.5 in turn."""
+"""Deterministic deviations: the numbers from -0.5 to 0.5 in turn."""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sim.jobs.policies import Backfill, Fifo, Priority, SchedulingPolicy
 
 FIFO, BACKFILL, PRIORITY = Fifo(policy="fifo"), Backfill(policy="backfill"), Priority(policy="priority")
 DAY_AND_NIGHT = [(0.0, 0), (10.0, 2), (20.0, 0)]
-"""Of 4 GPUs the service holds 2 from 10 to 20."""
+"""Service that holds 2 of 4 GPUs from time 10 to 20."""
 
 
 def parts(work: JobState) -> list[tuple[float, float, float, float]]:

@@ -53,7 +53,7 @@ def test_backfilling_plans_with_estimates() -> None:
     assert starts(simulate(jobs, 8, BACKFILL)) == {"a": 0, "b": 22, "c": 2}
 
 
-def test_preempted_work_goes_on_from_its_last_checkpoint() -> None:
+def test_preempted_work_continues_from_its_last_checkpoint() -> None:
     jobs = [
         ClusterJob("low", 0, 8, 100, priority=1, checkpoint_s=15, restart_s=5),
         ClusterJob("high", 40, 2, 10, priority=0),

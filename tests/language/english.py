@@ -15,5 +15,5 @@ def english(text: str, names: frozenset[str] = frozenset()) -> list[str]:
 
 
 def text_of(page: str) -> str:
-    """What is read of a *page*: without scripts, tags and addresses."""
+    """Return the readable text of a *page*, without scripts, tags and addresses."""
     return unescape(IN_PAGES.sub(" | ", page))

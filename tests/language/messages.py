@@ -52,7 +52,7 @@ NOT_READ = (
     "getLogger",
     "deprecated",
 )
-"""Calls whose texts nobody reads as sentences: descriptions in the JSON schema, patterns."""
+"""Calls whose texts are not sentences for readers: descriptions in the JSON schema, patterns."""
 NO_SENTENCES = frozenset(
     # names of random streams, keys of files, sources, values and headers
     {"drafts of {}", "failures: {}", "futures {}", "request {}", "session {}"}
@@ -105,7 +105,7 @@ def found() -> dict[str, Message]:
 
 
 def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
-    """Of templates and scripts, by Babel."""
+    """Yield the marked texts of templates and scripts, found by Babel."""
     text = file.read_bytes()
     if not re.search(rb"\b(_|N_|ngettext)\(", text):
         return
@@ -116,7 +116,7 @@ def _marked(file: Path, name: str, method: str) -> Iterator[Message]:
 
 
 def _of_code(tree: ast.AST, name: str, marked_only: bool) -> Iterator[Message]:
-    """What is marked; and unless that is all, every other sentence. One walk: there are many files."""
+    """Yield the marked texts of a module and, unless *marked_only*, its other sentences."""
     left: list[Any] = [tree]
     while left:
         node = left.pop()

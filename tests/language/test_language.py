@@ -1,4 +1,4 @@
-"""The reader's language: all that is said is in the catalogues, and files are the same whoever reads."""
+"""Languages: every text is in the catalogues, and files do not depend on the reader's language."""
 
 import ast
 import pickle
@@ -45,7 +45,7 @@ fleets:
     pools: [{gpu: t4, replicas: 1, batching: {policy: vllm}}]
 """
 NAMES = frozenset({"the model's own dtype"})
-"""What data/ calls something."""
+"""Names in data/."""
 
 
 def places(texts: Iterable[str]) -> set[tuple[str, str | None]]:
@@ -248,7 +248,7 @@ def test_help_and_wrong_input_in_chinese(gpufleet: Command) -> None:
 
 
 @pytest.mark.parametrize(("words", "blamed"), [([], "GPUFLEET_LANG=xx"), (["--lang", "yy", "list"], "--lang yy")])
-def test_an_unknown_language_is_blamed_on_who_asked_for_it(
+def test_the_error_for_an_unknown_language_names_the_option_that_set_it(
     monkeypatch: pytest.MonkeyPatch, words: list[str], blamed: str
 ) -> None:
     monkeypatch.setenv("GPUFLEET_LANG", "xx")

@@ -1,4 +1,4 @@
-"""What goes in comes out: requests, tokens, blocks, time, energy and money."""
+"""Conservation of requests, tokens, blocks, time, energy and money."""
 
 from collections import Counter
 from math import fsum
@@ -157,7 +157,7 @@ def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
 
 @pytest.mark.parametrize("horizon_s", [120, None])
 def test_meters_are_read_at_the_full_hours_of_the_clock(simulate, horizon_s: float | None) -> None:
-    """So that no reading lies across the edge of a tariff."""
+    """Readings at full hours keep every reading within one tariff."""
     arrivals = {"process": "poisson", "rate_rps": 2.0, "num_requests": 240}
     tariff = {"hourly_usd_per_kwh": [0.1] * 9 + [0.4] * 15}
     site = {"electricity": tariff, "pue": 1.0, "hosting": "none"}
@@ -215,7 +215,8 @@ def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simu
 @given(rate=st.floats(1, 12), seed=st.integers(0, 1000), blocks=st.integers(300, 900))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_requests_share_all_busy_time_of_the_window(simulate, layout: dict, rate: float, seed: int, blocks: int):
-    """Prompts, recomputed tokens and decodes, each as the meters have it; blocks are short, and requests give way."""
+    """Times of prompts, recomputed tokens and decodes sum to the meters; blocks are scarce, so requests are
+    preempted."""
     batching = POOL["batching"] | {"num_gpu_blocks": blocks}
     fleet = FLEET | {"pools": [POOL | {"replicas": 1, "batching": batching} | layout]}
     arrivals = {"process": "poisson", "rate_rps": rate}

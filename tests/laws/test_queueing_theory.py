@@ -1,4 +1,8 @@
-"""One replica as a textbook queue: mean waiting times against theory at 99.9 % confidence, with a fixed seed.
+"""Replicas as queues of theory: mean waiting times agree at 99.9 % confidence, with a fixed seed.
+
+A step takes `base_s` whatever is in it, so a request is served for output_tokens x base_s: geometric lengths make the
+service exponential (to one part in the mean length), fixed lengths make it deterministic, and max_num_seqs is the
+number of servers.
 
 A step takes `base_s` whatever is in it, so a request is served for output_tokens x base_s: geometric lengths make the
 service exponential (to one part in the mean length), fixed lengths make it deterministic, and max_num_seqs is the

@@ -1,4 +1,4 @@
-"""One catalogue for all memory tests, and `fit` by ids."""
+"""Fixtures of the memory tests: a shared catalogue, and `fit` by ids."""
 
 from collections.abc import Callable
 from typing import Any

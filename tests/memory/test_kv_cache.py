@@ -61,7 +61,7 @@ def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int
     [("qwen3.6-27b", 784), ("qwen3.5-9b", 528), ("qwen3-coder-next", 544), ("gpt-oss-20b", 16), ("gemma4-31b", 32)],
 )
 def test_blocks_hold_a_state(model: str, tokens: int) -> None:
-    """As vLLM prints: "Setting attention block size to 784 tokens"."""
+    """vLLM prints "Setting attention block size to 784 tokens"."""
     assert KvLayout.of(CATALOG.model(model), 16).block_size == tokens
 
 
@@ -134,7 +134,7 @@ def test_the_longest_request_fills_the_cache() -> None:
 
 
 PLACE = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2)
-"""Of Qwen3.6-27B: 48 layers, 48 heads of 128 by 128 in 32 bit, three inputs of the convolution in 16 bit."""
+"""Bytes of a state of Qwen3.6-27B: 48 layers, 48 heads of 128 by 128 in 32 bit, three convolution inputs in 16 bit."""
 
 
 def plan(
@@ -161,7 +161,8 @@ def at_once(engine: str, **options: Any) -> int:
 
 
 def test_state_cache_gets_its_share_of_the_free_memory() -> None:
-    """By hand: weights leave 65.78 GB, 0.9 / 1.9 of it hold 202 states of 154 MB; three a request, and two ahead."""
+    """Worked by hand: weights leave 65.78 GB, 0.9 / 1.9 of it hold 202 states of 154 MB; three per request, two
+    ahead."""
     [pool] = plan("sglang-0.5.16").pools
     memory = pool.memory
     free = memory.kv_bytes + memory.states_bytes

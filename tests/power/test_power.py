@@ -152,7 +152,7 @@ def test_a_server_of_unknown_base_power_has_only_a_nameplate():
     assert pool_power(Power(mode="nameplate"), card("a100-80gb-pcie"), COEFFICIENTS, 8, box).peak_w == 5000
 
 
-def test_a_nameplate_goes_with_its_mode():
+def test_nameplate_w_needs_mode_nameplate():
     with pytest.raises(ValidationError, match="nameplate_w needs mode: nameplate"):
         Power(nameplate_w=10_000)
 
@@ -231,6 +231,6 @@ def test_the_load_of_a_step_by_hand():
         assert load / (1 - load**4) ** 0.25 == pytest.approx(z)
 
 
-def test_a_cap_goes_with_the_load():
+def test_cap_w_needs_mode_load():
     with pytest.raises(ValidationError, match="cap_w needs mode: load"):
         Power(mode="nameplate", cap_w=300)

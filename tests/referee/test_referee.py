@@ -17,7 +17,7 @@ from sim.yamlio import dump
 
 CASES = sorted(Path(__file__).parent.glob("*.json"))
 SEGMENTS = 4
-"""Where a request says what its prompt is made of."""
+"""Index of the prompt's segments in a request."""
 
 OPTIONS = {
     "async_scheduling": "async_scheduling",

@@ -94,7 +94,7 @@ def _told(points: list[Any], *outcomes: FleetDraws, models: dict[str, str] | Non
     return disputed(disputes_of(study, points))
 
 
-def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_another_fleet() -> None:
+def test_a_verdict_states_that_central_values_decide_where_the_draws_favour_another_fleet() -> None:
     """A costs 1.00 against 1.10 at the centre, and less in 46 of 100 draws."""
     points: list[Any] = [SimpleNamespace(fleet=name, axes={}, certainly_good=True) for name in "AR"]
     low, rented = _drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), _drawn("R", 1.1, [1.1] * 100)
@@ -185,7 +185,7 @@ def test_a_wrong_distribution_leaves_nothing_behind(out: Path) -> None:
     assert not wrong.exists()
 
 
-def test_the_widest_bar_is_on_top_and_its_ends_stand_where_they_belong() -> None:
+def test_the_widest_bar_is_on_top_with_its_ends_at_the_right_values() -> None:
     inputs = [TornadoBar("narrow", 9, 11, "a", "b"), TornadoBar("wide", 20, 5, "c", "d")]
     spec = bar_figure("title", "", side_bars(10.0, inputs), "USD", 10.0).spec
     assert spec["encoding"]["y"]["sort"] == ["wide", "narrow"]

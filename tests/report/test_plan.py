@@ -1,4 +1,4 @@
-"""What a plan's verdict says of rows whose sums are known."""
+"""Verdict of a plan, on rows with known sums."""
 
 from sim.cost.multi_year import MultiYear
 from sim.report.plan import verdict

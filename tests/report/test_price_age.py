@@ -1,4 +1,4 @@
-"""Old prices are told, by the catalogue's own dates and not by the clock."""
+"""Old prices are reported, by the dates of the catalogue and not by the clock."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every command prints in columns fits a terminal of 80 and of 100, and nothing in it is cut."""
+"""Tables of every command fit a terminal of 80 and of 100 columns, with nothing cut."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ RTX 4090,llama3.1-8b,vLLM,0.14.0,2,64,16,120,31,180
 
 
 def printed(width: int, *command: str) -> str:
-    """What *command* prints; its lines in columns fit. A sentence is one line, which the terminal wraps."""
+    """Return the output of *command*, whose table lines fit. A sentence is one line, which the terminal wraps."""
     done = CliRunner().invoke(app, list(command), env={"COLUMNS": str(width)})
     assert done.exit_code == 0, done.output
     assert "…" not in done.stdout
@@ -134,7 +134,7 @@ def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("width", [32, 40, 79, 80, 120, 400])
-def test_every_figure_stands_whole_in_one_of_the_tables(width: int) -> None:
+def test_every_figure_is_uncut_in_one_of_the_tables(width: int) -> None:
     figures = [f"{10.0**power:,.2f}" for power in range(12)]
     table = FittedTable(["fleet", *(f"money of kind {power}" for power in range(12))], [["a long name", *figures]])
     console = Console(width=width, record=True)

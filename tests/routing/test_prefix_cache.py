@@ -86,7 +86,7 @@ def test_the_hit_bound_equals_one_endless_block_cache() -> None:
 
 @pytest.mark.parametrize("windows", [[], [64, None]])
 def test_the_exact_index_equals_the_cache_contents(windows: list[int | None]) -> None:
-    """Of groups by window, those that keep all tokens."""
+    """Of caches grouped by window, the group that keeps all tokens is compared."""
     groups: dict[str, Any] = {"kv_groups": [{"window": window} for window in windows]} if windows else {}
     fleet = fleet_of({"policy": "cache_aware", "index": {"kind": "exact"}}, 3, blocks=600 if windows else 300, **groups)
     requests = fleet.run().requests

@@ -22,7 +22,7 @@ class Fixed:
 
 
 class Listening(Fixed):
-    """Router that notes what it is told."""
+    """Router that records the calls it receives."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__(answer)
@@ -55,7 +55,7 @@ def test_an_answer_that_is_no_index_is_an_error(answer: Any) -> None:
 @pytest.mark.parametrize(
     ("closed", "chosen"), [((), 2), ((0,), 2), ((2,), 3), ((2, 3), 0), ((0, 2, 3), 1), ((0, 1, 2, 3), -1)]
 )
-def test_the_next_open_replica_stands_in_for_a_closed_one(closed: tuple[int, ...], chosen: int) -> None:
+def test_the_next_open_replica_replaces_a_closed_one(closed: tuple[int, ...], chosen: int) -> None:
     router = UserRouter(Fixed(2), 4)
     for replica in closed:
         router.closed(replica)

@@ -78,7 +78,7 @@ def test_changes_since_the_last_statistics_are_unknown() -> None:
 
 
 class OneByOne(Affine):
-    """No leap is longer than a step."""
+    """Step time model that prevents leaps of several steps."""
 
     def leap(self, batch: Batch) -> Leap:
         leap = super().leap(batch)

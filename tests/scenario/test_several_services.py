@@ -99,7 +99,7 @@ def test_requests_and_meters_name_their_service(run: Any) -> None:
     assert run.usage.groupby("service")["replica"].unique().map(list).tolist() == [[0, 1, 2], [3, 4], [5]]
 
 
-def test_a_service_has_the_same_requests_and_times_whoever_stands_beside_it(run: Any) -> None:
+def test_the_requests_of_a_service_do_not_depend_on_the_other_services(run: Any) -> None:
     alone = sim.run(scenario(services=[TALK, FAST], fleets=[{"name": "f", "pools": [POOLS[2], POOLS[0]]}]), quiet=True)
     times = [one.requests[one.requests["service"] == "fast"]["finished_s"].tolist() for one in (run, alone)]
     assert times[0] == times[1]

@@ -1,4 +1,4 @@
-"""One small finished run, and a server on a copy of its folder."""
+"""Fixtures of the server tests: one small finished run, and a server on a copy of its folder."""
 
 import shutil
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def access() -> Access:
 
 @pytest.fixture
 def client(folder: Path, access: Access) -> Iterator[TestClient]:
-    """What the page itself would send: its host, its origin, its cookie, the token for changes."""
+    """Return a client that sends what the page sends: host, origin, cookie and the token for changes."""
     cookie = f"{access.cookie}={access.token}"
     headers = {"origin": f"http://{HOST}", "x-csrf-token": access.change_token, "cookie": cookie}
     with TestClient(application(Workspace(folder), access), f"http://{HOST}", headers=headers) as found:

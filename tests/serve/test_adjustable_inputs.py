@@ -1,4 +1,4 @@
-"""What a run answers, under other prices and limits."""
+"""Answers of a run under other prices and limits."""
 
 import json
 import re
@@ -131,7 +131,7 @@ def test_a_missing_run_is_reported(client: TestClient, folder: Path) -> None:
     assert client.get("/api/answer").status_code == 400
 
 
-def test_a_crowd_is_asked_to_come_again(folder: Path, client: TestClient) -> None:
+def test_requests_beyond_the_limit_are_asked_to_retry(folder: Path, client: TestClient) -> None:
     runs: LoadedRuns = client.app.app.routes[3].endpoint.__self__.runs  # type: ignore[attr-defined]
     for _ in range(MOST_WAITING):
         runs._waiting.acquire()

@@ -86,7 +86,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def quiet_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page whose console stays silent, and that asks nobody but its server."""
+    """Return a page whose console stays empty and that sends requests to its server only."""
     found = browser.new_page(viewport={"width": 1280, "height": 1400})
     told: list[str] = []
     found.on("console", lambda message: told.append(message.text))
@@ -116,7 +116,7 @@ shutil.copytree("demo", sys.argv[sys.argv.index("--out") + 1])
 """A command that has run before."""
 
 
-def test_the_whole_way(
+def test_a_scenario_is_changed_run_moved_and_compared(
     page: Any, address: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A scenario is changed and run, its answer moved, taken along and compared."""

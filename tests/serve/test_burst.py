@@ -1,4 +1,4 @@
-"""A thousand requests at once: some are told to come again, and what was accepted is kept."""
+"""A thousand requests at once: some are asked to retry, and every accepted change is kept."""
 
 import asyncio
 import sys

@@ -28,7 +28,8 @@ def asked(client: TestClient, *sets: str, between: list[str] = FLEETS) -> Any:
 
 
 def keep_answer(folder: Path, values: dict[str, Any]) -> None:
-    """What `gpufleet sensitivity outputs/demo/scenario.yaml --set ...` leaves, as far as it is read."""
+    """Write the files that `gpufleet sensitivity outputs/demo/scenario.yaml --set ...` leaves, as far as they are
+    read."""
     scenario = load(folder / "outputs/demo/scenario.yaml", options(values), catalog=load_catalog())
     kept = folder / "outputs" / "kept"
     kept.mkdir()

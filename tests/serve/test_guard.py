@@ -1,4 +1,4 @@
-"""Who is refused, whatever is asked."""
+"""Requests that the server refuses, whatever they ask for."""
 
 import json
 from pathlib import Path

@@ -57,7 +57,7 @@ def eventually(client: TestClient, name: str, wanted: Callable[[dict[str, Any]],
     raise AssertionError(job)
 
 
-def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
+def test_two_tabs_start_one_run_and_a_cancelled_run_can_be_resumed(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", FAKE))
@@ -188,7 +188,7 @@ def queues(tmp_path: Path) -> Iterator[Callable[..., CommandQueue]]:
 
 
 def killed(queue: CommandQueue) -> None:
-    """What is left of a server after kill -9: nothing but the processes that it has started."""
+    """End the server of *queue* as kill -9 does: only the processes that it started are left."""
     monkeypatched = queue._jobs
     queue._jobs = type(monkeypatched)()
     queue._set = lambda *_: None  # type: ignore[method-assign]

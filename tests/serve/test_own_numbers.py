@@ -64,7 +64,7 @@ def test_another_currency_prices_everything_in_it(catalog: Catalog) -> None:
     assert "fx" not in back["finance"]
 
 
-def test_every_mistake_stands_at_its_field(catalog: Catalog) -> None:
+def test_every_mistake_is_shown_at_its_field(catalog: Catalog) -> None:
     data = start("mine", catalog)
     rows = [START["fleets"][0] | {"count": 3, "per_copy": 2}, START["fleets"][1] | {"price": ""}]
     wrong = {"people": "many", "hours": 25, "electricity": "", "rate_rps": "-1", "prompt": "nan", "fleets": rows}

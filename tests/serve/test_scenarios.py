@@ -32,7 +32,7 @@ def test_a_sound_scenario_has_fields_and_cases(client: TestClient) -> None:
         ("name: small\n", "name: small\nname: twice\n", 2, "twice"),
     ],
 )
-def test_mistakes_stand_at_their_lines(client: TestClient, old: str, new: str, line: int, text: str) -> None:
+def test_mistakes_are_shown_at_their_lines(client: TestClient, old: str, new: str, line: int, text: str) -> None:
     (found,) = [one for one in checked(client, SMALL.replace(old, new))["errors"] if one.get("line") == line]
     assert text in found["message"]
 

@@ -1,4 +1,4 @@
-"""No name leads out of the workspace."""
+"""Paths never lead out of the workspace."""
 
 from pathlib import Path
 

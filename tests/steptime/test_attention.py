@@ -149,7 +149,7 @@ def test_a_mamba_step_costs_by_the_state_and_not_by_the_context(build):
     assert attention_s(steptime, prompt(2048)) == pytest.approx(2 * once_s + scan_s + pairs_s)
 
 
-def test_blocks_that_stand_alone_are_each_summed_over_the_ranks_once(build):
+def test_separate_blocks_are_each_summed_over_the_ranks_once(build):
     alone, two = (build("nemotron-3-nano", *H200, tp=ranks) for ranks in (1, 2))
     assert alone.breakdown(decode(8, 0))["link"] == 0
     one = two._allreduce.time_s(8 * 2688 * 2)

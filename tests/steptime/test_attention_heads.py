@@ -38,7 +38,7 @@ MEASURED = [  # LLMServingSim, vLLM 0.19: decodes of so many tokens with a chunk
 
 
 def steptime(model: str, gpu: str, engine: str, **pool: str | int) -> RooflineStepTime:
-    """Of one replica on one card."""
+    """Return the step time of one replica on one card."""
     lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
     scenario = {
         "name": "one call",
@@ -113,7 +113,7 @@ def test_more_of_any_quantity_is_slower(sequences, context, chunk) -> None:
 
 
 def prompts(chunks, **decodes) -> Batch:
-    """Of (new tokens, earlier ones), beside *decodes*."""
+    """Return a batch of prompts, given as (new tokens, earlier ones), beside *decodes*."""
     return Batch(
         prefill_seqs=len(chunks),
         prefill_tokens=sum(new for new, _ in chunks),
@@ -128,7 +128,7 @@ CHUNK = st.tuples(st.integers(1, 4096), st.integers(0, 20_000))
 
 @drawn(CHUNK, st.integers(1, 8), st.lists(CHUNK, max_size=8))
 def test_the_longest_chunk_by_sums_is_no_longer_than_the_longest(chunk, times, others) -> None:
-    """And as long where all are alike."""
+    """The two are equal where all chunks are alike."""
     assert longest_chunk(prompts([chunk] * times)) == pytest.approx(chunk[0])
     every = [chunk, *others]
     mean, longest = sum(new for new, _ in every) / len(every), max(new for new, _ in every)

@@ -1,4 +1,4 @@
-"""What drafts cost and bring: their passes, their memory, and the gains that others measured."""
+"""Cost and gain of drafts: their passes, their memory, and published gains."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def decode_step_s(plan: PoolPlan, sequences: int, drafts: int) -> float:
 
 
 def answers_s(plan: PoolPlan, sequences: int, drafts: int, made: float) -> float:
-    """From *sequences* prompts to their answers, each step making so many tokens for each of them."""
+    """Return the time of *sequences* answers, each step making *made* tokens for each of them."""
     pairs = sequences * PROMPT * (PROMPT + 1) // 2
     prompts = Batch(
         prefill_seqs=sequences,

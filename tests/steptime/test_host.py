@@ -51,7 +51,7 @@ def test_the_shorters_causes_count_as_far_as_they_add_to_the_longer(both, host_f
 
 @pytest.mark.parametrize("sequences", [64, 1024])
 def test_a_leap_is_its_steps_one_by_one(both, sequences):
-    """Also where the GPU, whose work grows, comes to take longer than the host."""
+    """The sums are equal also where the growing work of the GPU comes to take longer than the host."""
     _, beside = both
     leap, step = beside.leap(decodes(sequences, 100)), 0
     for step in range(int(min(leap.valid_steps, 200))):

@@ -1,4 +1,4 @@
-"""What every step-time model owes the engine, whatever it computes."""
+"""Laws of every step-time model that the engine relies on."""
 
 from dataclasses import replace
 from typing import get_args

@@ -131,7 +131,7 @@ def test_a_stage_sends_over_its_part_of_the_adapters(link):
 @pytest.mark.parametrize("generation", [3, 4, 5])
 @pytest.mark.parametrize("card", ["a100-80gb-pcie", "l40s", "rtx-pro-6000", "rtx-4090", "rtx-5090"])
 def test_a_way_through_host_memory_is_never_faster(link, gpu, coefficients, card, generation):
-    """From what a token of a small model sends on; 25 %, for the curves of PCIe 5 were measured on two hosts."""
+    """Checked from a token's bytes of a small model on; 25 % as the curves of PCIe 5 were measured on two hosts."""
     direct, staged = link(f"pcie{generation}-x16"), link(f"pcie{generation}-x16-no-p2p")
     for ranks in (2, 4, 8):
         short, long = (

@@ -123,7 +123,7 @@ def test_fleet_in_a_state_has_serving_replicas_without_failures(plan: CasePlan, 
     assert (pool.replicas, pool.failures) == (3, None)
 
 
-def test_spares_that_stand_by_are_on_the_bill_of_the_whole_fleet(tmp_path: Path) -> None:
+def test_standby_spares_are_on_the_bill_of_the_whole_fleet(tmp_path: Path) -> None:
     failures = "{replica: {mtbf_h: 1, repair_h: 1}, spares: {count: 1}}"
     (fleet,) = loaded(tmp_path, FOUR, f"fleets.0.pools.0.failures={failures}").fleets
     (pool,) = in_state(fleet, (3,)).pools

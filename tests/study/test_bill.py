@@ -225,7 +225,7 @@ def test_units_with_switched_replicas_share_one_commitment(simulated: Simulated)
     assert one.total_usd == pytest.approx(usd_per_h * 8760)
 
 
-def test_every_charge_says_when_it_is_paid(simulated: Simulated) -> None:
+def test_every_charge_has_a_payment_time(simulated: Simulated) -> None:
     scenario = with_money(
         {
             "site": {"electricity_usd_per_kwh": 0.1, "pue": 1.1, "hosting": HOSTING[1]},

@@ -43,7 +43,7 @@ MEAN = (8 * 0.05 + 16 * 0.45) / 24
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at the tipping points here, which bill every candidate hundreds of times."""
+    """Make tipping points coarse: they are not checked here and bill every candidate hundreds of times."""
     monkeypatch.setattr(breakeven, "STEPS", 2)
     monkeypatch.setattr(breakeven, "HALVINGS", 2)
 

@@ -137,7 +137,7 @@ def test_other_readers_of_the_bill_agree(folder: Path) -> None:
     assert (folder / "again/costs.csv").read_bytes() == (folder / "out/costs.csv").read_bytes()
 
 
-def test_what_is_wrong_with_a_clock_is_told_with_its_line(folder: Path) -> None:
+def test_mistakes_of_a_clock_are_reported_with_their_line(folder: Path) -> None:
     def told(*sets: str) -> str:
         with pytest.raises(ScenarioErrors) as error:
             load(folder / "s.yaml", sets, catalog=CATALOG)

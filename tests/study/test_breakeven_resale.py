@@ -1,4 +1,4 @@
-"""What is sold again, what a purchase pays back, and what moves with a price: each against figures worked by hand."""
+"""Resale, payback, and costs that follow a price, against figures worked by hand."""
 
 import csv
 from itertools import pairwise

@@ -255,7 +255,7 @@ def test_tipping_load_costs_equal_those_of_a_fresh_run(ledgers_of: Any) -> None:
 
 
 def test_the_api_has_one_crossing(ledgers_of: Any) -> None:
-    """One unit costs as much as the API at the load that tips the verdict, whichever sentence states it."""
+    """One unit costs as much as the API at the load that tips the verdict, in every sentence that states it."""
     finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "inflation": {"api": 0.1, "energy": 0.05}}
     ledgers = ledgers_of(scenario_of(bought(), rented(usd=5), finance=finance, api={"input": 0.4, "output": 0.8}))
     (own, _) = ledgers.candidates
@@ -327,7 +327,7 @@ def test_sensitivity_moves_it_in_that_currency(tmp_path: Path) -> None:
 
 
 def test_contradictory_finance_gives_one_error(root: Path, tmp_path: Path) -> None:
-    """No fleet is told that it needs finance: it has, once the contradiction is mended."""
+    """Fleets are not reported to need finance: they have it once the contradiction is removed."""
     base = root / "scenarios" / "4x4090-vs-2xa100.yaml"
     (tmp_path / "s.yaml").write_text(f"base: {base}\nfinance: {{resale: {{loss_per_year: 0.3}}}}\n")
     with pytest.raises(ScenarioErrors) as caught:

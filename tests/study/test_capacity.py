@@ -177,7 +177,7 @@ def test_a_burst_has_no_rate(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_first_tokens_alone_have_the_capacity_of_the_pool_that_makes_them() -> None:
-    """With an endless link and answers that nobody waits for, first tokens come as from a fleet of prompts only."""
+    """With an endless link and answers that end at once, first tokens come as from a fleet of prompts only."""
     lengths = {
         "prompt": {"distribution": "uniform", "min": 200, "max": 800},
         "output": {"distribution": "fixed", "value": 3},

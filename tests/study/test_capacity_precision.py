@@ -55,7 +55,7 @@ def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_work_ends_and_the_answer_says_what_to_set(tmp_path: Path) -> None:
+def test_the_search_ends_and_the_answer_names_the_key_to_set(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "precision={relative: 0.01, max_replications: 6}")
     one = found(asked, tmp_path / "out", precision_of(asked, 0.1))
     assert len(one.found) == 6
@@ -75,7 +75,7 @@ def test_no_capacity_has_a_reason(tmp_path: Path) -> None:
     assert row["reason"].endswith(", below which no request arrives in the window")
 
 
-def test_without_a_precision_nothing_is_added_but_said(tmp_path: Path) -> None:
+def test_without_a_precision_no_runs_are_added_and_the_answer_reports_it(tmp_path: Path) -> None:
     one = found(scenario(tmp_path), tmp_path / "out", None)
     assert len(one.found) == 1
     (note,) = capacity_notes([one], None)

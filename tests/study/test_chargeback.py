@@ -134,7 +134,7 @@ def test_visits_to_earlier_replicas_pay_in_the_pools_of_these() -> None:
     }
 
 
-def test_showback_states_a_month_and_unit_costs_and_services_stand_for_tenants() -> None:
+def test_showback_states_a_month_and_unit_costs_with_services_as_tenants() -> None:
     terms = Chargeback(idle="by_use", unused="by_use")
     charged = charged_cases(terms, [case(COSTS, ASKED)])
     rows = {row["tenant"]: row for row in showback_rows(charged, [])}

@@ -1,4 +1,4 @@
-"""How near measurements are: hand-made indexes with a truth that can be seen."""
+"""Nearness of measurements, with hand-made indexes whose answers are obvious."""
 
 import json
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_parts_that_were_never_together_are_between_measurements() -> None:
     assert "together" in why[0]
 
 
-def test_the_users_own_calibration_stands_for_a_measured_gpu() -> None:
+def test_the_users_own_calibration_counts_as_a_measured_gpu() -> None:
     other = replace(SETTING, gpu="d", architecture="Volta", calibrated=True)
     assert mark_of(other, INDEX)[0] == NEAR
     unmeasured = replace(SETTING, kernel="fp8")
@@ -120,7 +120,7 @@ OWNED = {
     ("stored", "prompt", "own"), [("none", 500, True), ("fp16", 1000, True), ("none", 1001, False), ("fp8", 500, False)]
 )
 def test_calibrated_server_is_recognised_before_simulation(tmp_path: Path, stored: str, prompt: int, own: bool) -> None:
-    """By its weights' bits, whatever their format is called, and by the prompts that the workload states."""
+    """A calibrated server is recognised by the bits of its weights in any format, and by the workload's prompts."""
     (tmp_path / "mine.yaml").write_text(json.dumps(OWNED))
     fleet = {"name": "mine", "pools": [{"gpu": "rtx-4090", "batching": {"max_model_len": 2048}}]}
     lengths = {name: {"distribution": "fixed", "value": prompt} for name in ("prompt", "output")}

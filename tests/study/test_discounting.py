@@ -1,4 +1,6 @@
-"""How a purchase is spread over the books never changes the rate of net present values.
+"""One rate of net present values, however the books spread a purchase, against published worked examples.
+
+Capital is paid at delivery, all else monthly in arrears.
 
 One convention of time: capital at delivery, all else monthly in arrears; against worked examples of others.
 """

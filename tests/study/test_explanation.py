@@ -1,4 +1,4 @@
-"""What a request did and why it waited, by hand: a step takes a second, requests are (arrival, prompt, answer)."""
+"""Steps and waits of a request, worked by hand: a step takes a second, requests are (arrival, prompt, answer)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,7 @@ def life(
 
 
 def told(*args: Any, **keys: Any) -> list[str]:
-    """Like `waits kv 1-2`."""
+    """Return the phases of a request as text, such as `waits kv 1-2`."""
     return [
         f"{'preempted ' * one.preempted}{one.what}{' ' * bool(one.why)}{one.why} {one.start_s:g}-{one.end_s:g}"
         for one in life(*args, **keys)
@@ -106,7 +106,8 @@ def test_explanation_shows_intake_before_the_engine(tmp_path: Path) -> None:
     ],
 )
 def test_requests_that_come_together_are_read_in_turn(tmp_path: Path, turn_s: float, lives: list[str]) -> None:
-    """One alone is passed on at once, so the third is read when two others have been; then it waits for the engine."""
+    """A single request is passed on at once, so the third is read after the two before it; then it waits for the
+    engine."""
     together = [(0, 3, 1), (0, 5, 2), (0, 4, 2)]
     assert told(tmp_path, together, 2, pool(), turn_s=turn_s) == lives
     assert told(tmp_path, together, 0, pool(), turn_s=turn_s) == ["prompt 0-1"]
@@ -125,7 +126,7 @@ def test_who_comes_again_during_a_step_waits_although_its_first_attempt_is_in_it
 
 
 def test_a_request_waits_for_a_slot_for_its_adapter() -> None:
-    """With one slot the second adapter waits until nobody uses the first; the timeline has a text for that."""
+    """With one slot the second adapter waits until no request uses the first; the timeline has a text for that."""
     catalog = load_catalog()
     sets = ["fleets.0.pools.0.lora={max_loras: 1, max_cpu_loras: 60, max_lora_rank: 32}", "horizon_s=6", "warmup_s=0"]
     loaded = load(Path(__file__).parents[2] / "scenarios" / "adapters.yaml", sets, catalog=catalog)
@@ -200,7 +201,7 @@ def test_explanation_of_timeout_in_the_queue(tmp_path: Path) -> None:
     assert lives[5].end_s == lives[4].start_s + 20
 
 
-def test_a_request_of_a_replica_that_fails_goes_elsewhere_when_that_is_noticed(tmp_path: Path) -> None:
+def test_a_request_of_a_failed_replica_is_resent_when_the_failure_is_detected(tmp_path: Path) -> None:
     failing = {"replica": {"mtbf_h": 0.004, "repair_h": 0.002}, "detection_s": 3}
     lives = life(tmp_path, [(0, 8, 40)], 0, pool(replicas=2, failures=failing), horizon_s=100)
     gap = next(place for place, one in enumerate(lives) if one.what == "resent")

@@ -1,4 +1,4 @@
-"""When to order under prices to come: against figures worked by hand, the plan's own cost, and laws of the draws."""
+"""Time of order under future prices, against figures worked by hand, the plan's own cost, and laws of the draws."""
 
 from pathlib import Path
 from typing import Any

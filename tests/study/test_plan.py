@@ -91,7 +91,7 @@ def price_of(item: str) -> float:
 
 
 def hour(it_kw: float, requests: float) -> MeteredWindow:
-    """An hour of the pool at that power, in which so many requests were answered."""
+    """Return an hour of the pool at *it_kw*, in which *requests* were answered."""
     tokens = round(requests * TOKENS[1])
     metered = Interval("rtx-4090", "workstation-4x4090", 0, "serving", 0, 3600, gpu_s=7200, output_tokens=tokens)
     metered.server_energy_j = metered.idle_energy_j = 3.6e6 * it_kw
@@ -111,7 +111,7 @@ def planned(wanted: Scenario, index: int, it_kw: float = 0.5, capacity: float = 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("units", [1, 3])
 def test_a_flat_plan_is_the_ledger_times_its_months(metrics: dict[str, CaseMetrics], index: int, units: int) -> None:
-    """No growth, decline, discount or lead time, and hardware that lives as long as the plan."""
+    """Without growth, decline, discount or lead time, and with hardware that lives as long as the plan."""
     wanted = scenario({"demand": {"now": units * LOAD}})
     told = metrics[wanted.fleets[index].name]
     one = planned(wanted, index, told["it_power_w_mean"] / 1000)
@@ -127,7 +127,7 @@ def test_a_flat_plan_is_the_ledger_times_its_months(metrics: dict[str, CaseMetri
 
 
 @pytest.mark.parametrize(("units", "term", "owed_usd"), [(1, 1, 0.0), (1, 1, 1314.0), (3, 12, 1314.0 + 3504.0)])
-def test_what_contracts_owe_after_the_plan_is_told_and_not_counted(
+def test_payments_due_after_the_plan_are_reported_and_not_counted(
     units: int, term: int, owed_usd: float, tmp_path: Path
 ) -> None:
     """2 GPUs at 0.3 $/h for 6 months twice, of which a plan of 9 months leaves 3 x 438 $; two further units of 2 GPUs
@@ -153,7 +153,7 @@ def test_what_contracts_owe_after_the_plan_is_told_and_not_counted(
 
 
 def test_capital_cost_equals_its_annuity() -> None:
-    """What is paid and received for hardware has the present value of the ledger's yearly payments."""
+    """Payments and receipts for hardware have the present value of the ledger's yearly payments."""
     annuity = {"method": "annuity", "discount_rate": 0.08, "life_years": 2, "resale": {"loss_per_year": 0.3}}
     wanted = scenario({}, finance=annuity)
     result = run_case(wanted, cases(wanted)[0], CATALOG)

@@ -24,10 +24,10 @@ TOKENS = (100.0, 100.0)
 FIXED = {"distribution": "fixed", "value": 100}
 POOL = {"gpu": "rtx-4090", "replicas": 2, "server": "workstation-4x4090"}
 OLD_USD, NEW_USD = 2400.0, 6000.0
-"""Of one unit: two cards and their server."""
+"""Price of one unit: two cards and their server [USD]."""
 CAPACITY = {"old": 2.0, "new": 5.0, "rented": 2.0}
 KW = {"old": 1.0, "new": 1.5, "rented": 1.0}
-"""Of a unit at its capacity; half of it without load."""
+"""Power of a unit at its capacity; half of it without load [kW]."""
 
 
 def bought(name: str, usd: float) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_a_life_ends_and_the_next_unit_is_ordered_in_time() -> None:
     assert one.rows[3].resale_usd == one.rows[3].gain_usd == 0
 
 
-def test_gain_over_book_value_is_told_and_moves_no_cash() -> None:
+def test_gain_over_book_value_is_reported_and_moves_no_cash() -> None:
     """Sold at once for 9/12 of $2,400 each: two of them for 3,600, which stood for 4,000 or for 100 in the books."""
     demand = {"monthly": [0] * 6}
     two = THREE_OLD_MONTHS | {"units": 2}
@@ -210,7 +210,7 @@ def test_capacity_covers_the_peak_and_rows_sum_to_totals(
 
 
 def plan_selling(months: Sequence[int]) -> Any:
-    """In the place of `best_sales`: the plan with these months of sale."""
+    """Substitute for `best_sales`: the plan with these months of sale."""
 
     def sales(held: Sequence[HeldUnits], plan_months: int, rows_of: RowsOf) -> SalePlan:
         chosen = tuple(replace(one, sold=month) for one, month in zip(held, months, strict=True))

@@ -1,4 +1,4 @@
-"""What a unit does at part load: simulated loads, and straight lines between them."""
+"""Figures of a unit at part load: simulated loads, and straight lines between them."""
 
 from pathlib import Path
 from typing import Any

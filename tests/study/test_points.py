@@ -130,7 +130,7 @@ def test_infinite_tpot_of_an_overloaded_fleet_is_reported(make_case: Callable[..
     assert "tpot_s_p95" in summarize([case], [], SLO)[0].row["nonstationary_columns"].split()
 
 
-def test_a_single_run_has_intervals_by_batch_means_and_says_so(make_case: Callable[..., Any]) -> None:
+def test_a_single_run_has_intervals_by_batch_means_and_reports_it(make_case: Callable[..., Any]) -> None:
     case = make_case("a", 1.0, capacity=2.0, usd_per_h=1.0)
     case.set(batch_ci95={"ttft_s_p95": 0.03})
     row = summarize([case], [], SLO)[0].row
@@ -155,7 +155,7 @@ def test_automatic_warm_up_adds_columns(tmp_path: Path, make_case: Callable[...,
     assert (row["warmup_s"], row["warmup_unsteady"]) == ("20.0", "1")
 
 
-def test_two_replications_have_batch_means_or_say_that_there_is_no_interval(make_case: Callable[..., Any]) -> None:
+def test_two_replications_have_batch_means_or_report_that_there_is_no_interval(make_case: Callable[..., Any]) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(2)]
     bare = summarize(cases, [], SLO)[0].row
     assert (bare["intervals"], bare["slo_attainment_ci95"], bare["cost_usd_per_h_ci95"]) == ("none", None, None)
@@ -181,9 +181,7 @@ def test_no_share_has_an_interval_beyond_0_and_100_percent(make_case: Callable[.
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_limits_that_are_kept_while_the_queue_seems_to_grow_are_inconclusive(
-    make_case: Callable[..., Any], runs: int
-) -> None:
+def test_limits_met_while_the_queue_seems_to_grow_are_inconclusive(make_case: Callable[..., Any], runs: int) -> None:
     cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(runs)]
     assert summarize(cases, [], SLO)[0].row["slo_verdict"] == "met"
     for case in cases:

@@ -53,7 +53,7 @@ SCENARIO = {
 
 
 def finished_run(folder: Path, **more) -> Path:
-    """What `gpufleet run` leaves, as far as re-pricing needs it."""
+    """Write the files of a finished `gpufleet run`, as far as repricing needs them."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     path, catalog = folder / "source.yaml", load_catalog()
@@ -189,7 +189,7 @@ def test_repricing_equals_a_new_run(run: Path, tmp_path: Path) -> None:
     assert find(again, "rented", 2).metrics["cost_usd"] == before.metrics["cost_usd"]
 
 
-def test_prices_change_the_columns_that_say_so_and_no_others(run: Path) -> None:
+def test_prices_change_only_the_columns_declared_to_depend_on_them(run: Path) -> None:
     again = repriced(run, "site.electricity_usd_per_kwh=0.5", "site.pue=1.1", "finance.life_years=3")
     both = (summarize(found, ["rate_rps"], {}) for found in (stored(run), again))
     rows = [{(point.fleet, point.axes["rate_rps"]): point.row for point in points} for points in both]
@@ -230,7 +230,7 @@ def test_requests_and_what_no_request_caused_sum_to_the_bill(run: Path) -> None:
         assert requests + idle == round(case.metrics["cost_usd"] * 1e9)
 
 
-def test_waste_stands_in_the_metrics(run: Path) -> None:
+def test_waste_is_in_the_metrics(run: Path) -> None:
     case = find(stored(run), "rented", 6)
     hours = case.metrics["window_h"]
     phases = case.metrics["phase_usd_per_h"]

@@ -188,7 +188,7 @@ def test_quote_is_varied_like_its_price(tmp_path: Path) -> None:
     assert one.low["two"].value < one.high["two"].value
 
 
-def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     asked = (
         "{metric: ttft, between: [two, two], inputs: {site.pues: [1, 2], horizon_s: {relative: 1.5}, site.pue: [2, 1]}}"
     )

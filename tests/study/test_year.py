@@ -1,4 +1,4 @@
-"""A year with idle hours costs the same energy in year.csv, breakeven and plan, and the same as by hand.
+"""Years with idle hours: equal energy in year.csv, breakeven, plan and by hand; yearly bill of a closed loop.
 
 An office in a closed loop has its yearly bill: hours with people, and hours in which nobody asks.
 """
@@ -70,7 +70,7 @@ def year_by(folder: Path, scenario: Scenario) -> tuple[FleetYear, list[Point]]:
 
 
 def capacity(mean: float) -> FleetCapacity:
-    """One that no search has found: both replications serve *mean*, and nothing was simulated there."""
+    """Return a capacity without a search: both replications serve *mean*, and nothing was simulated at it."""
     return FleetCapacity("own", mean, None, tuple(ReplicationCapacity("own", r, mean, None, 0) for r in range(2)))
 
 
@@ -160,7 +160,7 @@ sweep: {workload.arrivals.concurrency: [4, 8]}
 load_profile: {8: 1000, 4: 500, 6: 500, 0: 6760}
 """
 CAPITAL_USD_PER_H = 1752 / 8760
-"""Of the card with weights loaded (data/power.yaml) and of its host, at the plug."""
+"""Capital cost of the card with weights loaded (data/power.yaml) and of its host, at the plug [USD/h]."""
 
 
 def run(folder: Path, text: str, *options: str) -> tuple[dict[str, str], list[dict[str, str]]]:

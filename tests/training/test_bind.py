@@ -60,7 +60,7 @@ def written(folder: Path, data: Data) -> Path:
         (A100, {"failures": {}}, "job.failures: states no component"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_fits(
+def test_a_mistake_is_one_line_that_names_what_fits(
     tmp_path: Path, catalog: Catalog, pool: Data, job: Data, complaint: str
 ) -> None:
     path = written(tmp_path, scenario(pool, job))
@@ -76,7 +76,7 @@ def test_what_is_about_requests_has_no_place_beside_a_job(tmp_path: Path, catalo
         load_job(path, catalog=catalog)
 
 
-def test_a_job_is_no_service(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_job_is_refused_by_commands_for_services(tmp_path: Path, catalog: Catalog) -> None:
     with pytest.raises(ScenarioErrors, match=r"s.yaml:1: job: .*use run, check or price"):
         load(written(tmp_path, scenario(A100, {})), catalog=catalog)
 

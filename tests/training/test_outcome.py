@@ -98,7 +98,7 @@ def test_images_are_counted_in_samples(catalog: Catalog) -> None:
             assert row.cells["usd_per_million_samples"] * 1.28 == pytest.approx(row.cells["cost_usd"])
 
 
-def test_a_job_that_does_not_fit_says_what_would(catalog: Catalog) -> None:
+def test_the_error_of_a_job_that_does_not_fit_names_a_layout_that_does(catalog: Catalog) -> None:
     [one, two, _] = rows(catalog, "training-4090-vs-a100", "job.model=qwen2.5-1.5b", "job.framework=fsdp")
     assert one.cells["status"] == "infeasible"
     assert one.cells["cost_usd"] is None

@@ -38,7 +38,7 @@ def draw(of: Any, count: int = MANY) -> np.ndarray:
 
 
 def close_to_mean(drawn: np.ndarray, mean: float) -> bool:
-    """Within the 99.9 % interval, half a token aside for rounding."""
+    """Return whether the mean is within the 99.9 % interval, with half a token for rounding."""
     return bool(abs(drawn.mean() - mean) < 3.3 * drawn.std() / sqrt(len(drawn)) + 0.01)
 
 
@@ -50,7 +50,7 @@ def test_lognormal_has_the_stated_mean_and_cv(cv: float) -> None:
     assert logs.std() == pytest.approx(sqrt(log(1 + cv**2)), rel=3.3 / sqrt(2 * MANY))
 
 
-def test_sigma_and_cv_are_two_words_for_one_law() -> None:
+def test_sigma_and_cv_describe_the_same_distribution() -> None:
     cv = sqrt(np.expm1(0.7**2))
     assert np.array_equal(
         draw(law(distribution="lognormal", mean=512, cv=cv)), draw(law(distribution="lognormal", mean=512, sigma=0.7))

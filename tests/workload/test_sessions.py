@@ -92,7 +92,7 @@ def test_delegating_turn_continues_with_the_responses_of_all_agents(sessions: li
 
 
 def first(session: Session, place: int) -> Turn:
-    """Who asked the agent whose request stands at *place*."""
+    """Return the request that asked the agent whose request is at *place*."""
     own = session.turns[place].block_hashes[OWN]
     while session.turns[place].block_hashes[OWN] == own:
         (place,) = session.turns[place].after

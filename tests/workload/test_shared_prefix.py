@@ -114,6 +114,6 @@ def test_of_more_prompts_than_the_cache_holds_the_last_ones_are_there(tmp_path: 
     assert found == [0] * 500
 
 
-def test_prompts_sent_before_stand_apart_from_sessions_and_texts() -> None:
+def test_sent_before_needs_arrivals_and_lengths() -> None:
     with pytest.raises(ValidationError, match="sent_before: needs arrivals and lengths, without"):
         Workload.model_validate(alike(16, 1).model_dump() | {"sent_before": 3})

@@ -66,7 +66,7 @@ def test_csv_times_are_as_given(trace: Open) -> None:
     assert requests.block_hashes is None
 
 
-def test_csv_columns_may_stand_in_any_order_and_priorities_have_either_sign(trace: Open) -> None:
+def test_csv_columns_may_be_in_any_order_and_priorities_have_either_sign(trace: Open) -> None:
     text = "\ufeffpriority, output_tokens ,arrival_s,prompt_tokens\r\n-1,2,0,3.0\r\n4,5,6e0,7\r\n"
     requests = trace("csv", text).requests(None)
     assert requests.priority is not None

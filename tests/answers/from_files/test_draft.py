@@ -140,7 +140,7 @@ def test_a_log_elsewhere_is_named_relative_to_the_scenario(tmp_path: Path) -> No
     assert Path(scenario.workload.model_dump()["trace"]["path"]).resolve() == log.resolve()
 
 
-def test_a_manifest_says_gpu_replicas_and_release(tmp_path: Path) -> None:
+def test_a_manifest_states_gpu_replicas_and_release(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, server__yaml=MANIFEST))
     [pool] = scenario.fleets[0].pools
     assert (pool.name, pool.gpu, pool.replicas, pool.tensor_parallel_size) == ("llama", "a100-80gb-sxm", 3, 2)
@@ -162,7 +162,7 @@ def test_a_config_gets_gpus_that_hold_it(tmp_path: Path) -> None:
     assert {"gpu", "tensor_parallel_size", "engine", "workload"} <= draft.assumed.keys()
 
 
-def test_a_config_stands_for_an_unknown_name(tmp_path: Path) -> None:
+def test_a_config_describes_a_model_with_an_unknown_name(tmp_path: Path) -> None:
     paths = written(tmp_path, config__json=json.dumps(CONFIG), serve__sh="vllm serve acme/secretless-33b -tp 2")
     _, text, _ = drafted(tmp_path, paths)
     assert "model: config.json" in text
@@ -204,7 +204,7 @@ def test_docker_names_the_release_and_the_gpus(tmp_path: Path) -> None:
     assert draft.notes == ["GPUs in the files: 2; simulated: 1, as the server's command states"]
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     text = "vllm serve acme/unknown-33b \\\n  --tensor-paralel-size 4 \\\n  --max-num-seqs many -q bits --brand-new 1\n"
     [serve, other] = written(tmp_path, serve__sh=text, notes__txt="Dear diary")
     lines = refused([serve, other, tmp_path / "none.csv"], tmp_path / "mine.yaml", gpu="h1000")

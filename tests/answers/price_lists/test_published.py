@@ -227,7 +227,7 @@ def test_the_cheapest_of_several_instance_types_is_the_offer(tmp_path: Path) -> 
         ({"Items": [azure(retailPrice="n/a")]}, ["list: Standard_ND96isr_H100_v5: the price must be a number"]),
     ],
 )
-def test_mistakes_in_lists_are_told_with_their_lines(tmp_path: Path, content: Any, mistakes: list[str]) -> None:
+def test_mistakes_in_lists_are_reported_with_their_lines(tmp_path: Path, content: Any, mistakes: list[str]) -> None:
     with pytest.raises(PriceListErrors) as caught:
         read(tmp_path, content)
     lines = str(caught.value).replace(f"{tmp_path}/", "").splitlines()

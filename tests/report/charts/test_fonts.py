@@ -18,7 +18,9 @@ def afresh() -> Iterator[None]:
     fonts._reported.clear()
 
 
-def test_without_a_font_one_line_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_font_one_line_reports_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(fonts, "has_glyph", lambda _: False)
     for _ in range(2):
         panel_picture([], TEXT, [])._repr_png_()

@@ -60,7 +60,7 @@ def test_a_label_without_room_for_its_value_keeps_its_tag() -> None:
     assert "2" in texts
 
 
-def test_intervals_of_many_fleets_are_drawn_where_they_stand_apart() -> None:
+def test_intervals_of_many_fleets_are_drawn_where_they_do_not_overlap() -> None:
     curves = [ChartCurve(str(at), COLORS[at], (1.0,), (float(at),), "o", half=(0.4,)) for at in range(4)]
     assert Panel("", "", "", tuple(curves)).shows_bands
     wide = tuple(replace(curve, half=(0.6,)) for curve in curves)

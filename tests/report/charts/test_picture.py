@@ -36,7 +36,7 @@ def texts(one: Chart, tmp_path: Path) -> list[str]:
     return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text]
 
 
-def test_a_picture_says_what_its_chart_says_once(tmp_path: Path) -> None:
+def test_a_picture_has_each_text_of_its_chart_once(tmp_path: Path) -> None:
     found = texts(chart(), tmp_path)
     for text in ("Which is cheaper?", "This one.", "Cost", "IDR per day", "load"):
         assert found.count(text) == 1

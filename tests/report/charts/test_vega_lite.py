@@ -32,7 +32,7 @@ def rows(spec: dict[str, Any], mark: str) -> list[dict[str, Any]]:
 
 
 def dashes(spec: dict[str, Any]) -> list[list[float]]:
-    """Of each end of a line."""
+    """Return the dashes at both ends of a line."""
     found = []
     for layer in spec["layer"]:
         if layer["mark"]["type"] == "line":
@@ -63,7 +63,7 @@ def test_lines_bands_limits_and_texts() -> None:
     assert spec == chart_spec(PANEL)
 
 
-def test_no_text_stands_beside_a_point_without_a_value() -> None:
+def test_points_without_a_value_have_no_text() -> None:
     spec = chart_spec(replace(PANEL, curves=(replace(CURVE, y=(nan, 2.0, nan)),)))
     assert {row["t"] for row in rows(spec, "text")} & {"1", "2", "4", "a"} == {"2", "a"}
     assert "NaN" not in script_json(spec)
@@ -97,7 +97,7 @@ def test_light_and_dark_fill_in_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_can_be_read(theme: str) -> None:
+def test_text_has_enough_contrast(theme: str) -> None:
     """WCAG 2.1, 1.4.3: 4.5 to 1 for text; 1.4.11: 3 to 1 for what is drawn."""
     given = themes()[theme]
     assert all(contrast(given[name], given["paper"]) >= 4.5 for name in ("ink", "soft"))
@@ -119,7 +119,7 @@ D65 = np.array([0.9505, 1.0, 1.089])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("seen", SEEN)
 def test_fleets_differ_for_the_colour_blind(theme: str, seen: str) -> None:
-    """In CIELAB, where 2.3 is just noticeable."""
+    """Distances are in CIELAB, where 2.3 is just noticeable."""
     rgb = np.array([linear(themes()[theme]["palette"][color]) for color in COLORS])
     xyz = np.clip(rgb @ np.array(SEEN[seen]).T, 0, 1) @ TO_XYZ.T / D65
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116).T
@@ -154,7 +154,7 @@ def test_names_cannot_end_a_script() -> None:
     assert json.loads(text) == {"fleet": "</script><b>"}
 
 
-def test_a_level_stretch_takes_two_points_and_says_it_once() -> None:
+def test_a_constant_part_of_a_curve_takes_two_points_and_one_label() -> None:
     steps = ChartCurve("one", "#0072B2", (0, 1, 2, 3, 3, 4, 5), (1, 1, 1, 1, 2, 2, 2), good=(True,) * 7)
     layers = {one["mark"]["type"]: one for one in chart_spec(Panel("", "", "x", (steps,)))["layer"]}
     ends = [(row["x"], row["y"]) for row in layers["line"]["data"]["values"]]

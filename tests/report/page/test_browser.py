@@ -93,7 +93,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return answer
 
 
-def test_nothing_goes_wrong_and_nothing_is_fetched(told: dict[str, Any]) -> None:
+def test_pages_open_without_errors_and_without_requests(told: dict[str, Any]) -> None:
     assert (told["wrong"], told["fetched"]) == ([], [])
 
 

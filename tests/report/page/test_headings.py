@@ -52,7 +52,7 @@ def done(*command: str) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_the_heading_of_a_plan_says_what_was_set(folder: Path) -> None:
+def test_the_heading_of_a_plan_states_the_settings(folder: Path) -> None:
     done("plan", "s.yaml", "--set", "plan.years=0.5", "--relative", "0.5", "--out", "out", "--workers", "1")
     page = (folder / "out/plan.html").read_text()
     assert "Over 0.5 years" in page
@@ -60,7 +60,7 @@ def test_the_heading_of_a_plan_says_what_was_set(folder: Path) -> None:
     assert "<h1>grow with plan.years=0.5</h1>" in page
 
 
-def test_a_run_and_its_new_bill_say_what_was_set_for_each(folder: Path) -> None:
+def test_a_run_and_its_repricing_state_the_settings_of_each(folder: Path) -> None:
     done("run", "s.yaml", "--set", "workload.arrivals.rate_rps=3", "--set", "site.pue=1.1", "--out", "out")
     assert "<h1>grow with workload.arrivals.rate_rps=3; site.pue=1.1</h1>" in (folder / "out/report.html").read_text()
     done("price", "out", "--set", "site.pue=1.5", "--out", "again")
@@ -73,7 +73,7 @@ def test_more_of_the_same_leaves_the_question(folder: Path, catalog: Catalog) ->
     assert load("s.yaml", ["question=Mine?", "site.pue=2"], catalog=catalog).question == "Mine?"
 
 
-def test_the_winner_alone_does_not_ask_which_is_the_cheapest(folder: Path) -> None:
+def test_a_single_winner_has_no_question(folder: Path) -> None:
     size = "size: {gpus: [rtx-4090], max_replicas: 1, costs: {rented: {acquisition: rent, quotes: {rtx-4090: 1}}}}\n"
     (folder / "s.yaml").write_text(SCENARIO.replace("name: grow\n", f"name: grow\nmodel: llama3.1-8b\n{size}"))
     done("size", "s.yaml", "--out", "out", "--workers", "1")

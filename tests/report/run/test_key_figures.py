@@ -58,7 +58,7 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
     assert len(blocks(found, ["rate_rps"], SLO)) == 3
 
 
-def test_all_pairs_stand_in_one_table(two_fleets: list[Any]) -> None:
+def test_all_pairs_are_in_one_table(two_fleets: list[Any]) -> None:
     found = blocks(differences(summarize(two_fleets, ["rate_rps"], SLO)), ["rate_rps"], SLO)
     one_pair = difference_table(found)
     assert one_pair is not None

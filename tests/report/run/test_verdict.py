@@ -50,7 +50,7 @@ def test_the_verdict_counts_the_fleets_that_meet_the_slo(
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_one_run_or_two_say_that_there_is_no_interval(two_fleets: list[Any], runs: int) -> None:
+def test_one_or_two_runs_report_that_there_is_no_interval(two_fleets: list[Any], runs: int) -> None:
     said = answer([case for case in two_fleets if case.replication < runs], ["rate_rps"])
     assert any(line.startswith("Fewer than 3 runs each") for line in said.findings)
 

@@ -35,7 +35,7 @@ def metrics_of(
     rate, usd_per_h, good, *, energy=0.0, idle=0.0, idle_energy=0.0, kwh_per_h=1.0, tokens_per_h=1e6, arrived=1.0,
     answered=1.0,
 ):  # fmt: skip
-    """What a window of WINDOW_H hours shows; *arrived* requests come for each that is expected."""
+    """Return the metrics of a window of WINDOW_H hours with *arrived* arrivals per expected request."""
     return {
         "window_h": WINDOW_H,
         "output_tokens": tokens_per_h * WINDOW_H,

@@ -49,7 +49,7 @@ PAGES = {"run": "report.html", "breakeven": "breakeven.html", "plan": "plan.html
 
 
 def called(folder: Path, command: str, data: dict[str, Any]) -> str:
-    """What *command* prints; its files are in *folder*/out."""
+    """Return the output of *command*; its files are in *folder*/out."""
     (folder / "s.yaml").write_text(dump(data))
     arguments = [command, str(folder / "s.yaml"), "--workers", "1", "--out", str(folder / "out")]
     done = CliRunner().invoke(app, arguments)

@@ -1,4 +1,4 @@
-"""What is rejected never reads as what was asked for."""
+"""Rejected requests are never reported as answered within the service level."""
 
 import pytest
 

@@ -50,7 +50,7 @@ TOLD = "Host not included: card buys rtx-4090 without a server"
         ("sensitivity", "sensitivity"),
     ],
 )
-def test_every_command_says_so(tmp_path: Path, command: str, page: str) -> None:
+def test_every_command_reports_gpus_without_a_server(tmp_path: Path, command: str, page: str) -> None:
     text = SCENARIO[: SCENARIO.index("  - name: box")] + SCENARIO[SCENARIO.index("site:") :]
     text = text.replace("horizon_s: 20", "horizon_s: 5")
     if command == "sensitivity":

@@ -1,4 +1,4 @@
-"""What `run` could not finish is refused at once, and no input ends in a traceback."""
+"""Scenarios that `run` could not finish are refused before the simulation, and no input ends in a traceback."""
 
 import json
 import time
@@ -221,7 +221,7 @@ def test_a_config_of_a_thousand_million_layers_is_read_at_once(tmp_path: Path, k
 
 
 def config_told(folder: Path, keys: dict[str, Any]) -> tuple[str, str | None]:
-    """What is wrong with a config of *keys*, or the model's name."""
+    """Return the error of a config of *keys*, or the model's name."""
     (folder / "config.json").unlink(missing_ok=True)  # a file that is written over waits for the disk
     (folder / "config.json").write_text(json.dumps(keys))
     try:

@@ -1,4 +1,4 @@
-"""One mistake has one message: what only follows from it is not reported beside it."""
+"""One mistake gives one message: consequences of a mistake are not reported as well."""
 
 from pathlib import Path
 from typing import Any

@@ -89,7 +89,7 @@ def test_requests_of_services_have_no_lengths_and_all_others_do(tmp_path: Path, 
 
 
 def test_limits_and_options_of_tokens_are_refused(tmp_path: Path, catalog: Catalog) -> None:
-    """No request of a service could miss a tpot_s, so a run would always meet it."""
+    """A service of one pass has no tpot_s, so every run would meet such a limit."""
     for limit in (0.1, {"p99": 0.1}):
         [refused] = complaints(tmp_path, catalog, scenario(SERVICE_POOL, slo={"tpot_s": limit}))
         assert "slo.tpot_s: limits the time between tokens" in refused

@@ -32,7 +32,8 @@ def told(folder: Path, catalog: Catalog, name: str = "s.yaml") -> list[str]:
 
 
 def test_null_takes_a_value_away(root: Path, catalog: Catalog) -> None:
-    """As it does in a file over its base: the resale value then comes from `resale` alone."""
+    """Null on the command line removes a value as in a file over its base: the resale value then comes from
+    `resale`."""
     sets = ["finance.residual_fraction=null", "finance.resale={loss_per_year: 0.3}", "sweep=null"]
     found = load(root / "scenarios" / "4x4090-vs-2xa100.yaml", sets, catalog=catalog)
     assert found.finance is not None
@@ -81,7 +82,7 @@ def test_a_key_known_elsewhere_is_offered_by_its_path(tmp_path: Path, catalog: C
 
 
 def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
-    """Each relative path is relative to the file in which it stands, and mistakes are told there."""
+    """Each relative path is relative to the file that contains it, and mistakes are reported there."""
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "t.csv").write_text(TRACE)

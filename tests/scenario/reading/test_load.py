@@ -108,7 +108,7 @@ def test_a_set_value_shrinks_its_sweep_axis(tmp_path: Path, catalog: Catalog) ->
     }
 
 
-def test_a_swept_value_need_not_stand_elsewhere(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_swept_key_may_be_missing_from_the_scenario(tmp_path: Path, catalog: Catalog) -> None:
     text = TEXT.replace(", rate_rps: 1.0", "") + "sweep: {workload.arrivals.rate_rps: [4, 2]}\n"
     scenario = loaded(tmp_path, catalog, text)
     rates = {

@@ -1,4 +1,4 @@
-"""What a plan rests on: all that its step times move with, and nothing else."""
+"""Facts of a plan: every value that its step times depend on, and no other."""
 
 from dataclasses import replace
 

@@ -112,7 +112,7 @@ def test_slots_of_a_known_server_are_all_of_its_slots(catalog: Catalog) -> None:
         ("supermicro-6049gp-trt", "t4", "pcie3-x16", 2 * 15.754e9 / 5),  # five cards behind sixteen lanes
     ],
 )
-def test_the_ports_that_kv_goes_over(catalog: Catalog, server: str, gpu: str, link: str, bytes_per_s: float) -> None:
+def test_the_ports_of_kv_transfers(catalog: Catalog, server: str, gpu: str, link: str, bytes_per_s: float) -> None:
     pools = [
         {"role": role, "gpu": gpu, "server": server, "tensor_parallel_size": 2, "replicas": 10}
         for role in ("prefill", "decode")

@@ -1,4 +1,4 @@
-"""Which engines work on the host beside the GPU."""
+"""Engines whose host works beside the GPU."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a case comes to: memory, limits, power, prices, and the facts that it rests on."""
+"""Resolved cases: memory, limits, power, prices, and the facts that they rest on."""
 
 import json
 from pathlib import Path
@@ -259,7 +259,7 @@ def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
 def test_a_replica_over_a_link_rests_on_the_figures_that_its_exchanges_take(
     tmp_path: Path, catalog: Catalog, ranks: int, name: str
 ) -> None:
-    """Between two RTX 5090 the table is assumed, out of a bandwidth with a range; five take what eight take."""
+    """The table of two RTX 5090 is assumed, from a bandwidth with a range; five GPUs use the figures of eight."""
     data = scenario_data(tensor_parallel_size=ranks) | {"model": "phi3-medium"}
     data["fleets"][0]["pools"][0]["gpu"] = "rtx-5090"
     facts = {fact.path.split(".link.")[1] for fact in plan_of(tmp_path, catalog, data).facts if ".link." in fact.path}

@@ -96,7 +96,7 @@ def test_a_fleet_has_its_own(tmp_path: Path) -> None:
         ("finance", {"method": "annuity", "discount_rate": 7, "life_years": 4}, "discount_rate", "at most 1, not 7"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_line(tmp_path: Path, section: str, value: Any, where: str, text: str) -> None:
+def test_mistakes_are_reported_with_their_line(tmp_path: Path, section: str, value: Any, where: str, text: str) -> None:
     with pytest.raises(ScenarioErrors) as error:
         run(tmp_path, **{section: value})
     [told] = [str(problem) for problem in error.value.errors]

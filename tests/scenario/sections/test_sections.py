@@ -1,4 +1,4 @@
-"""What follows from the registration of a section."""
+"""Effects of the registration of a section."""
 
 import pytest
 

@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
-def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
+def test_interrupted_run_continues_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
     out = folder / "out"
     process = subprocess.Popen(
         command(folder, "out", "--workers", workers),

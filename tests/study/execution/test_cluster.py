@@ -78,7 +78,7 @@ def jobs(scenario: Scenario, out: Path) -> list[CaseJob]:
 
 @pytest.fixture(scope="module")
 def here(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What this process makes of all points."""
+    """Return the files that this process computes for all points."""
     folder = tmp_path_factory.mktemp("here")
     for job in jobs(scenario, folder):
         job.run()
@@ -100,7 +100,7 @@ def test_killed_worker_loses_no_point(
     assert contents(tmp_path / "there/points") == here
 
 
-def test_the_command_runs_there_and_goes_on_from_what_is_finished(
+def test_the_command_runs_on_the_cluster_and_continues_from_finished_cases(
     scenario: Scenario, machines: Machines, tmp_path: Path
 ) -> None:
     machines.worker()
@@ -198,7 +198,7 @@ def test_workers_of_another_program_alone_end_the_run(
 
 
 def test_the_first_worker_may_come_when_there_is_work(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
-    """As an adaptive deployment does it: it starts workers for the tasks that its scheduler has."""
+    """An adaptive deployment starts workers for the tasks that its scheduler has."""
 
     def adapt() -> None:
         with Client(machines.address, set_as_default=False) as client:

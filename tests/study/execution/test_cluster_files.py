@@ -1,4 +1,4 @@
-"""What a cluster gets: files below the scenario's folder alone, and over TLS where the address says so."""
+"""Files sent to a cluster: only those below the scenario's folder, and over TLS where the address asks for it."""
 
 import subprocess
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_files_named_by_other_sweep_points_are_not_sent(folder: Path) -> None:
 
 
 def test_model_folder_keeps_its_name_on_the_worker(folder: Path, tmp_path: Path) -> None:
-    """It is called like the folder of its config.json, which the worker must find in a folder of that name."""
+    """The model is named after the folder of its config.json, which the worker must find under the same name."""
     import io
     import zipfile
 

@@ -38,7 +38,7 @@ def slowly(scenario: Scenario, catalog: Catalog, seconds: float, _: int) -> int:
 
 
 def deadly(scenario: Scenario, catalog: Catalog, main: int, marks: str, times: int) -> str:
-    """Kills so many processes; never the first one, which waits for them."""
+    """Kill the process, up to *times* times; never the process *main*, which waits for the others."""
     folder = Path(marks)
     if os.getpid() == main:
         last = time.monotonic() + 60  # a busy machine starts processes late
@@ -77,7 +77,7 @@ def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_task_is_retried_up_to_the_limit_of_killed_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int, fine: bool
 ) -> None:
-    """Of as many as it may kill in all: two here, for each takes long to start."""
+    """A task may kill as many processes as the limit allows: two here, as each takes long to start."""
     assert cores.DEATHS == 3
     monkeypatch.setattr(cores, "DEATHS", 2)
     monkeypatch.setattr(cores, "ALONE_S", 0.0)

@@ -1,4 +1,6 @@
-"""What is stored cannot lie: no file that was read has changed, no byte of it has, and one process writes it.
+"""Integrity of stored results: changed files and bytes are detected, and only one process writes.
+
+A point counts as itself alone, and a run is billed anew only while what it has simulated is unchanged.
 
 A point counts as itself alone, and a run is billed anew only as long as what it has simulated still stands.
 """
@@ -52,7 +54,7 @@ CONFIG = {
 
 
 def run(folder: Path, *options: str) -> str:
-    """What is said on stderr."""
+    """Return the output on stderr."""
     command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
     done = CliRunner().invoke(app, [*command, *options])
     assert done.exit_code == 0, done.stderr

@@ -176,7 +176,7 @@ def test_von_neumanns_ratio_by_hand() -> None:
 
 
 def growth(rng: np.random.Generator, load: float, requests: int) -> Growth:
-    """Of M/M/1 that starts empty, behind a warm-up of a tenth."""
+    """Return the growth found in a run of M/M/1 that starts empty, after a warm-up of a tenth."""
     arrived = np.cumsum(rng.exponential(1 / load, requests))
     services = rng.exponential(1.0, requests)
     started, left = np.empty(requests), np.empty(requests)

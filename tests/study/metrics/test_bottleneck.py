@@ -1,4 +1,4 @@
-"""What the steps of a replica spend their time on."""
+"""Shares of the steps' time by cause, and the bottleneck."""
 
 from sim.records import Meters
 from sim.study.metrics.bottleneck import mean_batches

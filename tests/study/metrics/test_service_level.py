@@ -52,7 +52,7 @@ def metrics(**values: Any) -> CaseMetrics:
     return CaseMetrics.of_data({"requests": 1000, "slo_attainment": 0.96, "overloaded": False} | values)
 
 
-def test_percentiles_and_limits_of_each_request_may_stand_beside_each_other() -> None:
+def test_percentiles_and_limits_of_each_request_may_be_combined() -> None:
     slo = Slo.model_validate({"ttft_s": {"p50": 0.5, "p99.9": 2}, "tpot_s": 0.1, "attainment": 0.9})
     assert slo.per_request == {"tpot_s": 0.1}
     assert [(one.column, one.limit_s) for one in slo.percentiles] == [("ttft_s_p50", 0.5), ("ttft_s_p99.9", 2.0)]
@@ -70,7 +70,7 @@ def test_percentiles_and_limits_of_each_request_may_stand_beside_each_other() ->
         ("{ttft_s: fast}", "a number of seconds above 0"),
     ],
 )
-def test_wrong_limits_are_told_with_their_line(tmp_path: Path, slo: str, told: str) -> None:
+def test_wrong_limits_are_reported_with_their_line(tmp_path: Path, slo: str, told: str) -> None:
     with pytest.raises(ScenarioErrors, match=r"s.yaml:8: slo.ttft_s: .*") as caught:
         scenario(tmp_path, slo)
     assert told in str(caught.value)
@@ -150,7 +150,7 @@ def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
 
 
 def test_only_service_level_module_decides_verdicts(root: Path) -> None:
-    """No other module compares a share with `attainment`, or a latency with its limit, to say who meets."""
+    """No other module compares a share with `attainment`, or a latency with its limit, for a verdict."""
     readers = {
         str(path.relative_to(root))
         for path in (root / "sim").rglob("*.py")
@@ -185,7 +185,7 @@ def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
 
 
 def test_the_paired_table_compares_the_percentiles_that_are_named(tmp_path: Path) -> None:
-    """In the terminal and in the report: p90 of TTFT is the goal, not p95."""
+    """Terminal and report compare p90 of TTFT, the goal, and not p95."""
     text = SCENARIO.replace("SLO", "{ttft_s: {p90: 0.06}}")
     pools = text.partition("  - name: one\n")[2]
     (tmp_path / "s.yaml").write_text(f"{text}  - name: two\n{pools}")

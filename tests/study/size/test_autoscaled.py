@@ -93,7 +93,7 @@ def test_the_winner_costs_as_much_when_it_is_run(answered: tuple[Path, str], tmp
     assert again["cost_usd_per_h"] == pytest.approx(float(row["usd_per_h"]))
 
 
-def test_the_answer_says_what_always_runs(answered: tuple[Path, str]) -> None:
+def test_the_answer_states_the_replicas_that_always_run(answered: tuple[Path, str]) -> None:
     _, told = answered
     assert "1 replica always runs (committed GPUs: 1, months: 12), and the autoscaler (hpa) adds up to" in told
     assert "Without an autoscaler the cheapest is" in told

@@ -78,7 +78,7 @@ def test_what_exceeds_a_budget_by_little_shows_how_much() -> None:
     assert over(Budget(usd_per_month=500), needs, 630.8043 / 730) == "operating cost of $631 a month exceeds $500"
 
 
-def test_each_row_says_how_many_replications_it_is_the_mean_of(rented: tuple[Path, list[dict[str, str]], str]) -> None:
+def test_each_row_has_the_number_of_its_replications(rented: tuple[Path, list[dict[str, str]], str]) -> None:
     _, rows, told = rented
     done = {row["status"]: row["replications"] for row in rows}
     assert done["meets"] == "2"
@@ -119,7 +119,7 @@ def test_a_precision_needs_no_fleets_of_the_scenario(tmp_path: Path) -> None:
         load_for_size(tmp_path / "s.yaml", catalog=catalog)
 
 
-def test_size_says_that_it_ignores_a_precision(tmp_path: Path) -> None:
+def test_size_reports_that_it_ignores_a_precision(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         SCENARIO.replace("max_replicas: 5", "max_replicas: 1") + RENTED + "precision: {}\n"
     )

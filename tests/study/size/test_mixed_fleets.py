@@ -159,7 +159,9 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str])
     assert not meeting
 
 
-def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_winner_runs_and_the_answer_states_the_pool_of_each_prompt_length(
+    answered: tuple[Path, str], tmp_path: Path
+) -> None:
     folder, told = answered
     assert "Routing between its pools: by length: prompts of up to " in told
     assert "simulations of mixed fleets the search proposes no cheaper fleet; another" in told
@@ -175,7 +177,7 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
     assert float(row["cost_usd_per_month"]) == pytest.approx(float(table[0]["usd_per_month"]))
 
 
-def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
+def test_every_pool_has_spares(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
     text = (
         text.replace("length_classes: 3", "length_classes: 2")

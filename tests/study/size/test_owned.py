@@ -110,7 +110,7 @@ def test_what_is_added_to_owned_gpus_costs_as_much_when_it_is_run(tmp_path: Path
     assert again["cost_usd_per_h"] == pytest.approx(float(row["usd_per_h"]))
 
 
-def test_the_answer_says_how_many_owned_gpus_are_used(tmp_path: Path) -> None:
+def test_the_answer_states_the_number_of_owned_gpus_in_use(tmp_path: Path) -> None:
     one, scenario = searched(tmp_path)
     told = sentences(one.run(), scenario)
     assert "Owned GPUs in use: 2 of 2 rtx-4090 (0 stay free)." in told
@@ -189,7 +189,7 @@ def test_owned_gpus_alone_need_no_finance_and_no_other_candidates(tmp_path: Path
     assert sim.check(tmp_path / "s.yaml")
 
 
-def test_a_rented_fleet_of_owned_gpus_is_said_to_pay_rent(tmp_path: Path) -> None:
+def test_a_rented_fleet_of_owned_gpus_is_reported_to_pay_rent(tmp_path: Path) -> None:
     own = "fleets: [{name: mine, pools: [{gpu: rtx-4090}], cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}}]\nsize:"
     one, scenario = searched(tmp_path, SCENARIO.replace("size:", own).replace("rate_rps: 30", "rate_rps: 3"))
     told = sentences(one.run(), scenario)
@@ -205,6 +205,6 @@ def test_a_rented_fleet_of_owned_gpus_is_said_to_pay_rent(tmp_path: Path) -> Non
         ("{gpus: [l40s]}", "costs or rents is needed"),
     ],
 )
-def test_a_search_space_that_cannot_be_priced_says_the_mend(tmp_path: Path, size: str, text: str) -> None:
+def test_the_error_for_a_search_space_without_prices_names_the_fix(tmp_path: Path, size: str, text: str) -> None:
     with pytest.raises(ScenarioErrors, match=text):
         scenario_of(tmp_path, SCENARIO[: SCENARIO.index("size:")] + f"size: {size}\n")

@@ -39,7 +39,7 @@ from sim.study.size.search_space import units
 from sim.study.size.trials import Runner
 
 DEARER = (("rtx-4090", "rented"), ("l40s", "spot"))
-"""Than the other contract, for the same machines."""
+"""Contracts at a higher price than another one for the same machines."""
 LATENCIES = ("ttft_s_p95", "tpot_s_p95")
 SCENARIO = """\
 # Which card?

@@ -221,7 +221,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 
 @pytest.fixture(scope="module")
 def mixed_points(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is simulated under one budget is known under the next."""
+    """Return the folder of points: those simulated under one budget are reused under the next."""
     return tmp_path_factory.mktemp("mixed")
 
 
