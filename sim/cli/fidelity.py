@@ -1,7 +1,7 @@
 """Commands about measurements: `validate` predicts measured benchmarks, `calibrate` fits factors to a server."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from sim.cli.frame import (
     Quiet,
     Workers,
     app,
+    catalog_for,
     command_line,
     fail,
     report_bad_input,
@@ -21,6 +22,7 @@ from sim.cli.frame import (
 )
 from sim.cli.workplace import whole_or_nothing
 from sim.message import Message, os_reason
+from sim.scenario.reading.shipped import scenario_file
 
 
 @app.command()
@@ -78,12 +80,17 @@ def calibrate(
         typer.Argument(
             metavar="TABLE...",
             help="Your own runs in the columns of `validate`; or the output of your server or load generator: pages of "
-            "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`. A "
-            "folder of pages is a recording of its own.",
+            "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`, output "
+            "of `all_reduce_perf`. A folder of pages is a recording of its own. With --plan: a scenario.",
         ),
     ],
-    gpu: Annotated[str, typer.Option(help="GPU of the measurements: an id or an alias.")],
-    out: Annotated[Path, typer.Option(help="File for the fitted factors, for the key `calibration` of scenarios.")],
+    gpu: Annotated[str | None, typer.Option(help="GPU of the measurements: an id or an alias.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the fitted factors, for the key `calibration` of scenarios.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print the commands that measure the servers of a scenario, and stop.")
+    ] = False,
     about: Annotated[
         list[str] | None,
         typer.Option(help="Properties that the server does not report: tp=2, precision=fp8, engine_version=0.15."),
@@ -110,9 +117,13 @@ def calibrate(
 
     Efficiencies, overheads and the link between the GPUs are fitted.
     """
+    if plan:
+        _show_plan(tables)
+        return
     with report_bad_input():
         from concurrent.futures.process import BrokenProcessPool
 
+        from sim.benchdata.nccl_tests import all_reduces_in
         from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
         from sim.catalogue.catalog import load_catalog
         from sim.fidelity.calibration import (
@@ -123,16 +134,21 @@ def calibrate(
             why_not_replaced,
         )
 
+        if gpu is None or out is None:
+            fail(Message("{option} is needed; --plan prints what to measure", "--gpu" if gpu is None else "--out"))
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id
         table = " ".join(str(path) for path in tables)
-        rows, seen = read_rows(tables, wanted, about or [], seconds or [])
+        all_reduces, results = all_reduces_in(tables)
+        if not results:
+            fail("all-reduces alone do not calibrate a server: name results of a run on several GPUs too")
+        rows, seen = read_rows(results, wanted, about or [], seconds or [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
             fail(Message("--workload {workload}: {reason}", workload, reason))
         if out.exists() and (reason := why_not_replaced(out, wanted, table, force)):
             fail(f"--out {out}: {reason}")
         try:
-            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, table)
+            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, table, all_reduces)
         except NothingToFit as error:
             fail(str(error))
         except BrokenProcessPool:
@@ -145,6 +161,23 @@ def calibrate(
         lines.append(Message("wrote {out}; a scenario uses it with: calibration: {out}", out))
         lines += [Message("wrote {file}; a scenario takes the traffic with: base: {file}", file) for file in files]
         show_all(*calibration_report(fitted), *lines)
+
+
+def _show_plan(scenarios: Sequence[Path]) -> None:
+    """Print the commands that measure the servers of a scenario."""
+    with report_bad_input():
+        from sim.fidelity.measuring_plan import measuring_plan
+        from sim.scenario.reading.load import load
+
+        if len(scenarios) != 1:
+            fail(Message("--plan takes one scenario, not {count}", len(scenarios)))
+        path = scenario_file(scenarios[0])
+        catalog = catalog_for(path, None)
+        lines = measuring_plan(load(path, catalog=catalog), catalog)
+        if not lines:
+            fail(Message("{path}: no server whose step time is predicted fits; check shows why", path))
+    for line in lines:  # commands are copied: they are not folded
+        typer.echo(line)
 
 
 def _write(out: Path, texts: Mapping[Path, str]) -> None:

@@ -14,10 +14,12 @@ from statistics import stdev
 
 import numpy as np
 
+from sim.benchdata.nccl_tests import AllReduceRun
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.bench_scenario import BenchCase, case_of
-from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, calibration_of, load_priors
+from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, Theta, calibration_of, load_priors
+from sim.fidelity.link_factors import link_factors
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
 from sim.message import Message, joined, placed
@@ -92,8 +94,15 @@ class NothingToFit(ValueError):
     """Error for a table without usable rows; the message states the reasons."""
 
 
-def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int, table: str = "") -> FittedFactors:
-    """Fit the factors of the machine with GPU *gpu* (an id) to the *rows* that it ran.
+def calibrate(
+    rows: Sequence[BenchRow],
+    gpu: str,
+    catalog: Catalog,
+    workers: int,
+    table: str = "",
+    all_reduces: Sequence[AllReduceRun] = (),
+) -> FittedFactors:
+    """Fit the factors of the machine with GPU *gpu* (an id) to the *rows* that it ran and its *all_reduces*.
 
     Raises
     ------
@@ -106,11 +115,13 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
     problem = _problem(rows, simulator)
     if not problem.observed:
         raise NothingToFit(_why_nothing(problem, gpu, table))
+    if all_reduces:
+        problem.known = _measured_links(problem, all_reduces, catalog)
     fit = Fit(problem, priors, simulator)
     fit.descend()
     share = priors.determined_below.value
     factors = {
-        name: _factor(fit.theta[name], sd, sd <= share * fit.prior_sd[name]) for name, sd in fit.posterior_sd().items()
+        name: _factor(fit.theta[name], sd, sd <= share * fit.usual_sd[name]) for name, sd in fit.posterior_sd().items()
     }
     calibration = calibration_of(gpu, factors).model_copy(
         update={
@@ -121,6 +132,16 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
         }
     )
     return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.outliers()), fit.noise)
+
+
+def _measured_links(problem: FittingProblem, all_reduces: Sequence[AllReduceRun], catalog: Catalog) -> Theta:
+    """Return the log factors of the links of all rows. Raises NothingToFit where no row uses a link."""
+    names = [name for name in set().union(*problem.names) if name.startswith("links.")]
+    links = sorted({name.removeprefix("links.").rpartition(".")[0] for name in names})
+    if not links:
+        raise NothingToFit("all-reduces were measured, but no run is on several GPUs: name one, or leave them out")
+    found = [link_factors(all_reduces, catalog.link(link)) for link in links]
+    return {name: log_factor for one in found for name, log_factor in one.items()}
 
 
 def _factor(theta: float, sd: float, determined: bool) -> Factor:

@@ -139,6 +139,8 @@ HUBER = 2.0
 """Number of standard deviations beyond which a residual's influence is limited."""
 FAR_OFF = 3.0
 """Number of standard deviations beyond which an observation counts as not explained by the factors."""
+KNOWN_SD = 0.05
+"""Standard deviation of the log of a factor that was measured on its own."""
 CUT_QUEUE = 10.0
 """Residual of an observation that the simulation lacks, such as a TTFT whose queue outlasts the simulated time."""
 MAD_TO_SD = 1 / normal_quantile(0.75)
@@ -169,6 +171,8 @@ class FittingProblem:
     """Standard deviation of each log observation due to random draws that the counters of the row do not determine."""
     skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
     """Rows that are not used, each with the reason."""
+    known: Theta = field(default_factory=dict)
+    """Log factors that other measurements determine, within KNOWN_SD."""
 
 
 def load_priors(path: Path) -> Priors:
@@ -182,12 +186,14 @@ class Fit:
     def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
         self.problem, self.simulator = problem, simulator
         self.names = sorted(set().union(*problem.names))
-        self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
-        self.theta: Theta = dict.fromkeys(self.names, 0.0)
+        self.usual_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
+        self.prior_sd = {name: KNOWN_SD if name in problem.known else sd for name, sd in self.usual_sd.items()}
+        self._centre = np.array([problem.known.get(name, 0.0) for name in self.names])
+        self.theta: Theta = self._by_name(self._centre)
         noise_sd = [priors.noise_sd[metric].value for _, metric, _ in problem.observed]
         self._noise_sd = np.hypot(noise_sd, problem.chance_sd)
-        [first] = self._residuals([self.theta])
-        self._before = self._residual = first
+        [self._before] = self._residuals([dict.fromkeys(self.names, 0.0)])
+        [self._residual] = self._residuals([self.theta]) if problem.known else [self._before]
         self._jacobian = self._slopes()
 
     @property
@@ -229,7 +235,7 @@ class Fit:
 
         def residuals(theta: Floats) -> Floats:
             [self._residual] = self._residuals([self._by_name(theta)])
-            return np.concatenate([self._residual, theta / prior_sd])
+            return np.concatenate([self._residual, (theta - self._centre) / prior_sd])
 
         def jacobian(theta: Floats) -> Floats:
             self.theta = self._by_name(theta)

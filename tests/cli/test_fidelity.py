@@ -50,6 +50,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path, once:
     ("runs", "options", "line"),
     [
         (RUNS, ["--gpu", "rtx-4091", "--out", "my.yaml"], "unknown gpu 'rtx-4091'; did you mean rtx-4090"),
+        (RUNS, ["--out", "my.yaml"], "--gpu is needed; --plan prints what to measure"),
         (RUNS, ["--gpu", "a10", "--out", "my.yaml"], "runs.csv: no run can be used to calibrate a10"),
         (RUNS, ["--gpu", "rtx-4090", "--out", "runs.csv"], "--out runs.csv: exists and is not a calibration"),
         (RUNS.replace(",40,24,90", ",fast,24,90", 1), ["--gpu", "rtx-4090", "--out", "my.yaml"],

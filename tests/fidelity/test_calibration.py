@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from small_scenario import planned
 
+from sim.benchdata.nccl_tests import AllReduceRun
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fidelity import fit
 from sim.fidelity.calibration import FittedFactors, NothingToFit, calibrate, calibration_text, factors
 from sim.fidelity.fit import Simulator, adjusted, calibration_of
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.calibration import Calibration, Factor
+from sim.steptime.collective import AllReduce
 from sim.study.confidence import fleet_confidence
 from sim.yamlio import dump
 
@@ -91,6 +94,22 @@ def test_known_factors_come_back_within_their_intervals(truth: dict[str, float],
 def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) -> None:
     fitted = calibrate(made_with({}, runs(), catalog), GPU, catalog, 1)
     assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
+
+
+def test_all_reduces_determine_the_link_of_a_single_run(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "MOST_TRIALS", 1)
+    truth = {name: Factor(factor=factor) for name, factor in TWO_GPUS.items() if name.startswith("links.")}
+    curve = AllReduce.over(calibration_of(GPU, truth).link(catalog.link("pcie4-x16-no-p2p")), 2, 1.0)
+    sizes = tuple(1024.0 * 8**i for i in range(6))
+    measured = AllReduceRun(2, sizes, tuple(map(curve.time_s, sizes)))
+    row = replace(run(2, "llama3.1-8b", 1, prompt=32, output=4, gpus=2), num_requests=2)
+    rows = made_with(TWO_GPUS, [row], catalog)
+    found = dict(factors(calibrate(rows, GPU, catalog, 1, all_reduces=[measured]).calibration))
+    for name, factor in truth.items():
+        assert found[name].determined
+        assert found[name].factor == pytest.approx(factor.factor, rel=0.1)
+    with pytest.raises(NothingToFit, match="no run is on several GPUs"):
+        calibrate([replace(rows[0], n_gpus=1, tp=1)], GPU, catalog, 1, all_reduces=[measured])
 
 
 def test_one_run_corrects_its_errors_without_separating_the_factors(catalog: Catalog) -> None:

@@ -1,0 +1,98 @@
+"""Times of all-reduces in the output of nccl-tests (`all_reduce_perf`)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.served.files import TABLES
+from sim.benchdata.served.scrapes import text_of
+from sim.message import Message
+
+US_PER_S = 1e6
+RANK = re.compile(r"#\s+Rank\s+\d+ ")
+HEADS = re.compile(r"#\s+size\s+count\s+type\b")
+TIME_COLUMN = 5
+"""Index of the out-of-place time [us] in a line: size, count, type, redop, root, time, algbw, busbw, wrong, ..."""
+SUM = "sum"
+"""Reduction operation of all_reduce_perf; other tests print another or none."""
+LEAST_SIZES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceRun:
+    """All-reduce times between the GPUs of one server."""
+
+    gpus: int
+    bytes: tuple[float, ...]
+    """Message sizes in ascending order [B]."""
+    time_s: tuple[float, ...]
+
+
+def is_nccl_tests(text: str) -> bool:
+    """Return whether *text* is the output of nccl-tests.
+
+    >>> is_nccl_tests("# nThread 1 nGpus 2 minBytes 1024 maxBytes 2048"), is_nccl_tests("vllm:num_requests 3")
+    (True, False)
+    """
+    return text.lstrip().startswith("# nThread") or HEADS.search(text) is not None
+
+
+def read_all_reduce(path: Path, text: str) -> AllReduceRun:
+    """Return the times in *text*, the content of *path*. Raises BenchdataError with all mistakes."""
+    ranks = len(RANK.findall(text))
+    problems: list[tuple[str, int, str]] = []
+    times: dict[float, float] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.split()
+        if not cells or cells[0].startswith("#") or not cells[0].isdigit():
+            continue
+        try:
+            operation, time_us = cells[3], float(cells[TIME_COLUMN])
+        except (IndexError, ValueError):
+            problems.append(
+                (str(path), number, "is not a line of all_reduce_perf: size, count, type, redop, root, time")
+            )
+            continue
+        if operation != SUM or not 0 < time_us < float("inf"):
+            problems.append((str(path), number, "holds no time of an all-reduce that sums (all_reduce_perf)"))
+        elif float(cells[0]) > 0:
+            times[float(cells[0])] = time_us / US_PER_S
+    if ranks < 2:
+        problems.append(
+            (str(path), 0, Message("names {ranks} GPUs; an all-reduce needs two: all_reduce_perf -g 2", ranks))
+        )
+    if not problems and len(times) < LEAST_SIZES:
+        problems.append(
+            (str(path), 0, Message("holds {count} message sizes; {least} are needed", len(times), LEAST_SIZES))
+        )
+    if problems:
+        raise BenchdataError(problems)
+    sizes: Sequence[float] = sorted(times)
+    return AllReduceRun(ranks, tuple(sizes), tuple(times[size] for size in sizes))
+
+
+def all_reduces_in(paths: Sequence[Path]) -> tuple[list[AllReduceRun], list[Path]]:
+    """Return the runs of nccl-tests among *paths*, and the other paths.
+
+    Folders and files that cannot be read count as others. Raises BenchdataError with all mistakes.
+    """
+    runs: list[AllReduceRun] = []
+    others: list[Path] = []
+    problems: list[tuple[str, int, str]] = []
+    for path in paths:
+        try:
+            text = text_of(path) if path.is_file() and path.suffix not in TABLES else ""
+        except BenchdataError:
+            text = ""
+        if not is_nccl_tests(text):
+            others.append(path)
+            continue
+        try:
+            runs.append(read_all_reduce(path, text))
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(problems)
+    return runs, others

@@ -1,0 +1,99 @@
+"""Commands that measure what the predictions of a scenario rest on, as `gpufleet calibrate --plan` prints them.
+
+Three loads distinguish bandwidth from host times, a long prompt shows the rate of arithmetic, and all-reduces of
+nccl-tests show the link between the GPUs.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sim.catalogue.catalog import Catalog
+from sim.message import Message
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.roofline import RooflineStepTime
+from sim.workload import Workload
+
+CLIENTS = (1, 8, 64)
+"""Requests in flight of the three loads."""
+WAVES, LEAST_REQUESTS = 5, 10
+"""Requests per client of a load, and at least in total."""
+USUAL_LENGTHS = 512, 256
+"""Prompt and answer [tokens] of a workload whose lengths are in a trace."""
+LONG_PROMPT, LONG_TIMES, FEW_TOKENS = 8192, 4, 16
+"""Long prompt [tokens], at least in mean prompts, and its answer [tokens]."""
+QUANTILES = (np.arange(64) + 0.5) / 64
+
+
+def measuring_plan(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """Return the lines for a shell, and for its reader, that measure every kind of server in *scenario*.
+
+    Pools with the same GPU, model, format, engine and layout are measured once. Pools without a roofline step time,
+    and those that do not fit, have no lines.
+    """
+    lines: list[str] = []
+    seen: set[tuple[object, ...]] = set()
+    for plan in (resolve(scenario, case, catalog) for case in cases(scenario) if not case.replication):
+        for pool in () if plan.infeasible else plan.pools:
+            if not isinstance(pool.steptime, RooflineStepTime) or pool.memory is None:
+                continue
+            inputs = pool.steptime.inputs
+            server = (inputs.gpu.id, inputs.model.id, inputs.quantization.id, inputs.engine.id, _layout(pool, inputs))
+            if server not in seen:
+                seen.add(server)
+                lines += ["", *_server_lines(plan, pool, inputs)] if lines else _server_lines(plan, pool, inputs)
+    return lines
+
+
+def _layout(pool: PoolPlan, inputs: RooflineInputs) -> tuple[int, int, int]:
+    return inputs.tensor_parallel_size, pool.pipeline_parallel_size, pool.data_parallel_size
+
+
+def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs) -> Iterator[str]:
+    tp, pp, dp = _layout(pool, inputs)
+    gpu, files = inputs.gpu.id, []
+    yield "# " + Message(
+        "{fleet}: {model} on {gpus} x {gpu}. Start the server as planned, then run on its host:",
+        plan.fleet, inputs.model.id, tp * pp * dp, gpu,
+    )  # fmt: skip
+    if tp > 1:
+        files.append(f"all-reduce-{tp}.txt")
+        yield f"all_reduce_perf -b 1K -e 256M -f 2 -g {tp} > {files[-1]}"
+    prompt, answer = _mean_lengths(plan.workload)
+    limit = pool.batching.max_model_len or prompt + answer
+    prompt = max(1, min(prompt, limit - answer))
+    most = pool.batching.max_num_seqs or CLIENTS[-1]
+    for clients in sorted({min(clients, most) for clients in CLIENTS}):
+        files.append(f"load-{clients}.json")
+        yield _bench(inputs, prompt, answer, clients, max(LEAST_REQUESTS, WAVES * clients), files[-1])
+    long = min(max(LONG_PROMPT, LONG_TIMES * prompt), limit - FEW_TOKENS)
+    if long > prompt:
+        files.append("long.json")
+        yield _bench(inputs, long, FEW_TOKENS, 1, LEAST_REQUESTS, files[-1])
+    engine, _, release = inputs.engine.id.rpartition("-")
+    stated = {"model": inputs.model.id, "precision": inputs.quantization.id}
+    stated |= {"engine": engine, "engine_version": release} if release[0].isdigit() else {"engine": inputs.engine.id}
+    stated |= {name: str(ranks) for name, ranks in (("tp", tp), ("pp", pp), ("dp", dp)) if ranks > 1}
+    told = " ".join(f"--about {name}={value}" for name, value in stated.items())
+    yield f"gpufleet calibrate {' '.join(files)} --gpu {gpu} {told} --out my-{gpu}.yaml"
+
+
+def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, requests: int, file: str) -> str:
+    return (
+        f"vllm bench serve --model {shlex.quote(inputs.model.hf_id or inputs.model.id)} --dataset-name random"
+        f" --random-input-len {prompt} --random-output-len {answer} --ignore-eos --max-concurrency {clients}"
+        f" --num-prompts {requests} --num-warmups {min(2 * clients, requests)} --save-result --result-filename {file}"
+    )
+
+
+def _mean_lengths(workload: Workload) -> Sequence[int]:
+    """Return the mean prompt and answer [tokens]."""
+    if workload.lengths is None:
+        return USUAL_LENGTHS
+    both = workload.lengths.prompt, workload.lengths.output
+    return [max(1, round(float(one.quantile(QUANTILES).mean()))) for one in both]

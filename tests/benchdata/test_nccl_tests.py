@@ -1,0 +1,59 @@
+"""Output of all_reduce_perf: its times, what is refused, and how it is told from other files."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.nccl_tests import all_reduces_in, is_nccl_tests, read_all_reduce
+
+HEAD = """\
+# nThread 1 nGpus 2 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   4242 on       host device  0 [0000:01:00] NVIDIA RTX PRO 6000 Blackwell Server Edition
+#  Rank  1 Group  0 Pid   4242 on       host device  1 [0000:21:00] NVIDIA RTX PRO 6000 Blackwell Server Edition
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+TIMES = """\
+        1024           256     float     sum      -1    20.50    0.05    0.05      0    20.10    0.05    0.05      0
+        2048           512     float     sum      -1    21.00    0.10    0.10      0    20.60    0.10    0.10      0
+        4096          1024     float     sum      -1    24.00    0.17    0.17      0    23.90    0.17    0.17      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0.107
+"""
+
+
+def test_times_out_of_place_by_size() -> None:
+    run = read_all_reduce(Path("a.txt"), HEAD + TIMES)
+    assert (run.gpus, run.bytes) == (2, (1024, 2048, 4096))
+    assert run.time_s == pytest.approx((20.5e-6, 21e-6, 24e-6))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (HEAD + TIMES.replace("sum", "none"), "a.txt:10: holds no time of an all-reduce"),
+        (HEAD + TIMES.replace("21.00", "N/A", 1), "a.txt:11: is not a line of all_reduce_perf"),
+        (HEAD + TIMES.replace("24.00", "0.00"), "a.txt:12: holds no time"),
+        (HEAD.replace("#  Rank  1", "# R") + TIMES, "a.txt: names 1 GPUs"),
+        (HEAD + "".join(TIMES.splitlines(keepends=True)[:2]), "a.txt: holds 2 message sizes; 3 are needed"),
+    ],
+)
+def test_every_mistake_has_its_line(text: str, problem: str) -> None:
+    with pytest.raises(BenchdataError) as error:
+        read_all_reduce(Path("a.txt"), text)
+    assert str(error.value).startswith(problem)
+
+
+def test_all_reduces_are_told_from_results(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(HEAD + TIMES)
+    (tmp_path / "b.json").write_text('{"completed": 1}')
+    (tmp_path / "c.csv").write_text("gpu,model\n")
+    paths = [tmp_path / name for name in ("a.txt", "b.json", "c.csv", "missing.json")]
+    [run], others = all_reduces_in(paths)
+    assert (run.gpus, others) == (2, paths[1:])
+    assert is_nccl_tests(HEAD.split("\n", 1)[1])
