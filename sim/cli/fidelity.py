@@ -21,6 +21,7 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.workplace import whole_or_nothing
+from sim.language import translate_message
 from sim.message import Message, os_reason
 from sim.scenario.reading.shipped import scenario_file
 
@@ -177,7 +178,7 @@ def _show_plan(scenarios: Sequence[Path]) -> None:
         if not lines:
             fail(Message("{path}: no server whose step time is predicted fits; check shows why", path))
     for line in lines:  # commands are copied: they are not folded
-        typer.echo(line)
+        typer.echo(translate_message(line))
 
 
 def _write(out: Path, texts: Mapping[Path, str]) -> None:

@@ -80,15 +80,22 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs) -> Ite
     stated |= {"engine": engine, "engine_version": release} if release[0].isdigit() else {"engine": inputs.engine.id}
     stated |= {name: str(ranks) for name, ranks in (("tp", tp), ("pp", pp), ("dp", dp)) if ranks > 1}
     told = " ".join(f"--about {name}={value}" for name, value in stated.items())
-    yield f"gpufleet calibrate {' '.join(files)} --gpu {gpu} {told} --out my-{gpu}.yaml"
+    yield " ".join(["gpufleet calibrate", *files, "--gpu", gpu, told, "--out", f"my-{gpu}.yaml"])
 
 
 def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, requests: int, file: str) -> str:
-    return (
-        f"vllm bench serve --model {shlex.quote(inputs.model.hf_id or inputs.model.id)} --dataset-name random"
-        f" --random-input-len {prompt} --random-output-len {answer} --ignore-eos --max-concurrency {clients}"
-        f" --num-prompts {requests} --num-warmups {min(2 * clients, requests)} --save-result --result-filename {file}"
-    )
+    options = {
+        "model": shlex.quote(inputs.model.hf_id or inputs.model.id),
+        "dataset-name": "random",
+        "random-input-len": prompt,
+        "random-output-len": answer,
+        "max-concurrency": clients,
+        "num-prompts": requests,
+        "num-warmups": min(2 * clients, requests),
+        "result-filename": file,
+    }
+    words = [f"--{name} {value}" for name, value in options.items()]
+    return " ".join(["vllm bench serve", *words, "--ignore-eos --save-result"])
 
 
 def _mean_lengths(workload: Workload) -> Sequence[int]:
