@@ -393,7 +393,7 @@ def _shortfall(
         return Message(
             "needs {weights:.1f} GB for {name} weights, {cards} leave {left:.1f}",
             weights / GB,
-            quantization.name,
+            Message("the model's own dtype") if quantization.id == "none" else quantization.name,
             cards,
             left / GB,
         )

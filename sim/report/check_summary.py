@@ -30,9 +30,12 @@ def check_summary(scenario: Scenario, catalog: Catalog, plans: Plans, workers: i
     """Yield the short answer: fleets that do not fit first, then the fleets, the run and its assumptions."""
     found = [plan for _axes, plan in plans]
     for plan in {plan["fleet"]: plan for plan in found if plan["infeasible"]}.values():
-        reason = translate_rendered(plan["infeasible"])
+        pools = what_fits(scenario, catalog, plan["fleet"])
+        # changes of the scenario that were tried replace the advice of the layout
+        reason = str(plan["infeasible"]).partition("; fits ")[0] if any(pools.values()) else plan["infeasible"]
+        reason = translate_rendered(reason)
         yield Sentence(_("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=reason))
-        for pool, fitting in what_fits(scenario, catalog, plan["fleet"]).items():
+        for pool, fitting in pools.items():
             text = _("it fits with {changes}", changes=_(", or ").join(fitting))
             own = text if fitting else _("no single change of layout, weights, context or GPU fits")
             yield Sentence(f"  {_('{pool}: ', pool=pool) if pool else ''}{own}")
