@@ -128,8 +128,10 @@ class FittedTable:
     def _table(self, columns: Sequence[int], width: int) -> Table:
         widths = {column: self._least_width(column) for column in columns}
         spare = width - sum(widths.values()) - GAP * (len(columns) - 1)
-        for column in sorted(columns, key=lambda one: (one not in self.worded, self._widest(one) - widths[one])):
-            more = min(max(spare, 0), self._widest(column) - widths[column])
+        by_need = sorted(columns, key=lambda one: (one not in self.worded, self._widest(one) - widths[one]))
+        wanted = [(column, self._longest_word(column)) for column in by_need if column in self.worded]
+        for column, most in (*wanted, *((one, self._widest(one)) for one in by_need)):  # whole words before whole cells
+            more = max(0, min(spare, most - widths[column]))
             widths[column] += more
             spare -= more
         table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
@@ -154,12 +156,14 @@ class FittedTable:
         """Return the least width in which no figure is cut; *narrow* wraps short words in an undivided table."""
         widest = _cells_width(self.rows, column)
         if narrow and self.optional is not None and column in self.worded:
-            words = (cell_len(word) for row in self.rows for word in row[column].split())
-            widest = min(widest, max(NARROW_FROM, min(FOLDED_FROM, max(words, default=0))))
+            widest = min(widest, max(NARROW_FROM, min(FOLDED_FROM, self._longest_word(column))))
         elif widest > WRAPPED_FROM:
             words = (cell_len(word) for row in self.rows for word in row[column].replace("\n", " ").split(" "))
             widest = max(WRAPPED_FROM, *(0 if column in self.worded else word for word in words))
         return max(widest, self._head_width(column))
+
+    def _longest_word(self, column: int) -> int:
+        return max((cell_len(word) for row in self.rows for word in row[column].split()), default=0)
 
     def _head_width(self, column: int) -> int:
         head = self.heads[column]

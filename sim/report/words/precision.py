@@ -172,7 +172,7 @@ def _imprecise(one: FleetCapacity, target: float, precision: Precision | None, s
 
 def _setting(target: float) -> str:
     return _(
-        "precision={{relative: {asked:g}}}, which adds replications until it is known within {percent}",
+        "precision={{relative: {asked:g}}}, which adds replications until the capacity is known within {percent}",
         asked=target,
         percent=percent(target),
     )
