@@ -13,7 +13,7 @@ Reading guide. Start with these three files, in this order:
 1. `case/run.py`: one case: a plan is resolved, a fleet is run, a ledger is computed.
 2. `scenario/schema.py`: contents of a scenario file; `scenario/resolving/resolved.py`: the plan in which ids are
    replaced by sourced values.
-3. `records.py`: the records that pass between the rooms.
+3. `records.py`: the records that pass between the packages.
 
 Then `engine/synchronous.py` for the steps of a replica, `steptime/roofline.py` for their durations, `cost/ledger.py`
 for costs. Imports go one way only:

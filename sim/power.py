@@ -61,7 +61,7 @@ class CapCurve(Sourced):
     """Speed at each of them relative to the card's own limit."""
 
     @model_validator(mode="after")
-    def _rises(self) -> Self:
+    def _check_rising(self) -> Self:
         for name in ("cap_w", "speed"):
             points = getattr(self, name)
             if len(points) != len(self.cap_w) or list(points) != sorted(set(points)):
@@ -157,7 +157,7 @@ class Power(Spec):
     """Power limit set for each GPU, below its own [W]; the card then works slower, as measured under such limits."""
 
     @model_validator(mode="after")
-    def _nameplate_goes_with_its_mode(self) -> Self:
+    def _nameplate_needs_mode(self) -> Self:
         if self.nameplate_w is not None and self.mode != "nameplate":
             raise ValueError("nameplate_w needs mode: nameplate")
         if self.cap_w is not None and self.mode == "nameplate":
@@ -201,9 +201,9 @@ class LoadLaw:
 
         Parameters
         ----------
-        gpu : Gpu
+        gpu
             GPU of the catalogue.
-        coefficients : PowerCoefficients
+        coefficients
             Coefficients of data/power.yaml.
         cap_w
             Power limit that is set [W].
@@ -371,15 +371,15 @@ def pool_power(
 
     Parameters
     ----------
-    spec : Power
+    spec
         Power accounting of the pool.
-    gpu : Gpu
+    gpu
         GPU of the catalogue.
-    coefficients : PowerCoefficients
+    coefficients
         Coefficients of data/power.yaml.
     gpus_per_replica
         GPUs of the replica.
-    server : Server, optional
+    server
         Server around the GPUs. Without one only the GPUs draw power.
     servers_per_replica
         Servers over the replicas that share them: base power, or nameplate power, is divided evenly.

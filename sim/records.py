@@ -1,4 +1,4 @@
-"""Records that pass between the rooms: dataclasses with slots and without behaviour beyond derived values."""
+"""Records that pass between the packages: dataclasses with slots and without behaviour beyond derived values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

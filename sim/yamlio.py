@@ -82,7 +82,7 @@ class Document:
     data: Any
     _root: yaml.Node | None
     faults: tuple["YamlError", ...] = ()
-    """Mistakes in single values and keys, which stand in `data` as far as they can be read."""
+    """Mistakes in single values and keys, which are in `data` as far as they can be read."""
 
     def line(self, place: tuple[str | int, ...]) -> int:
         """Return the line, counted from 1, of the key or item at *place*, or of its nearest ancestor in the file.

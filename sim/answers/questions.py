@@ -432,7 +432,14 @@ class _Breakeven(Question):
         return [text_table(ranking(answer.found))]
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
-        from sim.report.breakeven import hours_sentences, left_out, owned_peaks, sentences, tipping_limits, unmoved
+        from sim.report.breakeven import (
+            hours_sentences,
+            inputs_without_effect,
+            left_out,
+            owned_peaks,
+            sentences,
+            tipping_limits,
+        )
         from sim.report.words.money import rate_notes
         from sim.report.words.precision import capacity_notes, unsteady_capacity_notes
         from sim.report.words.service_level import load_notes
@@ -448,7 +455,7 @@ class _Breakeven(Question):
             *texts[before:],
             *(part for one in tipping_limits(answer.found) for part in ("", one)),
             "",
-            *filter(None, [unmoved(answer.found), *left_out(answer.found)]),
+            *filter(None, [inputs_without_effect(answer.found), *left_out(answer.found)]),
             *load_notes(answer.scenario),
             *rate_notes(answer.scenario),
             *owned_peaks(answer.found, answer.scenario),

@@ -24,11 +24,11 @@ def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | C
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario
         Scenario that the case belongs to.
-    case : Case
+    case
         Fleet, sweep point and replication.
-    catalog : Catalog
+    catalog
         Catalogue that resolves ids to sourced values.
 
     Returns
@@ -45,9 +45,9 @@ def run_plan(plan: CasePlan, share: Share = alone) -> CaseResult | CasePlan:
 
     Parameters
     ----------
-    plan : CasePlan
+    plan
         Plan of the case.
-    share : Share
+    share
         Context in which other processes may take part in the simulation.
 
     Returns
@@ -69,11 +69,11 @@ def reprice(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult |
 
     Parameters
     ----------
-    plan : CasePlan
+    plan
         Plan to price.
-    other : CasePlan
+    other
         Plan that has been simulated.
-    result : CaseResult
+    result
         Result of *other*.
 
     Returns

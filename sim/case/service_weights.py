@@ -149,9 +149,9 @@ def service_weights(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
 
     Parameters
     ----------
-    plan : CasePlan
+    plan
         Plan of the case.
-    log : FleetLog
+    log
         Log of the whole fleet.
 
     Returns

@@ -95,7 +95,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options before a command."""
 
 
 ScenarioFile = Annotated[

@@ -18,9 +18,9 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
 
     Parameters
     ----------
-    meters : Meters
+    meters
         Totals to add to.
-    rank : FormedStep
+    rank
         Batch of the step, its recomputed tokens, and the reason why the head of the queue is not in it.
     duration_s
         Time of the steps [s].

@@ -96,7 +96,7 @@ class ServerLayout:
     """GPUs per replica, at least one: a MIG slice needs its whole GPU."""
     replicas_per_server: int = 1
     servers_per_replica: int = 1
-    """Servers per replica; above one only where a single replica stands in a server."""
+    """Servers per replica; above one only where a server has a single replica."""
 
     @property
     def servers(self) -> list[tuple[int, ...]]:

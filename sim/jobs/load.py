@@ -162,7 +162,7 @@ def _issues(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[V
         scenario = kind.spec.model_validate(data)
     except ValidationError as error:
         schema = [_reworded(one) for one in validation_issues(error, kind.spec, data)]
-    ids = list(_unknown_ids(data, kind, catalog))
+    ids = list(_id_issues(data, kind, catalog))
     yield from [*schema, *ids]
     if schema or ids:
         return
@@ -195,7 +195,7 @@ def _reworded(one: ValidationIssue) -> ValidationIssue:
     return ValidationIssue(one.place, SERVING_ONLY) if key in known and key not in JobPool.model_fields else one
 
 
-def _unknown_ids(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue]:
+def _id_issues(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue]:
     """Yield an issue for every id that is not in the catalogue, and every duplicate fleet name."""
     figures = job_figures(catalog).data
 

@@ -281,7 +281,7 @@ def amount(one: TippingPoints, value: float) -> str:
     return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
 
 
-def unmoved(answer: BreakevenAnswer) -> str:
+def inputs_without_effect(answer: BreakevenAnswer) -> str:
     """Name the inputs whose change never makes another candidate the cheapest; empty for a single candidate."""
     if len(answer.usd_per_h) < 2:
         return ""
@@ -574,7 +574,12 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: the verdict and the rows of the tables."""
-    told = [*sentences(answer), *hours_sentences(answer, scenario), unmoved(answer), *rate_notes(scenario)]
+    told = [
+        *sentences(answer),
+        *hours_sentences(answer, scenario),
+        inputs_without_effect(answer),
+        *rate_notes(scenario),
+    ]
     lines = [line for line in told if line]
     return {
         **heading(scenario, out),

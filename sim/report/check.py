@@ -161,7 +161,7 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
 PARTS = {"layers": N_("layers"), "experts": N_("experts"), "unquantised": N_("layers at {arithmetic}")}
 """Names of the matrices that one kernel multiplies."""
 LARGE_BATCH = 8192
-"""Tokens of the measured products that stand beside the rate of prompts."""
+"""Tokens of the measured products that are shown beside the rate of prompts."""
 
 
 def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[EntryList]:

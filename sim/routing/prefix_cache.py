@@ -83,7 +83,7 @@ class PrefixIndex:
         return found
 
     def _update(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
-        """Add *blocks* to the index of *replica*, or remove them; called a dozen times and more per request."""
+        """Add *blocks* to the index of *replica*, or remove them. Called over a dozen times per request."""
         holders, bit, changed = self._holders, 1 << replica, 0
         known = holders.get
         if stored:
@@ -224,12 +224,12 @@ class LongestPrefix(OutstandingLoads):
 
     def choose(self, request: Request) -> int:
         """Return the index of the replica for *request*; -1 if none is open."""
-        chosen = self._chosen(request)
+        chosen = self._choose_replica(request)
         if chosen >= 0:
             self.index.sent(request, chosen)
         return chosen
 
-    def _chosen(self, request: Request) -> int:
+    def _choose_replica(self, request: Request) -> int:
         spec, loads = self._spec, self.requests
         if len(self.open) < len(loads):
             loads = [loads[replica] for replica in self.open]

@@ -19,7 +19,7 @@ USD = "USD"
 CURRENCIES = (USD, "EUR", "CNY", "GBP", "JPY", "KRW", "INR", "SGD", "TWD", "CHF")
 HOURS, DAYS = 24.0, 365.0
 MOST_FLEETS = 8
-TOP: dict[str, tuple[str | int, ...]] = {
+SCENARIO_PATHS: dict[str, tuple[str | int, ...]] = {
     "model": ("model",),
     "quantization": ("quantization",),
     "prompt": ("workload", "lengths", "prompt", "mean"),
@@ -28,7 +28,7 @@ TOP: dict[str, tuple[str | int, ...]] = {
     "tpot_s": ("slo", "tpot_s"),
     "currency": ("finance", "currency"),
 }
-"""Fields of the form whose values stand in one place of the scenario."""
+"""Fields of the form that have one place in the scenario, with the path of that place."""
 LOADS = {"people": "concurrency", "rate_rps": "rate_rps"}
 NUMBERS: dict[str, tuple[str, float, float]] = {
     "people": (N_("a whole number of 1 or more"), 1, 1e6),
@@ -47,8 +47,8 @@ NUMBERS: dict[str, tuple[str, float, float]] = {
     "server_price": (N_("a price, 0 or more"), 0, 1e9),
 }
 """Numbers of the form: what is allowed, the lowest and the highest value."""
-WHOLE = frozenset({"people", "count", "per_copy"})
-OPTIONAL = frozenset({"ttft_s", "tpot_s", "price", "server_price"})
+WHOLE_NUMBERS = frozenset({"people", "count", "per_copy"})
+OPTIONAL_FIELDS = frozenset({"ttft_s", "tpot_s", "price", "server_price"})
 START: dict[str, Any] = {
     "load": PEOPLE, "people": 40, "think_s": 30, "rate_rps": 1, "prompt": 1500, "answer": 300, "model": "llama3.1-8b",
     "quantization": "fp8", "ttft_s": 2, "tpot_s": 0.05, "hours": 24, "electricity": 0.12, "currency": USD,
@@ -61,9 +61,9 @@ START: dict[str, Any] = {
     ],
 }  # fmt: skip
 """Numbers that the form begins with."""
-ROW = {**START["fleets"][0], "server": "", "price": "", "server_price": ""}
+DEFAULT_FLEET = {**START["fleets"][0], "server": "", "price": "", "server_price": ""}
 """Values of a fleet that names only some of them."""
-EVERY = (0.25, 0.5, 1, 2)
+LOAD_FACTORS = (0.25, 0.5, 1, 2)
 """Loads that are simulated, as multiples of the stated one."""
 
 Errors = list[dict[str, str]]
@@ -86,7 +86,7 @@ def start(name: str, catalog: Catalog) -> dict[str, Any]:
         "site": {"pue": 1.3},
         "finance": {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "residual_fraction": 0.2},
     }
-    return written(data, START, catalog)[0]
+    return with_numbers(data, START, catalog)[0]
 
 
 def read(data: Any) -> dict[str, Any] | None:
@@ -103,7 +103,8 @@ def _read(data: dict[str, Any]) -> dict[str, Any]:
         raise ValueError
     load = {"closed_loop": PEOPLE, "poisson": REQUESTS}[arrivals["process"]]
     found = {
-        name: _value_or_usual(data, place, START[name] if name not in OPTIONAL else "") for name, place in TOP.items()
+        name: _value_or_usual(data, place, START[name] if name not in OPTIONAL_FIELDS else "")
+        for name, place in SCENARIO_PATHS.items()
     }
     currency = found["currency"] = found["currency"] or USD
     amount = arrivals[LOADS["people" if load == PEOPLE else "rate_rps"]]
@@ -160,13 +161,13 @@ def _fleet(fleet: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(data: dict[str, Any], values: Mapping[str, Any], catalog: Catalog) -> tuple[dict[str, Any], Errors]:
+def with_numbers(data: dict[str, Any], values: Mapping[str, Any], catalog: Catalog) -> tuple[dict[str, Any], Errors]:
     """Return *data* with the *values* of the form, and the mistakes in these; wrong values are not written."""
     errors: Errors = []
     given = _numbers(values, START, "", errors)
     rows = values.get("fleets")
     fleets = [
-        _numbers(row if isinstance(row, dict) else {}, ROW, f"fleets.{at}.", errors)
+        _numbers(row if isinstance(row, dict) else {}, DEFAULT_FLEET, f"fleets.{at}.", errors)
         for at, row in enumerate(rows[:MOST_FLEETS] if isinstance(rows, list) else [])
     ]
     for at, row in enumerate(fleets):
@@ -211,20 +212,20 @@ def _number(name: str, value: Any) -> Any:
     """Return *value* as a number, or as "" where it may be missing and is; None where it is wrong."""
     text = str(value).strip().replace(",", "") if isinstance(value, str | int | float) else "?"
     if not text:
-        return "" if name in OPTIONAL else None
+        return "" if name in OPTIONAL_FIELDS else None
     try:
         number = float(text)
     except ValueError:
         return None
     _allowed, least, most = NUMBERS[name]
-    if not isfinite(number) or not least <= number <= most or (name in WHOLE and not number.is_integer()):
+    if not isfinite(number) or not least <= number <= most or (name in WHOLE_NUMBERS and not number.is_integer()):
         return None
     return int(number) if number.is_integer() else number
 
 
 def _write_top(found: dict[str, Any], given: dict[str, Any], before: Mapping[str, Any]) -> None:
     new = {name for name, value in given.items() if before.get(name) != value}
-    for name, place in TOP.items():
+    for name, place in SCENARIO_PATHS.items():
         if name in new and (name != "currency" or given[name] != USD or before):
             _put(found, place, given[name] if given[name] != "" else None)
     workload = found["workload"]
@@ -259,12 +260,12 @@ def _write_top(found: dict[str, Any], given: dict[str, Any], before: Mapping[str
 
 
 def _loads(amount: float, whole: bool) -> Iterator[float]:
-    for one in dict.fromkeys(max(1, round(part * amount)) if whole else part * amount for part in EVERY):
+    for one in dict.fromkeys(max(1, round(part * amount)) if whole else part * amount for part in LOAD_FACTORS):
         yield one if whole else float(f"{one:.4g}")
 
 
 def _context(lengths: dict[str, Any]) -> int:
-    """Return the longest context that is needed, as a power of two: a longer one reserves memory for nothing."""
+    """Return the longest context that is needed, as a power of two; a longer one would reserve unused memory."""
     most = sum(int(lengths.get(part, {}).get("max", 0)) for part in ("prompt", "output"))
     return 1 << max(11, (most - 1).bit_length())
 
@@ -354,5 +355,5 @@ def field_of(where: str) -> str:
         return {"concurrency": "people", "think_s": "think_s"}.get(steps[-1], "rate_rps")
     if "fx" in steps:
         return "rate_usd"
-    known = {".".join(map(str, place)): name for name, place in TOP.items()}
+    known = {".".join(map(str, place)): name for name, place in SCENARIO_PATHS.items()}
     return next((name for path, name in known.items() if where.startswith(path)), "")

@@ -196,7 +196,7 @@ def _with_form(wanted: CheckRequest, values: dict[str, Any]) -> CheckedScenario:
     except WRONG_INPUT as error:
         return CheckedScenario(error_data(error), text=text)
     if values:
-        data, wrong = own_numbers.written(data, values, catalog)
+        data, wrong = own_numbers.with_numbers(data, values, catalog)
         if wrong:
             return CheckedScenario([{**one} for one in wrong], text=text, numbers=values)
         text = dump(data)

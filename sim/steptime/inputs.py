@@ -315,7 +315,7 @@ class GpuRates:
         covered = covers(self.inputs.quantization, matrix)
         factor = self.inputs.kernel_compute.value if covered else 1.0
         if matrix.role == "expert":
-            return factor * kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
+            return factor * kernel.moe_compute_time_factor.value * self._experts_factor() * self._grouped_factor()
         older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
         return factor * prod(one.value for one in (older, self.inputs.slow_products) if one and covered)
 
@@ -338,13 +338,13 @@ class GpuRates:
         """Minimum of `weight_time_factor`, at the memory's full bandwidth."""
         return self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value
 
-    def _experts(self) -> float:
+    def _experts_factor(self) -> float:
         """Return the factor on grouped products over experts by engine, format and generation of cards."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
         kernels = self.inputs.fast_experts, self.inputs.experts_kernel, self.inputs.default_tiles
         return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (generation, *kernels) if one)
 
-    def _grouped(self) -> float:
+    def _grouped_factor(self) -> float:
         """Return the factor on grouped products over experts by family of models, and by spreading over ranks.
 
         The rank with the most tokens computes longest; no rank reads its experts more than once.

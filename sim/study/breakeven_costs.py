@@ -152,7 +152,7 @@ class CandidateLedgers:
             name: sorted({*(u * most for u in UTILISATIONS), *loads_within(self.hours, self.share(most))})
             for name, most in capacity_of.items()
         }
-        self._simulate = partial(_simulated, scenario, self.axis, catalog, out, workplace, progress)
+        self._simulate = partial(_simulated_cases, scenario, self.axis, catalog, out, workplace, progress)
         self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
         self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
         self._loads = loads
@@ -319,7 +319,7 @@ def _candidates(scenario: Scenario, found: Sequence[FleetCapacity]) -> Iterator[
             yield Candidate(name, fleet.name, {f"fleets.{position}.cost": data}, capacity)
 
 
-def _simulated(
+def _simulated_cases(
     scenario: Scenario,
     axis: LoadAxis,
     catalog: Catalog,

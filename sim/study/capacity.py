@@ -461,7 +461,7 @@ class _Search:
         """Search in *replications* of *at*; the search of a fleet begins at the capacities found before, *near*."""
         self.at = at
         members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
-        starts = {name: _middle([one.capacity for one in found]) for name, found in near.items()}
+        starts = {name: _median([one.capacity for one in found]) for name, found in near.items()}
         searches = [
             _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
         ]
@@ -529,7 +529,7 @@ class _Search:
         return FleetCapacity(fleet, mean(values), half, tuple(found), "", random, check, horizon_s)
 
 
-def _middle(capacities: Sequence[float]) -> float | None:
+def _median(capacities: Sequence[float]) -> float | None:
     """Return the median, on a log scale, of the *capacities* that are neither 0 nor infinite; None without any."""
     known = sorted(one for one in capacities if 0 < one < inf)
     return sqrt(known[(len(known) - 1) // 2] * known[len(known) // 2]) if known else None

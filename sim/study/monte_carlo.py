@@ -57,7 +57,7 @@ from sim.study.execution.precision import key_of
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import wilson
 from sim.study.points import Point
-from sim.study.rebill import added_up, window_s
+from sim.study.rebill import summed_intervals, window_s
 from sim.units import HOURS_PER_MONTH
 
 Draw = Mapping[Place, float]
@@ -180,7 +180,10 @@ class MeterReading:
             windows.append(MeteredWindow.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
         whole = combined_window(windows)
-        merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
+        merged = {
+            pool: summed_intervals((_of_pool(row) for row in rows), plan.clock)
+            for pool, rows in whole.intervals.items()
+        }
         return cls(replace(whole, intervals=merged), tuple(_kwh_by_hour(metered, plan)))
 
     @property

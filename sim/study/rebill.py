@@ -265,7 +265,7 @@ def metered(stored: StoredCase, plan: CasePlan) -> MeteredWindow:
     return replace(
         whole,
         parts=(whole,),
-        intervals={pool: added_up(inside, plan.clock) for pool, inside in whole.intervals.items()},
+        intervals={pool: summed_intervals(inside, plan.clock) for pool, inside in whole.intervals.items()},
     )
 
 
@@ -274,7 +274,7 @@ def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, floa
     return plan.window_s(max((interval.end_s for interval in intervals), default=0.0))
 
 
-def added_up(intervals: Iterable[Interval], clock: SiteClock | None) -> list[Interval]:
+def summed_intervals(intervals: Iterable[Interval], clock: SiteClock | None) -> list[Interval]:
     """Return *intervals* summed by replica and state, and by hour of the *clock*."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:

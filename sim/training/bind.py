@@ -18,7 +18,7 @@ from sim.training.network import ForwardCost
 from sim.training.schema import JobPool, ParallelSpec, TrainingJob, divisors
 from sim.training.steptime import OptimizerStepTime, TrainingRates, step_time
 
-USUAL_NODE = 8
+DEFAULT_NODE_GPUS = 8
 """Assumed number of GPUs in a server that the scenario does not name."""
 NVL72 = "nvlink5-nvl72"
 NVL72_GPUS = 72
@@ -65,7 +65,7 @@ class JobHardware:
         """Number of GPUs that share `link`."""
         if self.link.id == NVL72:
             return NVL72_GPUS
-        return int(self.server.gpu_slots.value) if self.server else USUAL_NODE
+        return int(self.server.gpu_slots.value) if self.server else DEFAULT_NODE_GPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def gpus_of(parallel: ParallelSpec, pool: JobPool) -> int:
     return pool.gpus or ranks * (parallel.dp or 1)
 
 
-def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
+def bind_job(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
     """Bind the job *spec* to the GPUs of *pool*.
 
     Without `micro_batch`, the fastest micro-batch that fits the memory is used, or one sample if none fits. Sizes must

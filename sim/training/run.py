@@ -17,7 +17,7 @@ from sim.catalogue.catalog import Catalog
 from sim.message import Message, joined
 from sim.power import LoadLaw
 from sim.scenario.resolving.bind import power_coefficients
-from sim.training.bind import BoundJob, advice, bound
+from sim.training.bind import BoundJob, advice, bind_job
 from sim.training.figures import peak_flops
 from sim.training.network import ForwardCost
 from sim.training.schema import JobFailures, JobPool, TrainingJob
@@ -169,7 +169,7 @@ class TrainingRun:
 
 def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> TrainingRun:
     """Compute the run of the job *spec* on the GPUs of *pool*. Raises UnknownId, NotTrainable."""
-    one = bound(spec, pool, catalog)
+    one = bind_job(spec, pool, catalog)
     step, work = one.step, step_work(one.job)
     steps = ceil(_samples(spec, one.job.sequence) / spec.global_batch)
     interruptions, training_s = _interruptions(spec, one), steps * step.step_s

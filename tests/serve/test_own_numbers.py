@@ -8,7 +8,7 @@ from small_scenario import SMALL
 from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.serve.own_numbers import START, field_of, read, start, written
+from sim.serve.own_numbers import START, field_of, read, start, with_numbers
 from sim.yamlio import dump, read_text
 
 
@@ -35,31 +35,31 @@ def form(client: TestClient, text: str, **values: Any) -> Any:
 )
 def test_a_form_reads_what_it_has_written(catalog: Catalog, changes: dict[str, Any]) -> None:
     values = START | changes
-    data, errors = written(start("mine", catalog), values, catalog)
+    data, errors = with_numbers(start("mine", catalog), values, catalog)
     assert errors == []
     again = read(read_text(dump(data), "mine.yaml").data)
     assert again is not None
     used = set(values) - ({"rate_rps"} if values["load"] == "people" else {"people", "think_s"})
     assert {name: again[name] for name in used} == {name: values[name] for name in used}
-    assert written(data, again, catalog) == (data, [])
+    assert with_numbers(data, again, catalog) == (data, [])
 
 
 def test_what_the_form_does_not_know_stays(catalog: Catalog) -> None:
     data = start("mine", catalog) | {"replications": 7}
     data["fleets"][0]["routing"] = {"policy": "random"}
     data["fleets"][0]["pools"][0]["batching"] = {"max_num_seqs": 8}
-    found, _ = written(data, START | {"people": 10}, catalog)
+    found, _ = with_numbers(data, START | {"people": 10}, catalog)
     assert found["replications"] == 7
     assert found["fleets"] == data["fleets"]
     assert found["sweep"] == {"workload.arrivals.concurrency": [2, 5, 10, 20]}
 
 
 def test_another_currency_prices_everything_in_it(catalog: Catalog) -> None:
-    found, _ = written(start("mine", catalog), START | {"currency": "CNY", "rate_usd": 0.14}, catalog)
+    found, _ = with_numbers(start("mine", catalog), START | {"currency": "CNY", "rate_usd": 0.14}, catalog)
     assert found["site"]["electricity_usd_per_kwh"] == {"price": 0.12, "currency": "CNY"}
     assert found["fleets"][0]["cost"]["quotes"]["rtx-4090"] == {"price": 1900, "currency": "CNY"}
     assert found["fleets"][1]["cost"]["quotes"] == {"l40s": {"price": 0.9, "currency": "CNY"}}
-    back, _ = written(found, START, catalog)
+    back, _ = with_numbers(found, START, catalog)
     assert back["fleets"][0]["cost"]["quotes"]["rtx-4090"] == 1900
     assert "fx" not in back["finance"]
 
@@ -68,10 +68,10 @@ def test_every_mistake_is_shown_at_its_field(catalog: Catalog) -> None:
     data = start("mine", catalog)
     rows = [START["fleets"][0] | {"count": 3, "per_copy": 2}, START["fleets"][1] | {"price": ""}]
     wrong = {"people": "many", "hours": 25, "electricity": "", "rate_rps": "-1", "prompt": "nan", "fleets": rows}
-    found, errors = written(data, START | wrong, catalog)
+    found, errors = with_numbers(data, START | wrong, catalog)
     fields = ["people", "prompt", "hours", "electricity", "fleets.0.per_copy", "fleets.1.price"]
     assert ([one["field"] for one in errors], found) == (fields, data), "rate_rps is not in use, nothing is written"
-    assert written(data, START | {"fleets": []}, catalog)[1][0]["field"] == "fleets"
+    assert with_numbers(data, START | {"fleets": []}, catalog)[1][0]["field"] == "fleets"
     assert field_of("fleets.1.cost.quotes.l40s") == "fleets.1.price"
     assert field_of("horizon_s") == ""
 

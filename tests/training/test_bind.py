@@ -9,7 +9,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.jobs.load import load_job
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.training.bind import bound, gpus_of
+from sim.training.bind import bind_job, gpus_of
 from sim.yamlio import dump
 
 JOB = {"kind": "training", "model": "llama3.1-8b", "tokens": 1e9, "global_batch": 64, "sequence": 2048}
@@ -91,7 +91,7 @@ def test_a_swept_size_is_blamed_at_its_value(tmp_path: Path, catalog: Catalog) -
 def test_the_pool_wins_key_by_key(tmp_path: Path, catalog: Catalog) -> None:
     pool = {**A100, "precision": "fp16", "parallel": {"zero": 3}}
     found = load_job(written(tmp_path, scenario(pool, {"parallel": {"tp": 2, "zero": 1}})), catalog=catalog)
-    one = bound(found.job, found.fleets[0].pools[0], catalog)
+    one = bind_job(found.job, found.fleets[0].pools[0], catalog)
     assert (one.job.parallel.tensor, one.job.parallel.data, one.job.parallel.zero) == (2, 4, 3)
     assert (one.job.precision, one.framework) == ("fp16", "nemo")
 
@@ -100,7 +100,7 @@ def test_a_micro_batch_that_is_left_out_is_the_fastest_that_fits(tmp_path: Path,
     def with_batch(samples: int | None) -> Any:
         parallel = {"zero": 3} | ({"micro_batch": samples} if samples else {})
         found = load_job(written(tmp_path, scenario(A100, {"parallel": parallel})), catalog=catalog)
-        return bound(found.job, found.fleets[0].pools[0], catalog)
+        return bind_job(found.job, found.fleets[0].pools[0], catalog)
 
     chosen, tried = with_batch(None), [with_batch(samples) for samples in (1, 2, 4, 8)]
     fitting = [one for one in tried if one.fits]
@@ -112,5 +112,5 @@ def test_replicas_of_a_pool_are_data_parallel(tmp_path: Path, catalog: Catalog) 
     pool = {key: value for key, value in A100.items() if key != "gpus"}
     loaded = load_job(written(tmp_path, scenario({**pool, "replicas": 4}, {"parallel": {"tp": 2}})), catalog=catalog)
     (fleet,) = loaded.fleets
-    assert bound(loaded.job, fleet.pools[0], catalog).job.parallel.data == 4
+    assert bind_job(loaded.job, fleet.pools[0], catalog).job.parallel.data == 4
     assert gpus_of(fleet.pools[0].parallel.over(loaded.job.parallel), fleet.pools[0]) == 8

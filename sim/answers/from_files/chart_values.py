@@ -91,7 +91,7 @@ def _read_values(manifest: Manifest) -> None:
 
 
 def _read_vllm_chart(manifest: Manifest) -> None:
-    """Read the values of the chart among vLLM's examples: one Deployment, whose command stands in `image`."""
+    """Read the values of the chart among vLLM's examples: one Deployment, whose command is in `image`."""
     manifest.source.kind = "values of vLLM's chart"
     data = manifest.document.data
     image = f"{at(data, 'image', 'repository') or ''}:{at(data, 'image', 'tag') or ''}"

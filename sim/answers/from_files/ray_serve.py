@@ -11,7 +11,7 @@ from sim.yamlio import YamlError, read_text
 
 
 def read_serve_config(manifest: Manifest, text: str, place: Place) -> None:
-    """Read the config *text*, which stands at *place* of the file."""
+    """Read the config *text*, found at *place* of the file."""
     first = manifest.document.line(place)
     try:
         document = read_text("\n" * first + text, manifest.document.path)

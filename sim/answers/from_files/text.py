@@ -67,7 +67,7 @@ def _comment(sentence: str, indent: str = "") -> list[str]:
 
 
 def _entry(key: str, value: Any, assumed: str | None, indent: str = "") -> list[str]:
-    """Return the lines of a key: its comment stands behind it, or above it where the line would be long."""
+    """Return the lines of a key: its comment is behind it, or above it where the line would be long."""
     text = f"{indent}{key}: {dump_line(value)}"
     if isinstance(value, dict) and len(text) > WIDTH:
         return [f"{indent}{key}:", *(f"{indent}  {name}: {dump_line(one)}" for name, one in value.items())]

@@ -286,7 +286,7 @@ class GroupCache(NamedBlocks):
 
         Parameters
         ----------
-        sequence : Sequence
+        sequence
             Sequence that joins.
         hits
             Number of leading places that are cached.

@@ -154,7 +154,7 @@ class PromptBalance:
         self._batched = 0
         """Steps for which prompts have waited since every rank has some."""
         self.standing_steps = 1
-        """Steps for which the last decision to hold prompts stands, while no further prompt comes."""
+        """Steps for which the last decision to hold prompts applies, while no further prompt comes."""
 
     def holds(self, work: list[tuple[int, int]], free_places: bool) -> bool:
         """Return whether the prompts stay out of the step being formed.

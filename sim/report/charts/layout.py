@@ -278,7 +278,7 @@ def _limit_line(limit: Limit, upright: bool, x: AxisScale, y: AxisScale, room: P
 
 
 def _take_span(span: ChartInterval, x: AxisScale, room: PlotArea) -> None:
-    """Mark the upright line of *span* as occupied, and its name, which stands beside the line from the bottom up."""
+    """Mark the upright line of *span* as occupied, and its name, which is beside the line from the bottom up."""
     at = float(x.shares(np.array([span.at]))[0]) * room.width
     room.take_path(np.array([[at, 0.0], [at, room.height]]))
     room.take_box(at + 2, 0.0, 16.0, SPAN_NAME * BOLDER * GLYPH_WIDTH * glyphs(span.text) + 6)

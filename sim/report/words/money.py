@@ -35,7 +35,7 @@ DOLLARS = Currency("USD", 1.0)
 SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
 """Symbols of currencies; all other currencies are shown by their code, also the yen, whose sign is that of CNY here."""
 IN_HEADINGS = ("CNY",)
-"""Currencies whose symbol also stands in headings, where others have their code."""
+"""Currencies whose symbol is also used in headings, where others have their code."""
 NOT_AMOUNTS = {"usd_per_currency"}
 """Words that contain `usd` in column names without being amounts."""
 MOST_DIGITS = 8

@@ -119,7 +119,7 @@ def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, 
     Parameters
     ----------
     found
-        Capacities of all fleets. `unsteady_capacity_notes` reports those that do not stand.
+        Capacities of all fleets. `unsteady_capacity_notes` reports those that are not final.
     precision
         Wanted precision. None: the default one.
     stated

@@ -253,8 +253,8 @@ def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None:
         for wrong, text in _too_much_offload(offload, pool.model):
             yield ValidationIssue((*place, wrong), text)
-    yield from _layout(pool, key, place)
-    yield from _host(pool, use, key, place)
+    yield from _layout_issues(pool, key, place)
+    yield from _host_issues(pool, use, key, place)
 
 
 def _foreign(name: OffloadOption, engine: Engine) -> str:
@@ -286,7 +286,7 @@ def _too_much_offload(offload: Offload, model: Model) -> Iterator[tuple[str, str
         )
 
 
-def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue]:
+def _layout_issues(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of layouts that are not modelled with offloading."""
     if pool.slicing is not None:
         yield ValidationIssue(
@@ -300,7 +300,7 @@ def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue
             yield ValidationIssue((*place, name), Message("must be 1 with weights in host memory ({key})", key))
 
 
-def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[ValidationIssue]:
+def _host_issues(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of host properties that offloading needs and that are unknown."""
     if pool.gpu is not None and pool.gpu.is_host:
         yield ValidationIssue(

@@ -80,25 +80,25 @@ def _limit_issue(place: Place, text: str, limit: str, limits: ScenarioLimits) ->
 
 def load_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield an issue for more requests, replicas, rows of usage or months than one case may have."""
-    yield from _requests(scenario)
-    yield from _replicas(scenario)
-    yield from _usage_rows(scenario)
-    yield from _outages(scenario)
-    yield from _readings(scenario)
-    yield from _months(scenario)
+    yield from _request_issues(scenario)
+    yield from _replica_issues(scenario)
+    yield from _usage_row_issues(scenario)
+    yield from _outage_issues(scenario)
+    yield from _reading_issues(scenario)
+    yield from _month_issues(scenario)
 
 
-def _requests(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _request_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of too many requests that arrive regardless of the fleet, and of too many closed-loop clients."""
     if scenario.services:
         for i, service in enumerate(scenario.services):
-            for one in _requests_of(service.workload, scenario):
+            for one in _request_issues_of(service.workload, scenario):
                 yield ValidationIssue(("services", i, *one.place), one.message)
         return
-    yield from _requests_of(scenario.workload, scenario)
+    yield from _request_issues_of(scenario.workload, scenario)
 
 
-def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationIssue]:
+def _request_issues_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationIssue]:
     most = scenario.limits.requests
     if workload.arrivals is None:
         return
@@ -123,7 +123,7 @@ def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationI
         )
 
 
-def _replicas(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _replica_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     for i, fleet in enumerate(scenario.fleets):
         counts = [_most_replicas(pool) * pool.data_parallel_size for pool in fleet.pools]
         if sum(counts) > scenario.limits.replicas:
@@ -136,7 +136,7 @@ def _most_replicas(pool: Pool) -> int:
     return max(pool.most_replicas, pool.schedule.most if pool.schedule else 0)
 
 
-def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _usage_row_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield an issue for too many rows of usage.csv: at least one per replica and meter interval."""
     span_s = _span_s(scenario)
     for fleet in scenario.fleets:
@@ -154,7 +154,7 @@ def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
             return
 
 
-def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _outage_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield an issue for too many rows of usage.csv from failures and interruptions: two per outage of a replica."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
@@ -173,7 +173,7 @@ def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
                     yield _limit_issue(("fleets", i, "pools", j, *place), text, "usage_rows", scenario.limits)
 
 
-def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _reading_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield an issue for too many scrapes and decisions of autoscalers over the simulated time."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
@@ -197,7 +197,7 @@ def _span_s(scenario: Scenario) -> float:
     return arrivals.num_requests / rate_rps if arrivals and arrivals.num_requests and rate_rps else LEAST_S
 
 
-def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _month_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     for name, section in SECTIONS.items():
         if section.months is None or (keys := getattr(scenario, name)) is None:
             continue

@@ -36,16 +36,16 @@ def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterat
     """Yield issues of schedules, autoscalers, start times and failures of a pool."""
     pool = bound.spec
     yield from _failure_issues(pool, place, catalog)
-    yield from _start(bound, (*place, "cold_start"), catalog)
+    yield from _start_issues(bound, (*place, "cold_start"), catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
         yield ValidationIssue((*place, "autoscaling"), "conflicts with schedule: remove one of them")
     elif pool.schedule is not None:
-        yield from _schedule(pool, place)
+        yield from _schedule_issues(pool, place)
     elif pool.autoscaling is not None:
-        yield from _autoscaling(pool, place)
+        yield from _autoscaling_issues(pool, place)
 
 
-def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _start_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Yield an issue for a start stage without a known duration."""
     spec, figures = described_start(bound.spec), start_figures(catalog)
     if spec is None:
@@ -67,7 +67,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Validat
         return  # `id_issues` reports the id
 
 
-def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
+def _schedule_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     schedule = pool.schedule
     if schedule is None:
         return
@@ -85,7 +85,7 @@ def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue((*place, "schedule", "starting_s"), text)
 
 
-def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
+def _autoscaling_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     scaler = pool.autoscaling
     if scaler is None:
         return
@@ -218,7 +218,7 @@ def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Val
     misplaced = list(service_issues(pool, place, catalog))
     yield from misplaced
     if not misplaced and not isinstance(pool.batching, Dynamic):
-        yield from _missing(pool, place)
+        yield from _missing_input_issues(pool, place)
     yield from _layout_issues(pool, place)
     yield from _limit_issues(pool, place)
     yield from offload_issues(pool, place)
@@ -241,7 +241,7 @@ def cap_issues(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) ->
         yield ValidationIssue((*holder, "power", "cap_w"), str(error))
 
 
-def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _missing_input_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of missing inputs for step time and KV cache, and of keys that the model determines."""
     given, model = not isinstance(pool.steptime, Roofline), pool.model
     if model is not None and model.native_quantization and pool.quantization is not None and pool.quantization.native:

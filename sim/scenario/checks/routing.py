@@ -201,7 +201,7 @@ def role_issues(
         for places, _ in _served_together(scenario, fleet)
         if {fleet.pools[j].role for j in places} != {"both"}
         for j in places
-        for one in _of_role(bound[j], bound[places[0]], (*place, "pools", j))
+        for one in _role_issues(bound[j], bound[places[0]], (*place, "pools", j))
     ]
     yield from dict.fromkeys(found)  # several services may share the pool
 
@@ -216,7 +216,7 @@ def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[
             yield own, f"{one.name}: "
 
 
-def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _role_issues(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of one pool in a fleet with roles."""
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):

@@ -105,7 +105,7 @@ def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
         "calibration": load_calibration,
     }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
-    found = [*_names_twice(data), *unknown_ids(data, (), everywhere)]
+    found = [*_name_issues(data), *unknown_ids(data, (), everywhere)]
     found += unknown_ids(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
     found += unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):
@@ -213,7 +213,7 @@ def scenario_issues(scenario: Scenario) -> Found:
         return found  # `id_issues` reports the id
     found += load_issues(scenario)
     if scenario.workload.trace is not None:
-        found += _unmeasured(scenario)
+        found += _window_issues(scenario)
     return found
 
 
@@ -224,11 +224,11 @@ def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
             yield section, keys
 
 
-def _names_twice(data: Any) -> Iterator[ValidationIssue]:
+def _name_issues(data: Any) -> Iterator[ValidationIssue]:
     """Yield issues of services, fleets, and pools of one fleet with the same name."""
     fleets = list(mappings(data, "fleets"))
     for key in ("services", "fleets"):
-        yield from _repeated_names(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
+        yield from _repeated_name_issues(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
     if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
         for i, fleet in fleets:
             if fleet.get("name") == token_api.NAME:
@@ -237,12 +237,12 @@ def _names_twice(data: Any) -> Iterator[ValidationIssue]:
                 )
                 yield ValidationIssue(("fleets", i, "name"), text)
     for i, fleet in fleets:
-        yield from _repeated_names(
+        yield from _repeated_name_issues(
             (("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools")
         )
 
 
-def _repeated_names(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
+def _repeated_name_issues(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
     seen: Counter[str] = Counter()
     for place, name in named:
         if isinstance(name, str):
@@ -274,7 +274,7 @@ def _in_the_file(place: Place, path: str, line: int, message: str) -> Validation
     return InputError(str(shown), line, "", message)
 
 
-def _unmeasured(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _window_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield an issue for a measured window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s

@@ -86,7 +86,7 @@ def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     if scenario.services:
         yield from _services_issues(scenario)
         return
-    yield from _strange_services(scenario)
+    yield from _unknown_service_issues(scenario)
     workload = scenario.workload
     dynamic = [[isinstance(pool.batching, Dynamic) for pool in fleet.pools] for fleet in scenario.fleets]
     for i, pools in enumerate(dynamic):
@@ -142,7 +142,7 @@ def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         )
 
 
-def _strange_services(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _unknown_service_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of service names in a scenario without services."""
     if scenario.service is not None:
         yield ValidationIssue(("service",), "names one of several services, and the scenario has no services")
@@ -196,7 +196,7 @@ def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
             yield ValidationIssue(
                 ("services", i, "weight"), "applies among services that share a pool, and this service shares none"
             )
-    yield from _of_one_service_only(scenario)
+    yield from _single_service_issues(scenario)
 
 
 def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
@@ -240,11 +240,11 @@ def sharing_issues(
         text = "is missing: its services run several models: {models: resident} or {models: swapped}"
         yield ValidationIssue((*place, "sharing"), text)
     for one in models:
-        yield from _one_rank(one, place)
+        yield from _alternation_issues(one, place)
     yield from _memory_issues(pool, models, (*place, "sharing"))
 
 
-def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _alternation_issues(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of engines that cannot alternate with others on a GPU."""
     if bound.layout.pipeline_parallel_size > 1:
         yield ValidationIssue(
@@ -329,7 +329,7 @@ def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> 
         )
 
 
-def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _single_service_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Yield issues of settings and sections that apply to a single workload."""
     if scenario.slo != Slo():
         yield ValidationIssue(("slo",), "belongs in each of the services")
@@ -385,10 +385,10 @@ def service_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[
                 (*place, name), "is about language models, and this pool answers in one pass: remove it"
             )
     if isinstance(pool.steptime, OnePass):
-        yield from _uncomputable(pool, place, catalog)
+        yield from _batch_time_issues(pool, place, catalog)
 
 
-def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _batch_time_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     why = "the batch time follows from it; or give steptime: {model: affine_batch, base_s: ..., per_item_s: ...}"
     for key, value in (("gpu", pool.gpu), ("model", pool.service or pool.model)):
         if value is None:

@@ -181,7 +181,7 @@ def _common_length(one: Place, other: Place) -> int:
 
 @cache
 def _places_by_key(spec: type[BaseModel]) -> dict[str, tuple[Place, ...]]:
-    """Return the places at which each key of *spec* may stand, with index 0 for list items."""
+    """Return the places at which each key of *spec* may be, with index 0 for list items."""
     found: dict[str, list[Place]] = {}
     for place in _places(spec, (), frozenset()):
         found.setdefault(str(place[-1]), []).append(place)
@@ -265,7 +265,7 @@ def _show(value: Any) -> str:
 
 
 def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tuple[Place, list[Any]]:
-    """Return the place without pydantic's union tags and class names, and the types that could stand there.
+    """Return the place without pydantic's union tags and class names, and the types that could be there.
 
     For an unknown key, the types are those of the mapping that contains it.
     """

@@ -114,7 +114,7 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
     renamed = [_rename(document, *old) for document in (file, *bases) for old in [*old_keys(document.data)]]
     data: dict[Any, Any] = {}
     for document in reversed((file, *bases)):
-        data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
+        data = _merge({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
     layers = Layers(_deep_copy(data), file, bases)
     layers.data.pop("base", None)
     layers.data.pop(VERSION_KEY, None)
@@ -130,7 +130,7 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
             for old in [*old_keys(value.data)]:
                 _rename(value, *old)
             _set(layers.data, place, value.data[place[-1]])
-            _drop_rivals(layers.data, place)
+            _drop_alternatives(layers.data, place)
             layers.options.append((place, option))
         except YamlError as error:
             errors.append(InputError(option, 0, "", error.message))
@@ -182,7 +182,7 @@ def _last_key(place: Sequence[str | int]) -> str:
 
 
 def both_names(document: Document, place: Place, name: str) -> InputError:
-    """Return the error that the key at *place* and its present *name* stand side by side."""
+    """Return the error that the key at *place* and its present *name* are both given."""
     told = Message("is an earlier name of {name}: remove one of them", name)
     return InputError(document.path, document.line(place), dotted(place), told)
 
@@ -209,7 +209,7 @@ def _set(data: dict[str, Any], place: Place, value: Any) -> None:
         put(data, place, value)
 
 
-def _drop_rivals(data: dict[str, Any], place: Place) -> None:
+def _drop_alternatives(data: dict[str, Any], place: Place) -> None:
     """Delete arrivals and lengths after a trace was set, and the reverse, as in a file over its base."""
     workload = data.get("workload")
     if len(place) < 2 or place[0] != "workload" or not isinstance(workload, dict):
@@ -284,7 +284,7 @@ def _read_base(file: Document, path: Path, line: int) -> Document:
     return read_mapping(path)
 
 
-def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
+def _merge(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
     """Merge *over* onto *base*: mappings merge, lists and scalars replace, null deletes the base's key."""
     merged = dict(base)
     for key, value in over.items():
@@ -292,7 +292,7 @@ def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
         if value is None and key in base:
             del merged[key]
         elif isinstance(value, dict) and isinstance(below, dict) and not _other_kind(below, value):
-            merged[key] = _merged(below, value)
+            merged[key] = _merge(below, value)
         else:
             merged[key] = value
     return merged
@@ -415,7 +415,7 @@ def as_document(data: Mapping[str, Any] | Spec) -> Document:
 
     Relative paths in it start at the current directory; errors name places and no lines.
 
-    Raises ScenarioErrors where a value cannot stand in a scenario, TypeError if *data* is no mapping.
+    Raises ScenarioErrors where a value cannot be part of a scenario, TypeError if *data* is no mapping.
     """
     if not isinstance(data, Mapping | Spec):
         kind = type(data).__name__

@@ -100,7 +100,7 @@ def _is_invalid(one: ValidationIssue, wrong: Iterable[Place]) -> bool:
 
 
 def _section_is_broken(place: Place, data: dict[str, Any], broken: Collection[Place]) -> bool:
-    """Return True if a fleet lacks a section that stands at the top for all fleets and is wrong there."""
+    """Return True if a fleet lacks a section that is given for all fleets at the top and is wrong there."""
     fleet = value_at(data, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
     return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
 

@@ -1,6 +1,6 @@
 """Sections of a scenario, with the properties that the program needs beside their keys.
 
-The keys and checks of a section are in a module of this folder. The module makes a `Section`, which stands in the
+The keys and checks of a section are in a module of this folder. The module makes a `Section`, which is in the
 annotation of the section's field in `Scenario`. Lists of sections, such as those that a case does not depend on or that
 `price` may change, are all derived from these.
 """

@@ -26,7 +26,7 @@ def _check(paths: PricePaths, scenario: Experiment, _: Everything) -> Iterator[V
         if path.dated and starts is None:
             yield ValidationIssue(place, "names months, and the first month is unknown: add price_paths.starts")
         elif starts is not None:
-            yield from _early(path, place, starts)
+            yield from _early_step_issues(path, place, starts)
         key = IN_PLACE_OF.get(name, "")
         if plan is not None and key in plan.model_fields_set:
             yield ValidationIssue(place, Message("states the price that plan.{key} states too: remove one", key))
@@ -34,7 +34,7 @@ def _check(paths: PricePaths, scenario: Experiment, _: Everything) -> Iterator[V
         yield from _inflation_issues(scenario)
 
 
-def _early(path: PricePath, place: Place, starts: str) -> Iterator[ValidationIssue]:
+def _early_step_issues(path: PricePath, place: Place, starts: str) -> Iterator[ValidationIssue]:
     """Yield issues of steps that change nothing, as they lie before the prices that the scenario states."""
     for month in path.steps:
         if month <= starts:

@@ -287,16 +287,16 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         yield ValidationIssue(("size", "cost_ceiling", "usd_per_million_output_tokens"), text)
     if ceiling is not None and scenario.services:
         yield ValidationIssue(("size", "cost_ceiling"), "needs a single service: users of several differ in speed")
-    yield from _of_split(size, scenario)
-    yield from _of_autoscaling(size, scenario)
-    yield from _of_owned(size, scenario)
-    yield from _over_failures(size, scenario)
+    yield from _split_issues(size, scenario)
+    yield from _autoscaling_issues(size, scenario)
+    yield from _owned_issues(size, scenario)
+    yield from _failure_issues(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
         text = "need fleets whose replicas always run: an autoscaler sets the number of replicas"
         yield ValidationIssue(("size", "spare_replicas"), text)
-    yield from _strange_gpus(size)
-    yield from _servers_of_others(size, catalog)
-    yield from _strange_profiles(size, catalog)
+    yield from _gpu_issues(size)
+    yield from _server_issues(size, catalog)
+    yield from _profile_issues(size, catalog)
     for label, cost in size.costs.items():
         try:
             resolve_costs(cost, scenario.site, scenario.finance, [], lambda _: None)
@@ -306,7 +306,7 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
                 yield ValidationIssue(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
 
 
-def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+def _split_issues(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of options that a search of prefill and decode replicas excludes."""
     if size.split is None:
         return
@@ -325,7 +325,7 @@ def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
         )
 
 
-def _of_autoscaling(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+def _autoscaling_issues(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of options that a search of autoscaled fleets excludes."""
     if size.autoscaling is None:
         if size.committed_base is not None:
@@ -363,7 +363,7 @@ OWNED = "owned"
 """Label of the purchase option of GPUs that are owned already."""
 
 
-def _of_owned(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+def _owned_issues(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of options that a search around owned GPUs excludes, and missing terms of their running costs."""
     if not size.owned:
         return
@@ -388,7 +388,7 @@ def _of_owned(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
             yield ValidationIssue(tuple(path.split(".")), text)
 
 
-def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
+def _failure_issues(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Yield issues of failures without an availability target, and of given spares with one."""
     has_target = scenario.slo.availability is not None
     if size.failures is not None and not has_target:
@@ -402,7 +402,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
             ("size", "cold_start"), "is the start after a repair, and nothing fails: give size.failures"
         )
     if size.spares is not None:
-        yield from _of_spares(size, size.spares)
+        yield from _spare_issues(size, size.spares)
     if has_target and size.spare_replicas:
         yield ValidationIssue(
             ("size", "spare_replicas"), "conflicts with slo.availability, which finds the number of spares: remove it"
@@ -411,7 +411,7 @@ def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue
         yield ValidationIssue(("size", "mixed"), "cannot be searched for with slo.availability: remove one of them")
 
 
-def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
+def _spare_issues(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
     """Yield issues of spare kinds without failures or a start, and of settings for kinds that are not listed."""
     if size.failures is None:
         yield ValidationIssue(("size", "spares"), "are kept for failures: give size.failures and slo.availability")
@@ -424,7 +424,7 @@ def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
         yield ValidationIssue(("size", "spares", "takeover_s"), "applies to warm spares, which are not among kinds")
 
 
-def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:
+def _gpu_issues(size: Size) -> Iterator[ValidationIssue]:
     named: list[tuple[Place, str]] = [(("size", "servers", gpu), gpu) for gpu in size.servers if gpu not in size.owned]
     named += [(("size", "rents", label, gpu), gpu) for label, offers in size.rents.items() for gpu in offers]
     for place, gpu in named:
@@ -434,7 +434,7 @@ def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:
             )
 
 
-def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _profile_issues(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
     try:
         cut = [gpu.mig.profiles for name in size.gpus if (gpu := catalog.gpu(name)).mig is not None]
     except ValueError:
@@ -452,7 +452,7 @@ def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]
             yield ValidationIssue(("size", "mig", i), text)
 
 
-def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _server_issues(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
     for gpu, servers in size.servers.items():
         for name in servers:
             try:

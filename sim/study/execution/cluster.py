@@ -147,7 +147,7 @@ class Cluster:
         """Give *job* to the workers."""
         client = self._connected()
         # prices and terms name no files, so the files of *job* suffice for its repricings
-        inputs = self._sent(client, _scenario_at_point(job), job.catalog)
+        inputs = self._send_inputs(client, _scenario_at_point(job), job.catalog)
         batch = [(_scenario_at_point(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
         known = [one.foundations() for one in job.members]
         self._start(self._jobs, _Work(job, (simulate_on_worker, _program(), inputs, batch, known)))
@@ -164,7 +164,7 @@ class Cluster:
         if not items:
             return
         client = self._connected()
-        inputs = self._sent(client, call.scenario, call.catalog)
+        inputs = self._send_inputs(client, call.scenario, call.catalog)
         known = _program(), inputs, _policies(call.scenario)
         group = SubmittedCalls()
         for place, item in enumerate(items):
@@ -173,7 +173,7 @@ class Cluster:
             place, (value,) = self._answer(group)
             yield place, value
 
-    def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
+    def _send_inputs(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
         """Send the files that *scenario* names and its catalogue, as a task, so that a lost copy is made again.
 
         The task is a builtin function, which a worker without this program computes as well.
@@ -265,7 +265,7 @@ class Cluster:
                 if self._refresh_workers():
                     alone_since = now
                     try:
-                        self._tend(group, now)
+                        self._reschedule(group, now)
                     except OSError:
                         raise self._lost_scheduler() from None
                 elif now - alone_since > self._wait_s and group.done.empty():
@@ -323,7 +323,7 @@ class Cluster:
             Message("worker {address} has {difference}: it gets no cases; install the same on both", address, other)
         )
 
-    def _bind(self, group: SubmittedCalls) -> None:
+    def _reassign(self, group: SubmittedCalls) -> None:
         """Allow open work on all workers with this program, so that workers that join later get a share of it."""
         assert self._client is not None
         scheduler = self._client.scheduler
@@ -335,14 +335,14 @@ class Cluster:
             return  # some calls have not reached the scheduler yet: the next check tries again
         self._bound = set(self._fit)
 
-    def _tend(self, group: SubmittedCalls, now: float) -> None:
+    def _reschedule(self, group: SubmittedCalls, now: float) -> None:
         """Start work that was set aside or has lost its workers, and copies of stragglers on idle workers."""
         assert self._client is not None
         parked, group.parked = group.parked, []
         for work in parked:
             self._start(group, work)
         if self._mismatched and self._bound != self._fit:
-            self._bind(group)
+            self._reassign(group)
         buffer: dict[str, Sequence[Any]] = self._client.processing()
         worker_of = {str(key): address for address, keys in buffer.items() for key in keys}
         works = list({id(work): work for work in group.open.values()}.values())

@@ -250,7 +250,7 @@ class Search:
         self._find_conclusive()
         while self._heap:
             entry = heapq.heappop(self._heap)
-            if not self._known_to_miss(entry):
+            if not self._record_known_miss(entry):
                 self._candidates.append(self._row(entry, "not simulated"))
         self._candidates += map(self._deferred_row, self._deferred)
         best_within_budget = (
@@ -292,7 +292,7 @@ class Search:
         serving = [unit for unit in self._units if unit.standby is None and unit.elastic is None]
         search = BestWithinBudget(self.size, self.size.budget, serving, self._bounds, self._trials)
         best = search.run()
-        rows = [self._judged(one) for one in search.judged]
+        rows = [self._judged_row(one) for one in search.judged]
         judged = [(self._units[one.order], one) for one in search.judged]
         seen = {(unit.machine, unit.total(one.replicas)): one.outcome for unit, one in judged}
         names = {row.name for row in rows}
@@ -303,7 +303,7 @@ class Search:
         self._candidates = rows
         return None if best is None else rows[search.judged.index(best)]
 
-    def _judged(self, one: EvaluatedFleet) -> CandidateFleet:
+    def _judged_row(self, one: EvaluatedFleet) -> CandidateFleet:
         """Return the row of a fleet of the search for the best attainment."""
         self._needs[one.order, one.replicas] = one.needs
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
@@ -392,7 +392,7 @@ class Search:
             ):
                 self._heap.remove(entry := min(left))
                 heapq.heapify(self._heap)
-                if not self._known_to_miss(entry):
+                if not self._record_known_miss(entry):
                     self._try([entry])
 
     def _with_spares_of(self, entries: Iterable[_QueuedCandidate], best: Unit, kind: str) -> list[_QueuedCandidate]:
@@ -542,7 +542,7 @@ class Search:
         while len(batch) < most and self._lowest_usd_per_h(limit_usd_per_h, not batch) < limit_usd_per_h:
             entry = heapq.heappop(self._heap)
             machine = self._units[entry.order].machine
-            if self._known_to_miss(entry):
+            if self._record_known_miss(entry):
                 continue
             if (machine, entry.replicas) in self._met and entry.floor_usd_per_h >= self._best_usd_per_h:
                 self._candidates.append(self._row(entry, "not simulated"))
@@ -556,8 +556,8 @@ class Search:
             heapq.heappush(self._heap, entry)
         return batch
 
-    def _known_to_miss(self, entry: _QueuedCandidate) -> bool:
-        """Return whether the same machines have missed under another purchase option."""
+    def _record_known_miss(self, entry: _QueuedCandidate) -> bool:
+        """Record a miss if the same machines have missed under another purchase option; return whether they have."""
         missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
         if missed is not None:
             self._miss(entry, missed)
