@@ -1,4 +1,4 @@
-"""Exceptions of the Python API: texts of the command line, with arguments in place of options."""
+"""Exceptions of the Python API, whose messages are the command line's with Python arguments in place of options."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ def _with_argument_names(text: str) -> str:
 
 
 class Infeasible(ValueError):
-    """Error of a scenario of which no fleet can run; its message has a line per reason.
+    """Error for a scenario in which no fleet can run; its message has a line per reason.
 
     `result` holds the answer, whose table has the status and reason of every fleet.
     """

@@ -33,7 +33,7 @@ def read_benchmarks(path: Path, known: Mapping[str, str] = MappingProxyType({}))
         return read_results(path, known)
     if not path.is_dir():
         if known:
-            raise BenchdataError([(str(path), 0, "describes what ran; --about is only for results of a client")])
+            raise BenchdataError([(str(path), 0, "states what it measured; --about is only for results of a client")])
         return read_table(path)
     files = sorted(one for one in path.iterdir() if one.suffix in RESULTS)
     if not files:

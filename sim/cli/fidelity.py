@@ -107,14 +107,14 @@ def calibrate(
     workload: Annotated[
         Path | None,
         typer.Option(
-            help=("File for the traffic that was read, one file per recording; scenarios read it with `base:`.")
+            help=("Write the observed traffic to this file, one file per recording; scenarios read it with `base:`.")
         ),
     ] = None,
     workers: Workers = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a host and its GPU to your own benchmarks.
+    """Fit the factors of a host and its GPU to your own benchmarks.
 
     Efficiencies, overheads and the link between the GPUs are fitted.
     """

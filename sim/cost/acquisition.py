@@ -103,8 +103,8 @@ class ValueAddedTax(OwnerComponent):
 
     Notes
     -----
-    VAT = rate * price * (1 + import duty). The part `recoverable` of it is no cost but a payment that comes back; bills
-    per hour contain its interest.
+    VAT = rate * price * (1 + import duty). Its recoverable part is not a cost but is paid and returned later; bills per
+    hour contain only the interest on it.
 
     """
 

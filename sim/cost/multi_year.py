@@ -91,7 +91,7 @@ class ExistingUnits(Spec):
     """
 
     fleet: str
-    """Fleet of the scenario that buys; it determines a unit's hardware, capacity and running cost."""
+    """Name of a fleet with bought hardware; it determines a unit's hardware, capacity and operating cost."""
     units: Count
     """Number of units, which are sold together; units that may be sold separately are separate entries."""
     bought: CalendarMonth
@@ -126,7 +126,7 @@ class MultiYear(Spec):
     discount_rate: Fraction | None = None
     """Discount rate per year; default: the one in finance."""
     bridge: dict[str, Rent] = Field(default_factory=dict)
-    """Fleet that buys -> terms for renting the same hardware until its first orders arrive."""
+    """Name of a fleet with bought hardware -> terms for renting the same hardware until its first orders arrive."""
     existing: tuple[ExistingUnits, ...] = ()
     """Units in service at the start of the plan."""
     actuals: Actuals | None = None

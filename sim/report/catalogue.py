@@ -121,7 +121,7 @@ def kind_of(word: str) -> str:
 
 
 def listing(catalog: Catalog, kind: str) -> FittedTable:
-    """Build the table of the entries of *kind*; of all kinds if empty. Raises UnknownId for an unknown kind."""
+    """Build the table of the entries of *kind*; if it is empty, that of the kinds. Raises UnknownId."""
     if not kind:
         return FittedTable(["kind", "entries"], [[name, str(len(catalog.ids(name)))] for name in KINDS])
     kind = kind_of(kind)
@@ -229,7 +229,7 @@ def _with_unit(value: Value, unit: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """Format *value*: numbers of a tuple by first, last and count, its names as a list."""
+    """Format *value*: a tuple of numbers as its first, last and count, a tuple of names as a list."""
     if not isinstance(value, tuple) or not value:
         return str(value)
     if not all(isinstance(one, int | float) for one in value):

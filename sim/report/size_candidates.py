@@ -304,7 +304,7 @@ def spares_cells(one: CandidateFleet, found: Sizing, scenario: Scenario) -> dict
 
 
 def ranking(found: Sizing, scenario: Scenario, most: int, most_others: int) -> FittedTable:
-    """Build the table of the terminal: at most *most* rows, *most_others* of them without the service level.
+    """Build the table of the terminal: at most *most* rows, *most_others* of them for fleets that miss the SLO.
 
     Figures of missed limits are in the columns of latencies.
     """
@@ -317,9 +317,9 @@ def ranking(found: Sizing, scenario: Scenario, most: int, most_others: int) -> F
 
 
 def winners(found: Sizing, scenario: Scenario) -> PageTable:
-    """Build the table of candidates that meet the service level, and of the nearest within a budget."""
+    """Build the table of candidates that meet the service level, and of the best candidate within a budget."""
     chosen = [one for one in found.candidates if one.status == "meets" or one is found.best_within_budget]
-    note = _("By cost.")
+    note = _("Sorted by cost.")
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over those named in the verdict.")
     return _table(_("Fleets that meet the service level"), note, chosen, found, scenario)
@@ -332,7 +332,7 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
         if one.status == "misses" and one is not found.best_within_budget:
             groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
         elif one.status == "not simulated":
-            groups.setdefault(_("Not simulated: the least cost is already higher"), []).append(one)
+            groups.setdefault(_("Not simulated: the lower bound of the cost is already higher"), []).append(one)
         elif one.status == "over budget" and one is not found.best_within_budget:
             groups.setdefault(_("Exceeds the budget"), []).append(one)
     for title, chosen in groups.items():

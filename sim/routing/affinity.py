@@ -101,10 +101,10 @@ def _place(text: str) -> int:
 
 
 class AdapterAffinity(Spec):
-    """Adapter affinity: the least loaded of the replicas that had the adapter of the request last.
+    """Adapter affinity: the least loaded of the replicas that are assumed to hold the adapter of the request.
 
-    Where all of them have `load_factor` times the mean number of outstanding requests, or there is none, the least
-    loaded of all replicas is chosen.
+    If no replica is assumed to hold it, or all that do have reached `load_factor` times the mean number of outstanding
+    requests, the least loaded of all replicas is chosen.
     """
 
     policy: Literal["adapter_affinity"]
@@ -119,7 +119,7 @@ class AdapterAffinity(Spec):
 
 
 class AssumedAdapters(OutstandingLoads):
-    """Adapters that requests sent to each replica had last."""
+    """Router by the adapters that each replica is assumed to hold: those of the last requests sent there."""
 
     def __init__(self, replicas: int, load_factor: float, adapters: int) -> None:
         super().__init__(replicas)

@@ -32,7 +32,7 @@ TAKEN_LABELS = frozenset(
     | {"request", "service", "pool", "replica", "priority", "server", "state", "component", "phase", "unit", "servers"}
     | {"prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "start_s", "end_s", "currency", "source"}
 )
-"""Columns of the result tables, which no axis may share as its label."""
+"""Columns of the result tables; the label of an axis must not be one of them."""
 BOOKKEEPING = frozenset({"name", "question", "base", "sweep", "replications", "requests", "fleets"})
 """Keys that cannot vary between the points of a sweep."""
 LAST_SECTIONS = ("fleets", "sweep")
@@ -45,9 +45,9 @@ class Case:
 
     fleet: str
     axes: dict[str, Any]
-    """Values by label of the axis, as the tables show them."""
+    """Label of an axis -> its value as the tables show it."""
     overrides: dict[str, Any]
-    """Values by dotted path, as the sweep has them."""
+    """Dotted path -> value as the sweep states it."""
     replication: int
 
 

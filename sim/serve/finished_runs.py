@@ -152,9 +152,9 @@ class AnswerRoutes:
         )
 
     def marks(self, request: Request) -> JSONResponse:
-        """Return the confidence of each point's prediction, by its key.
+        """Return the confidence of each point's prediction, keyed by point.
 
-        Prices and limits do not change it; the answer under the page's values is reused.
+        Confidence is independent of prices and limits, so the loaded answer for the page's values is reused.
         """
         found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         if isinstance(found, WorkAnswer):

@@ -80,9 +80,9 @@ class AllReduce:
         t = call + factor * (latency - call + 2 (n-1)/n * stretch * bytes / bus bandwidth)           without
 
     A number of GPUs without measurements uses the figures of the next larger number, or of the largest. On PCIe lanes
-    with a part of the link's rate, a message takes the time of a message larger by `stretch` at the full rate. The
-    factor covers ranks that wait for each other. Without peer-to-peer, `call` is the latency, which the factor does not
-    stretch: a busy host slows every byte, but not the call.
+    with a part of the link's rate, a message takes the time of a message `stretch` times as large at the full rate. The
+    factor covers ranks that wait for each other. Without peer-to-peer, `call` is the latency, to which the factor does
+    not apply: a busy host slows every byte, but not the call.
 
     """
 
@@ -94,7 +94,7 @@ class AllReduce:
     stretch: float = 1.0
     """Link's rate over that of the narrowest lanes; at least 1."""
     call_s: float = 0.0
-    """Part of the latency that the factor does not stretch [s]."""
+    """Part of the latency to which the factor does not apply [s]."""
 
     @classmethod
     def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0, own_bytes: float = inf) -> "AllReduce":

@@ -132,7 +132,7 @@ class Comparison:
     has_slo: bool
     """True if there is an SLO; without one a fleet fits where it keeps up with the load."""
     model: str = ""
-    """Model that these fleets serve, where other fleets serve another; empty: all fleets are compared."""
+    """Model of the compared fleets, if the scenario's fleets serve several; empty: all fleets are compared."""
 
     def fit(self, fleet: str) -> list[Any]:
         """Return the values of the axis at which the fleet certainly meets the SLO, in order."""
@@ -170,7 +170,7 @@ class Comparison:
 
     @property
     def cheaper_anyway(self) -> str | None:
-        """Fleet that meets the SLO and costs less than each inconclusive one, at every value that has one; or None."""
+        """Fleet that meets the SLO and costs less than every inconclusive fleet at the same value; None without one."""
         found = set()
         for rival in (point for point in self.points if point.inconclusive):
             fit = [point for point in self.at(self.sweep.value(rival)) if point.number(COST) is not None]
@@ -187,7 +187,7 @@ class Comparison:
 def comparisons_of(
     points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], models: Mapping[str, str] | None = None
 ) -> list[Comparison]:
-    """Return one comparison per setting of the other axes, and per model where *models* has that of each fleet.
+    """Return one comparison per setting of the other axes, and per model if *models* (fleet -> model) is given.
 
     Tokens of different models are not compared.
     """

@@ -134,7 +134,7 @@ class Stack(Sourced):
     state_bytes: float = 12.0
     """Bytes of master weight and moments per trained parameter."""
     eight_bit_weights: bool = False
-    """True if frozen weights are stored at 8 bits if matrix products use 8 bits or fewer."""
+    """True if frozen weights are stored at 8 bits whenever matrix products use 8 bits or fewer."""
     four_bit_bytes: Value | None = None
     """Bytes per frozen parameter of QLoRA, if more than the 4-bit weights and their scales."""
     whole_weights: bool = False
@@ -145,7 +145,7 @@ class Stack(Sourced):
 
 
 class TrainedNetwork(Sourced):
-    """Network that is absent from the catalogue's models, or lacks there what training needs."""
+    """Network that the catalogue's models lack, or whose entry there lacks values that training needs."""
 
     aliases: tuple[str, ...] = ()
     dimensions: dict[str, float] = Field(default_factory=dict)

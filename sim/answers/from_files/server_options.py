@@ -336,7 +336,7 @@ FORMATS = {
     "none": "",
     "null": "",
 }
-"""Weight formats by the engines' names, as names of the catalogue; empty: the checkpoint states the format."""
+"""Engine's name of a weight format -> id in the catalogue; empty: the checkpoint states the format."""
 SECRET_VARIABLE = ("token", "key", "secret", "password", "passwd", "credential")
 """Parts of the names of environment variables that hold secrets."""
 HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")

@@ -96,7 +96,7 @@ def read_rows(
         if len(paths) > 1:
             raise BenchdataError([(str(tables[0]), 0, "is a table, which is read alone; put all runs into it")])
         if about or seconds:
-            text = "describes what ran; --about and --seconds are only for a server's metrics"
+            text = "states what it measured; --about and --seconds are only for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return read_benchmarks(paths[0]), []
     rows: list[BenchRow] = []

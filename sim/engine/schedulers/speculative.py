@@ -10,9 +10,9 @@ Budget and KV blocks count all 1 + k; the blocks of rejected tokens stay with th
 sequence advances by the same number of tokens, its `pace`, in each of its steps.
 
 With asynchronous scheduling each step is formed as if all drafts of the current one were accepted: its KV blocks come
-after those, and surplus blocks stay with the sequence. A request is left out of the next step only where the current
-one is sure to make its last token, without any accepted draft; where drafts finish it, the next step computes it once
-more in vain.
+after those, and surplus blocks stay with the sequence. A request is left out of the next step only if the current step
+makes its last token even without an accepted draft. If accepted drafts finish it, the next step has already been formed
+with it and computes it once more in vain.
 """
 
 from math import ceil
@@ -47,7 +47,7 @@ class DraftScheduler(VllmScheduler):
         self._pace: dict[Sequence, float] = {}
         """Decoding sequence -> tokens per step."""
         self._base: dict[Sequence, float] = {}
-        """Decoding sequence -> its context at step counter 0, in place of the whole `Sequence.base` [tokens]."""
+        """Decoding sequence -> its context at step counter 0 [tokens]; unlike `Sequence.base`, it may be fractional."""
         if limits.window:
             self._windows = WindowedContexts(limits.window, self._base, self._pace)
         self._pace_sum, self._drafted_base_sum = 0.0, 0.0
@@ -166,7 +166,7 @@ class DraftScheduler(VllmScheduler):
         self._base.pop(sequence, None)
 
     def _end_answer(self, sequence: Sequence) -> None:
-        """Count the fractions of tokens of *sequence*, which stops decoding, beyond its last whole one as overshoot."""
+        """Add to `overshoot` the tokens counted beyond the last whole token of *sequence*, which stops decoding."""
         if sequence.decoding:
             reached = self._base[sequence] + self._pace[sequence] * self._step
             self.overshoot += reached - self._context(sequence, self._step)
@@ -212,13 +212,13 @@ class AsyncDraftScheduler(DraftScheduler):
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._partial_drafts: dict[Sequence, tuple[int, int, int]] = {}
-        """Sequences for which the current step does not hold all drafts -> (step, context before the current step,
-        tokens after which the step's own come)."""
+        """Sequence without all drafts in the current step -> (number of the step being formed, context before the
+        current step, tokens that the KV cache holds before the step being formed)."""
         self._recomputed: list[Sequence] = []
         """Sequences that drafts finish in the current step: the step being formed computes them once more."""
 
     def _start(self, sequence: Sequence, step: int) -> tuple[int, int]:
-        """Return the context before the current step, and the tokens after which those of step *step* come."""
+        """Return the context before the current step, and the tokens that the KV cache holds before step *step*."""
         odd = self._partial_drafts.get(sequence)
         if odd is not None and odd[0] == step:
             return odd[1], odd[2]

@@ -56,8 +56,8 @@ class TenantQueue(Protocol):
 class FairQueue:
     """Fair queue: one queue per tenant, in order of arrival; the tenant with the lowest token counter is next.
 
-    A preempted request returns to the head of its tenant's queue. With *slots* for LoRA adapters a tenant's first
-    request that finds a slot represents it, and a tenant none of whose requests finds one is skipped.
+    A preempted request returns to the head of its tenant's queue. With *slots* for LoRA adapters, the head of a
+    tenant's queue is its first request whose adapter finds a slot; a tenant without such a request is skipped.
     """
 
     __slots__ = ("_counters", "_last", "_new", "_preempted", "_queues", "slots")
@@ -98,7 +98,10 @@ class FairQueue:
         return self.head() is sequence
 
     def put_back(self, sequence: Sequence) -> None:
-        """Add a preempted *sequence*; its tenant may be new here, if it came with the KV of its prompt."""
+        """Add a preempted *sequence*.
+
+        Its tenant may have no counter yet: a request that arrives with the KV of its prompt skips this queue.
+        """
         self._preempted.add(sequence)
         tenant = _tenant_key(sequence.request)
         self._counters.setdefault(tenant, 0.0)
@@ -356,8 +359,8 @@ class PriorityQueue:
     def victim(self, running: list[Any]) -> Any:
         """Return the sequence to be preempted: the last of *running* in the order of the queue.
 
-        Where several arrived together, it is the first of them that was admitted (vLLM: `max` by priority and arrival
-        alone).
+        Of several that arrived together, the one that was admitted first is chosen, as by vLLM's `max` over priority
+        and arrival.
         """
         return max(running, key=lambda sequence: self._key(sequence)[:-1])
 

@@ -159,7 +159,7 @@ class FinanceSheets:
         return f"{self._cell(first, name)}:{self._cell(last, name)}"
 
     def _compared_block(self, block: Block) -> Block | None:
-        """Return the block that the returns of *block* compare with: the other candidate as it is stated."""
+        """Return the block that the IRR of *block* compares with: the other candidate, financed as stated."""
         ways = self.ways[(self.ways[self.key] == block.names[0])]
         other = next((one for one in ways["against"] if isinstance(one, str)), "")
         own = {one.names[1]: one for one in self.blocks if one.names[0] == other}
@@ -209,7 +209,7 @@ class FinanceSheets:
 
     @staticmethod
     def _starts(values: Mapping[str, Sequence[float]]) -> list[int]:
-        """Return the months in which loans start; empty where loans overlap, whose principal stays as scheduled."""
+        """Return the months in which loans start; empty if loans overlap: their principal then has no formula."""
         starts, owed = [], 0.0
         for month, drawn in enumerate(values["loan_drawn"]):
             owed += values["principal"][month] * -1
@@ -222,7 +222,7 @@ class FinanceSheets:
 
     @staticmethod
     def _other_deductions(block: Block, values: Mapping[str, Sequence[float]]) -> list[float]:
-        """Return what is deducted beside interest, by month; empty where tax is no rate of the same year's profit."""
+        """Return the deductions other than interest, by month; empty if tax is not a rate times the year's profit."""
         rate = float(block.tax.get("rate") or 0.0)
         if not rate or block.tax.get("losses", "used_at_once") != "used_at_once":
             return []

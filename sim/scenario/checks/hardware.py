@@ -56,7 +56,9 @@ def gpus_without_server_notes(scenario: Scenario, catalog: Catalog) -> list[str]
                 unknown = " and ".join(gpu for gpu in dict.fromkeys(unpaid) if catalog.gpu(gpu).tdp_w is None)
                 found[
                     Message(
-                        "The power of {name} is not known: the catalogue has none of {unknown}.", fleet.name, unknown
+                        "The power of {name} is not known: the catalogue has no power limit of {unknown}.",
+                        fleet.name,
+                        unknown,
                     )
                     if unknown
                     else Message(
@@ -338,7 +340,7 @@ def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if not isinstance(batching, Vllm):
         yield ValidationIssue(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
     elif not batching.enable_prefix_caching:
-        yield ValidationIssue(at, "keeps blocks by name, and the prefix cache is off: set enable_prefix_caching: true")
+        yield ValidationIssue(at, "needs the prefix cache, which is off: set enable_prefix_caching: true")
     elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups not in (None, "mean"):
         text = "is modelled without async_scheduling, speculative and kv_groups: remove those that are set"
         yield ValidationIssue(at, text)
@@ -371,7 +373,9 @@ def adapter_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.spec.role != "both":
         yield ValidationIssue(at, "is modelled for pools that compute prompts and answers: remove role")
     if pool.offload is not None:
-        yield ValidationIssue(at, "is modelled with all weights on the GPUs: remove what leaves some in host memory")
+        yield ValidationIssue(
+            at, "is modelled with all weights on the GPUs: remove the options that leave some in host memory"
+        )
     if not isinstance(pool.steptime, Roofline) or pool.model is None or pool.gpu is None:
         yield ValidationIssue(at, "needs a gpu, a model and the step time that is computed from them")
         return

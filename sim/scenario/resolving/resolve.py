@@ -279,7 +279,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
 
 
 def _other_comms(pool: BoundPool) -> list[str]:
-    """Return the names of unused communication buffers: of other kinds of board, or all with one GPU."""
+    """Return the names of unused communication buffers: those of the other kind of board; both for a single GPU."""
     names = {False: "comms_bytes", True: "comms_bytes_pcie"}
     card = pool.gpu is not None and pool.gpu.pcie_card
     return [name for kind, name in names.items() if pool.layout.gpus == 1 or kind != card]
@@ -417,7 +417,7 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
 SAMPLED_REQUESTS = 1000
 """Number of sampled requests from which the mean context is estimated."""
 NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
-"""Keys of a scenario that no fleet's plan depends on, beside the arrivals of the workload."""
+"""Keys of a scenario that no fleet's plan depends on; nor does it depend on the arrivals of the workload."""
 MOST_PLANS = 50
 """Largest number of cached plans per catalogue."""
 _OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
@@ -534,7 +534,10 @@ def pool_models(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog
 def _shared(
     scenario: Experiment, pool: Pool, models: Sequence[BoundPool], plan: PoolPlan, servers: float, catalog: Catalog
 ) -> tuple[PoolPlan, str]:
-    """Return the *plan* of the first of *models* with the others added, and why they cannot start together, if so."""
+    """Add the plans of the other *models* to the *plan* of the first.
+
+    Return it with the reason why the models cannot start together; the reason is empty if they can.
+    """
     if len(models) == 1:
         return plan, ""
     settings = [_fit_settings(one, _workload_of(scenario, one)) for one in models]
@@ -624,7 +627,10 @@ def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
 
 
 def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
-    """Return why the pool cannot start, and what would; empty if it can. An explicit block pool is not checked."""
+    """Return why the pool cannot start, with changes that let it start; empty if it can.
+
+    An explicit block pool is not checked.
+    """
     if pool.gpu is not None and pool.engine.vendors and pool.gpu.vendor not in pool.engine.vendors:
         return Message("{engine} does not run on {gpu}", pool.engine.name, pool.gpu.name)
     slots = isinstance(pool.batching, Slots)
@@ -694,7 +700,7 @@ def _pool_plan(
 
 
 BUILT: deque[RooflineStepTime] = deque(maxlen=32)
-"""Rooflines that this process has built last, whose costs by number of tokens equal pools of other cases share."""
+"""Rooflines built last in this process: equal pools of other cases reuse their costs by number of tokens."""
 
 
 def _roofline(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:

@@ -23,7 +23,8 @@ ALONE_S = 0.5
 IDLE_S = 60
 """Time that a process without work is kept [s]."""
 DEATHS = 3
-"""Number of killed processes at which a task fails, or, killed in a row at their start, at which a helper ends."""
+"""Number of processes killed during a task at which the task fails; a helper ends after as many starts in a row that
+were killed."""
 
 
 @dataclass(slots=True)
@@ -38,7 +39,8 @@ class _Task:
 
 
 Work = Callable[[RunThere], None]
-"""Work of this process that others may take part in, with a function that calls another one in their process."""
+"""Work that several processes share; called with a function that runs another function in the calling helper's
+process."""
 
 
 class ProcessPool:
@@ -58,7 +60,7 @@ class ProcessPool:
         """Lock of the attributes below, signalled on a new task, a new result and the end."""
         self._waiting: deque[_Task] = deque()
         self._lent: list[Work] = []
-        """Work for processes without a task, once for each."""
+        """Shared work, one entry for each process that may join when it has no task."""
         self._done: deque[tuple[Any, Any, BaseException | None]] = deque()
         self._helpers: list[_Helper] = []
         self._alarm: threading.Timer | None = None
@@ -242,7 +244,7 @@ class _Helper(threading.Thread):
                 return
 
     def _takes_part(self, work: Work) -> bool:
-        """Take part in *work*. Return whether the process is still there; any error will come up in the first one."""
+        """Take part in *work*. Return whether the process can continue; errors of *work* are left to this process."""
         try:
             work(self._call_in_process)
         except BrokenProcessPool:

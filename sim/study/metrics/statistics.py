@@ -156,8 +156,7 @@ def share_interval(share: float, half: float | None, draws: int | None = None) -
     References
     ----------
     N. Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered surveys",
-    Journal
-    of Survey Statistics and Methodology 3(4), 2015.
+    Journal of Survey Statistics and Methodology 3(4), 2015.
 
     """
     if half is None or not 0 <= share <= 1:

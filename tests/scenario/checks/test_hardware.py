@@ -93,4 +93,6 @@ def test_power_without_costs_is_reported_as_that_of_gpus_alone(tmp_path: Path) -
 
 def test_cards_without_known_power_have_none(tmp_path: Path) -> None:
     unpaid = SCENARIO[: SCENARIO.index("    cost: ")].replace("rtx-4090", "ascend-910c")
-    assert notes(tmp_path, unpaid) == ["The power of card is not known: the catalogue has none of ascend-910c."]
+    assert notes(tmp_path, unpaid) == [
+        "The power of card is not known: the catalogue has no power limit of ascend-910c."
+    ]

@@ -233,7 +233,7 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     folded = re.findall(r"<summary>(.*) \((\d+)\)</summary>", text_of(page))  # the losers, by their reason
     lost = {status: sum(row["status"] == status for row in table) for status in ("misses", "not simulated")}
     assert sum(int(count) for reason, count in folded if reason.startswith("Misses")) == lost["misses"]
-    assert ("Not simulated: the least cost is already higher", str(lost["not simulated"])) in folded
+    assert ("Not simulated: the lower bound of the cost is already higher", str(lost["not simulated"])) in folded
     assert "http:" not in text_of(page)
     points = len(list((tmp_path / "out/points").iterdir()))
     assert run(tmp_path, text, "--no-report").out == done.out
