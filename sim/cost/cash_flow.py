@@ -45,6 +45,10 @@ class CashFlows:
     """Part of all costs that is proportional to the price of hardware, in the first month [USD/h]."""
     hardware_monthly_usd_per_h: Lines = field(default_factory=dict)
     """Part of each monthly component that is proportional to the price of hardware [USD/h]."""
+    prompts_usd_per_h: Lines = field(default_factory=dict)
+    """Part of each component for prompt tokens; empty where no time of prefill was metered [USD/h]."""
+    answers_usd_per_h: Lines = field(default_factory=dict)
+    """Part of each component for output tokens; empty where no time of decode was metered [USD/h]."""
 
     def of_month(self, component: str, month: int) -> float:
         """Return the amount of *component* in *month* (from 1) of the life or contract, as a ratio to the level one."""
@@ -90,6 +94,28 @@ class CashFlows:
             name: _levelised(usd, {name: self.monthly_usd_per_h.get(name, 0.0)}, self.agreed_months, finance, horizon)
             for name, usd in self.booked_usd_per_h.items()
         }
+
+    def levelised_prompts_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float | None:
+        """Return the part of the levelised cost for prompt tokens [USD/h]; the rest is that for output tokens.
+
+        None unless both prefill and decode were metered.
+
+        Notes
+        -----
+        The cost of each pool is divided as its GPU time between prefill and decode, see `MeteredWindow.prefill_share`.
+        A component whose pools did neither is divided as the other components together.
+
+        """
+        prompts, answers = self.prompts_usd_per_h, self.answers_usd_per_h
+        if not prompts or not answers:
+            return None
+        divided = {name: prompts.get(name, 0.0) + answers.get(name, 0.0) for name in {**prompts, **answers}}
+        whole = fsum(divided.values())
+        usual = fsum(prompts.values()) / whole if whole else 0.0
+        return fsum(
+            usd * (prompts.get(name, 0.0) / divided[name] if divided.get(name) else usual)
+            for name, usd in self.levelised_lines(finance, horizon).items()
+        )
 
 
 def _levelised(
@@ -141,7 +167,19 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         rent_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in rent if charge.paid.monthly),
         hardware_usd_per_h=fsum(usd for _, usd in hardware),
         hardware_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in hardware if charge.paid.monthly),
+        **_by_kind(booked, window),
     )
+
+
+def _by_kind(booked: Iterable[tuple[Charge, float]], window: MeteredWindow) -> dict[str, Lines]:
+    """Return the parts of `CashFlows` for prompt and for output tokens."""
+    shares = [(charge, usd, window.prefill_share(charge.pool)) for charge, usd in booked]
+    return {
+        "prompts_usd_per_h": _by_component((charge, share * usd) for charge, usd, share in shares if share),
+        "answers_usd_per_h": _by_component(
+            (charge, (1 - share) * usd) for charge, usd, share in shares if share is not None and share < 1
+        ),
+    }
 
 
 def _moved_payments(costs: CostPlan) -> dict[tuple[int, int], float]:

@@ -154,6 +154,7 @@ class MeteredWindow:
     """Windows that this one combines; empty for a single window."""
     _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _energies: dict[tuple[str, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _prefill_shares: dict[str, float | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _coverages: "dict[tuple[tuple[str, ...], float], CommitmentUse]" = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -180,6 +181,15 @@ class MeteredWindow:
             inside = (one.server_energy_j for pool in pools for one in self.intervals.get(pool, ()))
             self._energies[pools] = fsum(inside)
         return self._energies[pools]
+
+    def prefill_share(self, pool: str) -> float | None:
+        """Return the part of prefill in the GPU time of prefill and decode of *pool* [1]; None without either."""
+        if pool not in self._prefill_shares:
+            parts = [gpu_s_by_phase(one) for one in self.intervals.get(pool, ())]
+            prefill_s, decode_s = fsum(one.prefill for one in parts), fsum(one.decode for one in parts)
+            used_s = prefill_s + decode_s
+            self._prefill_shares[pool] = prefill_s / used_s if used_s else None
+        return self._prefill_shares[pool]
 
     def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
         """Return the power of each of *pools* at the servers' plugs in the demand interval with the highest total [kW].

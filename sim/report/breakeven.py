@@ -426,12 +426,19 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
                 "levelised_running_usd_per_h": usd_per_h - (cost.capital_usd_per_h if cost else 0.0),
                 "first_month_running_usd_per_h": every[name].flows.opex_usd_per_h,
                 "usd_per_million_output_tokens": _per_million(answer, name),
+                **_by_kind(every[name]),
                 "months": answer.horizon.months,
                 "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
                 **_after_tax_columns(answer, name),
             }
         )
     return rows
+
+
+def _by_kind(cost: Cost) -> dict[str, float | None]:
+    """Return the columns of ranking.csv for the cost of prompts apart from that of answers; None if not metered."""
+    names = ("prompts_usd_per_million_prompt_tokens", "answers_usd_per_million_output_tokens")
+    return dict(zip(names, cost.usd_per_million_by_kind or (None, None), strict=True))
 
 
 def _after_tax_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
@@ -637,6 +644,22 @@ def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
     return [cash(row["after_tax_net_present_cost_usd"]), rate]
 
 
+def _kinds_table(answer: BreakevenAnswer) -> list[PageTable]:
+    """Build the table of the cost of prompts apart from that of answers; none where nothing was metered by phase."""
+    kinds = {name: cost.usd_per_million_by_kind for name, cost in _costs(answer).items()}
+    rows = [[worded(answer, name), *map(cash, found)] for name, found in kinds.items() if found is not None]
+    heads = [
+        _("candidate"),
+        in_code(_("prompts [USD per million prompt tokens]")),
+        in_code(_("answers [USD per million output tokens]")),
+    ]
+    note = _(
+        "Levelised cost, divided by each pool's GPU time of prefill and decode; prompt tokens include cached ones. The "
+        "API: its own prices."
+    )
+    return [PageTable(_("Prompts and answers"), note, heads, rows)] if rows else []
+
+
 def _per_million(answer: BreakevenAnswer, name: str) -> float:
     if name == API:
         return answer.api_usd_per_million or float("nan")
@@ -648,6 +671,7 @@ def _tables(answer: BreakevenAnswer) -> list[PageTable]:
         return []
     found = [
         ranking(answer),
+        *_kinds_table(answer),
         *([financing_table(answer.financings, partial(worded, answer))] if answer.financings else []),
         *([timing_table(answer.timings, answer.starts)] if answer.timings else []),
     ]

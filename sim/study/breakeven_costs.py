@@ -85,6 +85,10 @@ class Cost:
     api_usd_per_h: float | None
     revenue_usd_per_h: float | None = None
     """Revenue of the tokens [USD/h]; None where the scenario states no price of output tokens."""
+    prompt_tokens_per_h: float = 0.0
+    """Prompt tokens per hour, those found in the prefix cache included."""
+    api_prompts_usd_per_h: float = 0.0
+    """Part of `api_usd_per_h` for prompt tokens [USD/h]."""
 
     @property
     def usd_per_h(self) -> float:
@@ -115,6 +119,19 @@ class Cost:
     def usd_per_million_output_tokens(self) -> float:
         """Levelised cost per million output tokens [USD]; infinite without output tokens."""
         return 1e6 * self.usd_per_h / self.output_tokens_per_h if self.output_tokens_per_h else float("inf")
+
+    @property
+    def usd_per_million_by_kind(self) -> tuple[float, float] | None:
+        """Levelised cost per million prompt tokens and per million output tokens [USD].
+
+        The two costs times their tokens sum to `usd_per_h`. None where there are no tokens of a kind, or where prefill
+        and decode were not metered.
+        """
+        prompts_usd_per_h = self.flows.levelised_prompts_usd_per_h(self.finance, self.horizon)
+        if prompts_usd_per_h is None or not self.prompt_tokens_per_h or not self.output_tokens_per_h:
+            return None
+        answers_usd_per_h = self.usd_per_h - prompts_usd_per_h
+        return 1e6 * prompts_usd_per_h / self.prompt_tokens_per_h, 1e6 * answers_usd_per_h / self.output_tokens_per_h
 
 
 class Tokens(NamedTuple):
@@ -227,6 +244,8 @@ class CandidateLedgers:
             output_tokens_per_h=tokens.output,
             api_usd_per_h=None if costs.api is None else costs.api.usd(*tokens),
             revenue_usd_per_h=sold_usd(costs.revenue, tokens.prompt + tokens.cached, tokens.output),
+            prompt_tokens_per_h=tokens.prompt + tokens.cached,
+            api_prompts_usd_per_h=0.0 if costs.api is None else costs.api.usd(tokens.prompt, tokens.cached, 0.0),
         )
 
     def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
@@ -284,8 +303,16 @@ class CandidateLedgers:
             if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
                 of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
                 line = {API: of_first}
-                flows = CashFlows(booked_usd_per_h=line, monthly_usd_per_h=line)
-                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, costs[0].output_tokens_per_h, None)
+                prompts = cost.api_prompts_usd_per_h / cost.api_usd_per_h * of_first if of_first else 0.0
+                flows = CashFlows(
+                    booked_usd_per_h=line,
+                    monthly_usd_per_h=line,
+                    prompts_usd_per_h={API: prompts},
+                    answers_usd_per_h={API: of_first - prompts},
+                )
+                output = costs[0].output_tokens_per_h
+                read = cost.prompt_tokens_per_h / cost.output_tokens_per_h * output
+                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, output, None, prompt_tokens_per_h=read)
         return None
 
 

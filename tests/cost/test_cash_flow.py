@@ -1,6 +1,8 @@
 """Cash flows of a bill, each amount worked out by hand."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
 from sim.cost.charge import FlatCharge, UnitPrice
@@ -129,3 +131,40 @@ def test_the_busiest_hours_make_the_demand_charge_of_the_month():
     )
     found = with_peak(usual, busiest, plan)
     assert found.booked_usd_per_h == found.monthly_usd_per_h == {"demand": 5, "staff": 2}
+
+
+def test_each_pool_pays_for_prompts_and_answers_by_its_own_time(resolve, make_pool, make_interval):
+    # prompts: 3/4 of the busy time of pool a, all of b; c did neither and is divided as a and b together (3 of 4 $)
+    plan = resolve({"acquisition": "rent", "quotes": {"card": 0.5}}, *(make_pool(name) for name in "abc"))
+    window = MeteredWindow.of(
+        [
+            make_interval(0, 3600, pool="a", busy=0.4, prefill=0.75, wall_w=0),
+            make_interval(0, 3600, pool="b", busy=0.1, prefill=1.0, wall_w=0),
+            make_interval(0, 3600, pool="c", wall_w=0),
+        ],
+        0,
+        3600,
+    )
+    flows = flows_of(plan, window)
+    assert flows.prompts_usd_per_h["rental"] == pytest.approx(1.5 + 2.0)
+    assert flows.answers_usd_per_h["rental"] == pytest.approx(0.5)
+    whole = flows.levelised_usd_per_h(None, Horizon(12, 0.0))
+    assert flows.levelised_prompts_usd_per_h(None, Horizon(12, 0.0)) == pytest.approx(whole * 3.5 / 4)
+
+
+@given(prompts=st.floats(0.01, 0.99), energy=st.floats(0, 9), staff=st.floats(0, 9), growth=st.floats(-0.5, 0.5))
+def test_no_part_for_prompts_exceeds_the_whole(prompts, energy, staff, growth):
+    finance = Annuity(method="annuity", discount_rate=0.1, life_years=3, inflation={"energy": growth})
+    lines = {"energy": 1 + energy, "staff": staff}
+    shares = ({name: part * usd for name, usd in lines.items()} for part in (prompts, 1 - prompts))
+    kinds = dict(zip(("prompts_usd_per_h", "answers_usd_per_h"), shares, strict=True))
+    flows = CashFlows(lines, {}, lines, **kinds)
+    whole = flows.levelised_usd_per_h(finance, Horizon(36, 0.1))
+    assert flows.levelised_prompts_usd_per_h(finance, Horizon(36, 0.1)) == pytest.approx(prompts * whole)
+
+
+@pytest.mark.parametrize("prefill", [0.0, 1.0])
+def test_no_cost_by_kind_where_one_phase_is_not_metered(resolve, make_pool, make_interval, prefill):
+    plan = resolve({"acquisition": "rent", "quotes": {"card": 0.5}}, make_pool())
+    window = MeteredWindow.of([make_interval(0, 3600, busy=0.4, prefill=prefill)], 0, 3600)
+    assert flows_of(plan, window).levelised_prompts_usd_per_h(None, Horizon(12, 0.0)) is None

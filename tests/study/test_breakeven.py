@@ -4,6 +4,8 @@ Candidates that serve different models are ranked for each model on its own, unl
 """
 
 import csv
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +20,11 @@ from typer.testing import CliRunner
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.cash_flow import CashFlows
+from sim.cost.charge import UnitPrice
 from sim.cost.finance import Annuity
 from sim.cost.income_tax import IncomeTax
 from sim.cost.time_value import Horizon
+from sim.cost.token_api import ApiTariff
 from sim.language import speaking
 from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
 from sim.scenario.schema import Scenario
@@ -344,6 +348,35 @@ def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     assert sentences(together)[0].startswith("At 1 req/s, small is the cheapest: $146 a month, 60")
     assert [row["candidate"] for row in ranking_rows(together)] == ["small", "large", "dear"]
     assert "model" not in ranking_rows(together)[0]
+    # 60 tokens each way in a second; what both kinds cost is the whole
+    for row in ranking_rows(together):
+        prompts, answers = (row[f"{kind}_tokens"] for kind in PER_MILLION)
+        assert min(prompts, answers) > 0
+        assert 0.06 * 3.6 * (prompts + answers) == pytest.approx(row["usd_per_h"])
+
+
+PER_MILLION = ("prompts_usd_per_million_prompt", "answers_usd_per_million_output")
+
+
+def test_the_api_has_its_own_prices_by_kind() -> None:
+    price = partial(UnitPrice, unit="million_tokens", source="test")
+    tariff = ApiTariff(price(0.5), price(2.0), cached_discount=0.8)
+    read, held, written = 3e6, 1e6, 2e6
+    mine = replace(
+        cost(0, 100),
+        output_tokens_per_h=written,
+        api_usd_per_h=tariff.usd(read, held, written),
+        prompt_tokens_per_h=read + held,
+        api_prompts_usd_per_h=tariff.usd(read, held, 0.0),
+    )
+    nothing: Any = None
+    # half the tokens at the same prices: a quarter of the prompt tokens costs a fifth
+    found = CandidateLedgers.api(nothing, [mine, mine])
+    half = CandidateLedgers.api(nothing, [replace(mine, api_usd_per_h=None, output_tokens_per_h=1e6), mine])
+    for one in (found, half):
+        assert one is not None
+        assert one.usd_per_million_by_kind == pytest.approx((0.5 * (3 + 0.2) / 4, 2.0))
+    assert mine.usd_per_million_by_kind is None  # nothing was metered by phase
 
 
 def test_a_chinese_page_labels_the_ways_to_pay() -> None:

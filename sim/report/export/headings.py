@@ -24,6 +24,8 @@ HEADINGS = {
     "irr_against": N_("returns against"),
     "levelised_running_usd_per_h": N_("levelised operating cost [USD/h]"),
     "first_month_running_usd_per_h": N_("operating cost, first month [USD/h]"),
+    "prompts_usd_per_million_prompt_tokens": N_("prompts [USD per million prompt tokens]"),
+    "answers_usd_per_million_output_tokens": N_("answers [USD per million output tokens]"),
     "net_present_cost_usd": N_("net present cost [USD]"),
     "utilisation": N_("utilisation"),
     "capital_usd_per_h": N_("capital [USD/h]"),
