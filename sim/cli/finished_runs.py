@@ -117,14 +117,14 @@ def price(
 
 def _price_all(folder: Path, sets: list[str], catalogs: list[Path], report: bool, format: str, quiet: bool) -> None:
     """Bill all runs in *folder* again, each into a folder beside it, and show their costs before and after."""
-    from sim.answers.price_lists.repricing import billed_again, runs_in
+    from sim.answers.price_lists.repricing import rebill, runs_in
     from sim.report.json_document import as_json
     from sim.report.terminal_table import FittedTable
 
     found = runs_in(folder)
     if not found:
         fail(Message("{folder}: has no finished run with a bill", folder))
-    bills = [one for run in found for one in billed_again(run, sets, catalogs, report, command_line())]
+    bills = [one for run in found for one in rebill(run, sets, catalogs, report, command_line())]
     if format == "json":
         typer.echo(as_json({"bills": [one.document() for one in bills]}))
         return

@@ -39,10 +39,10 @@ class TaxDepreciation(Spec):
     rate: Share | None = None
     """Rate of declining_balance per year, as a fraction of the remaining value, in place of `factor`."""
     switch: bool = True
-    """Whether declining_balance changes to equal parts once they deduct as much; without, the last year deducts the
+    """True if declining_balance changes to equal parts once they deduct as much; without, the last year deducts the
     rest."""
     half_year: bool = False
-    """Whether the first year counts half, and half a year follows at the end (half-year convention)."""
+    """True if the first year counts half, and half a year follows at the end (half-year convention)."""
     bonus: Fraction = 0.0
     """Fraction of the price that is deducted in the first tax year; the rest follows the method."""
 

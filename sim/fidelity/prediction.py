@@ -1,7 +1,7 @@
 """Prediction of one row of a serving benchmark by a small simulation.
 
 The simulated run yields the metrics that a benchmark client prints. A row derived from two scrapes of a server's
-metrics is simulated from one scrape to the other, and counted as the metrics count.
+metrics is simulated from one scrape to the other, and evaluated as the server's metrics count.
 """
 
 import csv

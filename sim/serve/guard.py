@@ -67,9 +67,9 @@ class Access:
     """Host names as browsers write them in the header Host: 127.0.0.1:8765."""
     port: int
     any_address: bool = False
-    """Whether the server answers on every IP address of the machine; other host names are refused all the same."""
+    """True if the server answers on every IP address of the machine; other host names are refused all the same."""
     is_open: bool = False
-    """Whether reading needs no token (`--no-token`); a change needs it all the same."""
+    """True if reading needs no token (`--no-token`); a change needs it all the same."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     """Token of every caller: in the address, in a cookie, or as `Authorization: Bearer`."""
 

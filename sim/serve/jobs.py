@@ -186,7 +186,7 @@ class CommandQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether the server is about to end."""
+        """True if the server is about to end."""
         return self._ends
 
     def close(self) -> None:

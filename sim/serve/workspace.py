@@ -36,7 +36,7 @@ class WorkspaceFiles:
     scenarios: list[str]
     runs: list[dict[str, Any]]
     complete: bool
-    """Whether the whole folder was searched; False where it holds too many entries."""
+    """True if the whole folder was searched; False where it holds too many entries."""
 
 
 class Workspace:

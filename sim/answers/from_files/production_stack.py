@@ -88,12 +88,12 @@ def _behavior(policies: dict[str, Any]) -> dict[str, Any]:
     """Return the HPA's behaviour for the operator's *policies* by direction, with the operator's defaults."""
     return {
         direction: {
-            "stabilizationWindowSeconds": _or(at(own, "stabilizationWindowSeconds"), wait),
+            "stabilizationWindowSeconds": _value_or(at(own, "stabilizationWindowSeconds"), wait),
             "policies": [
                 {
                     "type": "Pods",
-                    "value": _or(at(own, "podValue"), 1),
-                    "periodSeconds": _or(at(own, "periodSeconds"), 60),
+                    "value": _value_or(at(own, "podValue"), 1),
+                    "periodSeconds": _value_or(at(own, "periodSeconds"), 60),
                 }
             ],
         }
@@ -101,7 +101,7 @@ def _behavior(policies: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _or(value: Any, default: int) -> Any:
+def _value_or(value: Any, default: int) -> Any:
     return default if value is None else value
 
 
@@ -142,7 +142,7 @@ def _server(
 
 
 def _dashed(key: Any) -> str:
-    """Return the option of a key in camel case.
+    """Return the option's name for a key in camel case.
 
     >>> _dashed("gpuMemoryUtilization")
     'gpu-memory-utilization'

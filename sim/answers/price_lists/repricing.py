@@ -62,7 +62,7 @@ def runs_in(folder: Path) -> list[Path]:
     return [run for run in found if _command(run) == "run" and COST in read_table(run / "summary.csv")]
 
 
-def billed_again(
+def rebill(
     run: Path, sets: Sequence[str], catalogs: Sequence[Path], report: bool, command: Sequence[str]
 ) -> list[NewBill]:
     """Bill *run* at the newest offers on its terms into the folder RUN-repriced, and return its costs by fleet.

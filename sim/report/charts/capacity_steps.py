@@ -43,11 +43,11 @@ class StepChart:
     top: float
     """Upper end of the axis of loads, the same for all fleets."""
     elsewhere: bool
-    """Whether load beyond the capacity is bought from an API, not missing."""
+    """True if load beyond the capacity is bought from an API, not missing."""
     short: bool
-    """Whether capacity is missing in some months."""
+    """True if capacity is missing in some months."""
     has_existing: bool
-    """Whether some capacity existed before the plan."""
+    """True if some capacity existed before the plan."""
 
 
 SHORT = "#B3261E"

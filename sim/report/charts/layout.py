@@ -196,7 +196,7 @@ class PlacedText:
     color: str
     bold: bool = False
     plate: bool = False
-    """Whether the text may cover a line, and so needs a background."""
+    """True if the text may cover a line, and so needs a background."""
     curve: ChartCurve | None = None
     """Curve that the text labels; None for a limit."""
 

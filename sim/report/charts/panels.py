@@ -41,11 +41,11 @@ class ChartCurve:
     ends: tuple[tuple[float, float] | None, ...] = ()
     """Ends of the 95 % intervals, in place of half-widths where intervals are not centred at y (shares)."""
     filled: bool = False
-    """Whether the area below the curve is shaded."""
+    """True if the area below the curve is shaded."""
     good: tuple[bool, ...] = ()
-    """Whether each point meets the SLO and is drawn filled; other points are hollow."""
+    """True for each point that meets the SLO, which is drawn filled; other points are hollow."""
     steady: tuple[bool, ...] = ()
-    """Whether each point is free of overload; only these points set the range of the chart."""
+    """True for each point without overload; only these points set the range of the chart."""
     tags: tuple[str, ...] = ()
     """Text beside each point."""
     fleet: str = ""
@@ -75,7 +75,7 @@ class Limit:
     at: float
     text: str
     forbids: bool = True
-    """Whether values to the right of a vertical limit violate it; the area there is shaded."""
+    """True if values to the right of a vertical limit violate it; the area there is shaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,15 @@ class Panel:
     x_names: tuple[str, ...] = ()
     """Labels of x_ticks; empty: the numbers."""
     y_share: bool = False
-    """Whether y runs from 0 to 1."""
+    """True if y runs from 0 to 1."""
     x_linear: bool = False
-    """Whether the x axis is linear even over more than a decade."""
+    """True if the x axis is linear even over more than a decade."""
     y_linear: bool = False
-    """Whether the y axis is linear from zero even over more than a decade."""
+    """True if the y axis is linear from zero even over more than a decade."""
     x_anchored: bool = True
-    """Whether a linear x axis begins at zero."""
+    """True if a linear x axis begins at zero."""
     labelled: bool = True
-    """Whether curves are named at their lines; otherwise only the legend names them."""
+    """True if curves are named at their lines; otherwise only the legend names them."""
     y_label: str = ""
     """Label of the y axis in figures for a paper, which have no heading; empty: the title."""
     kind: str = ""
@@ -124,7 +124,7 @@ class Panel:
 
     @property
     def shows_bands(self) -> bool:
-        """Whether the 95 % intervals are drawn: not if three or more curves have intervals and two of them overlap."""
+        """True if the 95 % intervals are drawn: not if three or more curves have intervals and two of them overlap."""
         bands = [
             {x: band for x, band in zip(curve.x, curve.bands, strict=False) if band is not None}
             for curve in self.curves

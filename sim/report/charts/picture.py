@@ -50,7 +50,7 @@ class KeyEntry:
     area: float = 0.0
     """Opacity of the area."""
     stands_for: bool = True
-    """Whether the entry names the meaning of a colour, such as a fleet.
+    """True if the entry names the meaning of a colour, such as a fleet.
 
     Other entries explain a marker or a line style, with a hollow marker or a gray line.
     """

@@ -46,7 +46,7 @@ class SideBar:
     text_at: float
     """Value at which the text is placed."""
     rightwards: bool
-    """Whether the text extends to the right of `text_at`."""
+    """True if the text extends to the right of `text_at`."""
     half: float = 0.0
     """Half-width of the 95 % interval of the end."""
     fleet: str = ""

@@ -528,7 +528,7 @@ class PageFigure:
     description: str = ""
     """Description of the chart for screen readers."""
     wide: bool = False
-    """Whether the chart takes the whole width of the page."""
+    """True if the chart takes the whole width of the page."""
 
 
 @dataclass(frozen=True, slots=True)

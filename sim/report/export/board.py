@@ -1,4 +1,4 @@
-"""One page for the board: question, recommendation, cash, risk, and what would change the recommendation."""
+"""Page for the board: question, recommendation, cash, risk, and what would change the recommendation."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -182,7 +182,7 @@ class StoredAnswer:
 
 
 def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert the months of a plan to numbers and dates; the closing row keeps its word."""
+    """Convert the months of a plan to numbers and dates; the closing row keeps its text."""
     if frame.empty:
         return frame
     months = [int(one) if str(one).isdigit() else one for one in frame["month"]]

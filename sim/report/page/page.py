@@ -26,7 +26,7 @@ class PageTable:
     worded: tuple[int, ...] = ()
     """Columns of words, which are left-aligned."""
     folded: bool = False
-    """Whether the page shows the table on demand, under its title and the number of its rows."""
+    """True if the page shows the table on demand, under its title and the number of its rows."""
 
 
 def text_table(table: PageTable) -> FittedTable:

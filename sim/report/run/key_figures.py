@@ -49,7 +49,7 @@ class KeyFigure:
     brief: str = ""
     """Heading in the terminal; empty: not shown there."""
     named: bool = False
-    """Whether the service level names this percentile."""
+    """True if the service level names this percentile."""
 
     @classmethod
     def of(cls, column: MetricColumn) -> "KeyFigure":

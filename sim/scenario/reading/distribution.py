@@ -241,7 +241,7 @@ class MonteCarloDraws(Spec):
     correlations: tuple[RankCorrelation, ...] = ()
     """Rank correlations of inputs; pairs that are not listed are independent."""
     dependence: Dependence = "gaussian_copula"
-    """How correlated inputs are drawn: by a joint normal distribution, or by `iman_conover`, which reorders independent
+    """Method of drawing correlated inputs: a joint normal distribution, or `iman_conover`, which reorders independent
     draws so that the sample itself has the rank correlations."""
     inputs: dict[str, Uncertain] = Field(default_factory=dict)
     """Distributions of uncertain inputs, keyed by dotted path. Filled in when the scenario is read, from the

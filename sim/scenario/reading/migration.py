@@ -36,7 +36,7 @@ class Migration:
 
     text: str
     changes: tuple[InputError, ...]
-    """What changes, at the lines of the given file; empty for a file that is up to date."""
+    """Changes at the lines of the given file; empty for a file that is up to date."""
 
 
 def migrate(path: Path) -> Migration:

@@ -9,7 +9,7 @@ import pytest
 import sim
 from sim.answers.price_lists.comparison import changes_of, old_prices
 from sim.answers.price_lists.folder import rows_in, written_to
-from sim.answers.price_lists.repricing import billed_again, runs_in
+from sim.answers.price_lists.repricing import rebill, runs_in
 from sim.answers.price_lists.row import PriceListErrors, PriceRow
 from sim.answers.price_lists.successors import successor_of
 from sim.catalogue.catalog import load_catalog
@@ -91,7 +91,7 @@ def test_all_runs_are_billed_at_the_newest_offers(tmp_path: Path) -> None:
     (tmp_path / "outputs" / "notes").mkdir()
     assert runs_in(tmp_path / "outputs") == [run]
     written_to(entries, [row(3.0, date(2026, 11, 20), gpu="rtx-4090")], "AWS", TODAY, "b")
-    bills = billed_again(run, (), [], False, ["gpufleet"])
+    bills = rebill(run, (), [], False, ["gpufleet"])
     assert {one.change for one in bills} == {"-25.0%"}
     assert {one.newer[0][2] for one in bills} == {"aws-rtx-4090/us-east-1-on-demand-2026-11-20"}
     assert runs_in(tmp_path / "outputs") == [run]
