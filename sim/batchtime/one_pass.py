@@ -54,7 +54,7 @@ class OnePassStepTime:
         return work_of(self.model, self.device.precision, samples, self.spec.resolution, self.spec.steps)
 
     def leap(self, batch: Batch) -> Leap:
-        """Return the duration of *batch*, whose sequences are the items; its load is the fraction without launches."""
+        """Return the duration of *batch*, whose sequences are the items; its load is the share without launches [1]."""
         work = self.work(batch.decode_seqs)
         whole_s = batch_time_s(work, self.speed)
         return Leap(whole_s / self.rate, load=1 - work.kernels * self.speed.kernel_s / whole_s)

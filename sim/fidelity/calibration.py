@@ -74,7 +74,7 @@ MOST_REASONS = 10
 MOST_RUNS = 200
 """Largest number of runs to fit; of longer tables every second, third, ... run is used."""
 DRAWS = 8
-"""Number of random draws that estimate the effect of what metrics pages do not count."""
+"""Number of random draws by which the effect of quantities that metrics pages lack is estimated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class StateProperties:
     powered: bool = False
     """True if the replica draws power: at least idle power."""
     rented: bool = False
-    """True if a provider that bills by the time switched on bills this time."""
+    """True if a provider that bills switched-on time bills time in this state."""
 
 
 def _states(*states: State) -> frozenset[State]:
@@ -52,8 +52,8 @@ STATE_PROPERTIES: dict[State, StateProperties] = {
     State.OFF: StateProperties(_states(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
     # requested and not available yet: clouds bill from the start of the machine
     State.PROVISIONING: StateProperties(_states(State.BOOTING, State.OFF)),
-    # machine, container and engine start, and the engine warms up after its weights are loaded; a start given as one
-    # time is in this state to its end
+    # machine, container and engine start, and the engine warms up after its weights are loaded; a replica whose start
+    # is given as a single time stays in this state until it serves
     State.BOOTING: StateProperties(
         _states(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),

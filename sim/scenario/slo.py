@@ -121,7 +121,7 @@ class ServiceLevel(Spec):
 
     @property
     def goals(self) -> tuple[SloGoal, ...]:
-        """Goals as shares of requests: a percentile is within its limit if that share of the requests is."""
+        """Goals as shares of requests: a limit on p99 holds if 99 % of the requests are within it."""
         whole = (SloGoal(self.attainment, self.per_request),) if self.per_request else ()
         return (*whole, *(SloGoal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
 

@@ -1,4 +1,4 @@
-"""Causes of the cost gap between two fleets: read from answers of `gpufleet sensitivity`, or queued for it."""
+"""Causes of the cost gap between two fleets: read from answers of `gpufleet sensitivity`, which can be queued."""
 
 import csv
 import json

@@ -83,7 +83,7 @@ class Outcome:
     """Value compared with the limit; None where the condition cannot be judged."""
     fails: bool
     reason: str = ""
-    """Why the condition fails or is not judged without a value."""
+    """Reason why the condition fails or is not judged, if there is no value; else empty."""
 
 
 def judged(first: StoredRun, second: StoredRun, conditions: Sequence[Condition]) -> list[Outcome]:
