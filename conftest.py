@@ -6,6 +6,8 @@ from pathlib import Path
 
 # Tests run the sources, also those that start the program; GPUFLEET_PURE=0 runs compiled modules (`make fast`) instead.
 os.environ.setdefault("GPUFLEET_PURE", "1")
+# As the command does: threads of small matrix products only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from stated_horizons import keep_stated_horizons

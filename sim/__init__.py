@@ -20,7 +20,7 @@ for costs. Imports go one way only:
 
     {cli -> serve, agents, api} -> answers -> {jobs -> training} ->
         report -> study -> case -> fleet -> {engine, scenario}
-    cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
+    cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
     catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}

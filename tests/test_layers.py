@@ -1,7 +1,7 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
 {cli -> serve, agents, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
-cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
+cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
 catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "serve": WORK | {"answers"},
     "api": WORK | {"answers"},
     "agents": WORK | {"answers"},
-    "cli": WORK | {"answers", "serve", "claims", "fidelity", "agents"},
+    "watch": WORK | {"answers", "fidelity"},
+    "cli": WORK | {"answers", "serve", "claims", "fidelity", "agents", "watch"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset({"api", "answers"}),
 }

@@ -15,7 +15,19 @@ from typer.exceptions import TyperException
 from typer.models import CommandInfo
 
 # importing a module registers its commands
-from sim.cli import catalogue, claims, explain, fidelity, finished_runs, mcp, prices, questions, scenario_files, serve  # noqa: F401
+from sim.cli import (  # noqa: F401
+    catalogue,
+    claims,
+    explain,
+    fidelity,
+    finished_runs,
+    mcp,
+    prices,
+    questions,
+    scenario_files,
+    serve,
+    watch,
+)
 from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, app
 from sim.cli.help import translate_help
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
@@ -24,7 +36,7 @@ from sim.message import Message
 
 ORDER = (
     *("init", "check", "run", "size", "capacity", "breakeven", "plan", "sensitivity", "price", "diff", "explain"),
-    *("export", "serve", "list", "show", "prices", "mcp", "validate", "calibrate", "claims"),
+    *("export", "serve", "list", "show", "prices", "mcp", "validate", "calibrate", "watch", "claims"),
 )
 """Commands in the order of the help; all others come last."""
 LONGEST_SHOWN = 100

@@ -50,9 +50,11 @@ NOT_READ = (
     "sub",
     "search",
     "getLogger",
+    "execute",
+    "executemany",
     "deprecated",
 )
-"""Calls whose texts are not sentences for readers: descriptions in the JSON schema, patterns."""
+"""Calls whose texts are not sentences for readers: descriptions in the JSON schema, patterns, SQL."""
 NO_SENTENCES = frozenset(
     # names of random streams, keys of files, sources, values and headers
     {"drafts of {}", "failures: {}", "futures {}", "request {}", "session {}"}

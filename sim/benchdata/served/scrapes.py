@@ -28,6 +28,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "ttft": ("time_to_first_token_seconds",),
         "itl": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
         "e2e": ("e2e_request_latency_seconds",),
+        "ended": ("request_success_total",),
         "prompt_sum": ("prompt_tokens_total",),
         "begun_prompts": ("prompt_tokens_total",),
         "output_sum": ("generation_tokens_total",),
@@ -37,6 +38,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "hit_share": ("gpu_prefix_cache_hit_rate",),
         "running": ("num_requests_running",),
         "waiting": ("num_requests_waiting",),
+        "kv_used": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
         "drafts": ("spec_decode_num_drafts_total", "spec_decode_num_draft_tokens_total"),
         "settings": ("cache_config_info",),
     },
@@ -53,6 +55,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "hit_share": ("cache_hit_rate",),
         "running": ("num_running_reqs",),
         "waiting": ("num_queue_reqs",),
+        "kv_used": ("token_usage",),
         "drafts": ("spec_verify_calls_total",),
         "accepted": ("spec_accept_length",),
     },
@@ -80,10 +83,20 @@ def read_name(name: str) -> str | None:
 
 
 @cache
-def _names_read(engine: str) -> frozenset[str]:
+def _names_read(engine: str, every_bucket: bool = True) -> frozenset[str]:
     whole = {name for what, names in NAMES[engine].items() if what not in HISTOGRAMS for name in names}
-    parts = {f"{n}{end}" for what in HISTOGRAMS for n in NAMES[engine][what] for end in ("_bucket", "_count", "_sum")}
+    parts = {
+        f"{name}{end}"
+        for what in HISTOGRAMS
+        for name in NAMES[engine][what]
+        for end in ("_count", "_sum", *(("_bucket",) if every_bucket or what == "ttft" else ()))
+    }
     return frozenset(whole | parts)
+
+
+def names_read(every_bucket: bool = True) -> dict[str, frozenset[str]]:
+    """Return the names of the series that are read of each engine; without *every_bucket* only TTFT has buckets."""
+    return {engine: _names_read(engine, every_bucket) for engine in NAMES}
 
 
 LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?[\d.]+))?(?:\s+#.*)?\s*$')

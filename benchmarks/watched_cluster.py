@@ -1,0 +1,421 @@
+"""Watch a simulated cluster for two weeks through a real Prometheus server: alarm, forecast, order date, restarts.
+
+gpufleet's own engine serves `watched.yaml` at rising rates, once on a usual and once on a slower host; each hour of the
+history is one of these hours, chosen by the hour's rate. The history is written as vLLM's series (counters, histograms,
+gauges) and DCGM's, with a server that restarts and three hours without collection, and is loaded into Prometheus by
+`promtool tsdb create-blocks-from openmetrics`. `gpufleet watch --once` then reads it by range queries.
+
+    python benchmarks/watched_cluster.py --prometheus /usr/bin --work /tmp/watched
+
+`--live-s 600` then scrapes an exporter for ten minutes. Debian's package `prometheus` has both programs.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from math import ceil, log, pi, sin
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+import sim
+
+SCENARIO = Path(__file__).with_name("watched.yaml")
+HOUR_S, STEP_S = 3600, 60
+LIBRARY_HOURS, LOWEST, HIGHEST = 36, 0.09, 0.65
+"""Simulated hours, and their lowest and highest rates [1/s]."""
+SLOWER = 2.5
+"""Factor on the host time of each step of the slower host."""
+DAYS, SLOW_FROM_H = 14, 10 * 24
+GROWTH_PER_WEEK, BASE_RPS = 0.08, 0.25
+RESTART_H, GAP_H = 5 * 24 + 9, (8 * 24 + 2, 8 * 24 + 5)
+"""Hour in which the second server restarts, and hours without collection."""
+BUCKETS = {
+    "time_to_first_token_seconds": (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80),
+    "inter_token_latency_seconds": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10),
+    "e2e_request_latency_seconds": (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480),
+    "request_prompt_tokens": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000),
+    "request_generation_tokens": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000),
+}
+"""Buckets of vLLM's histograms."""
+MODEL = "llama3.1-8b"
+
+
+def rate_of(hour: int, growth: float, noise: float, start: int) -> float:
+    """Return the rate in an hour after *start* (Unix s): growth, day, weekend and noise."""
+    monday_h = start // HOUR_S + hour - 4 * 24
+    day = 0.45 * sin(2 * pi * (monday_h % 24 - 9) / 24)
+    weekend = -0.35 if monday_h // 24 % 7 >= 5 else 0.0
+    return float(BASE_RPS * np.exp(log(1 + growth) * hour / 168 + day + weekend + noise))
+
+
+def host_file(work: Path, factor: float) -> Path:
+    """Write the calibration file of a host whose steps cost *factor* times the usual host time."""
+    file = work / f"host-{factor:g}.yaml"
+    same = f"{{factor: {factor}, low: {factor}, high: {factor}, determined: true}}"
+    file.write_text(f"gpu: rtx-4090\nengines: {{vllm-0.10: {{step_overhead: {same}}}}}\n")
+    return file
+
+
+class Library:
+    """Simulated hours of the cluster on one host, with the requests of each server."""
+
+    def __init__(self, work: Path, host: float, hours: int = LIBRARY_HOURS) -> None:
+        self.rates = LOWEST * (HIGHEST / LOWEST) ** (np.arange(hours) / (hours - 1))
+        folder = work / f"library-{host:g}"
+        values = {
+            "workload.arrivals": {"process": "profile", "hourly_rps": [float(one) for one in self.rates]},
+            "horizon_s": HOUR_S * hours + 600,
+            "warmup_s": 0,
+            "seed": 5,
+            "slo": {"ttft_s": 1.0},
+            "requests": "parquet",
+            "calibration": str(host_file(work, host)),
+        }
+        run = sim.run(SCENARIO, values, 1, out=folder, quiet=True, force=True)
+        found, usage = run.requests, run.usage
+        found = found[found.status == "finished"]
+        self.power = [
+            usage[(usage.start_s >= at * HOUR_S) & (usage.start_s < (at + 1) * HOUR_S)].gpu_energy_j.sum() / HOUR_S
+            for at in range(hours)
+        ]
+        columns = ["arrived_s", "first_token_s", "finished_s", "prompt_tokens", "output_tokens", "replica"]
+        self.requests = found[columns].to_numpy(float)
+
+    def hour(self, rate: float, chance: np.random.Generator, near: int = 2) -> tuple[np.ndarray, float]:
+        """Return the requests of one of the *near* hours next to *rate*, times from its start, and the power [W]."""
+        nearest = np.argsort(np.abs(np.log(self.rates / rate)))[:near]
+        place = int(chance.choice(nearest))
+        begin = place * HOUR_S
+        own = self.requests[(self.requests[:, 0] >= begin) & (self.requests[:, 0] < begin + HOUR_S)].copy()
+        own[:, :3] -= begin
+        return own, self.power[place]
+
+
+def history(
+    libraries: dict[float, Library], seed: int, days: int, growth: float, slow_from_h: int | None, start: int
+) -> tuple[np.ndarray, list[float]]:
+    """Return the requests of *days* days (times from the start) and the power in each hour."""
+    chance = np.random.default_rng(seed)
+    parts, power = [], []
+    for hour in range(days * 24):
+        host = SLOWER if slow_from_h is not None and hour >= slow_from_h else 1.0
+        own, watts = libraries[host].hour(rate_of(hour, growth, 0.05 * chance.standard_normal(), start), chance)
+        own[:, :3] += hour * HOUR_S
+        parts.append(own)
+        power.append(watts)
+    return np.concatenate(parts), power
+
+
+def series_of(requests: np.ndarray, grid: np.ndarray, name: str, values: np.ndarray, at: np.ndarray, weight=None):
+    """Yield (suffix, labels, cumulative samples) of a histogram whose *values* are counted at the times *at*."""
+    order = np.argsort(at)
+    at, values = at[order], values[order]
+    weight = np.ones(len(at)) if weight is None else weight[order]
+    upto = np.searchsorted(at, grid, side="right")
+
+    def counted(each: np.ndarray) -> np.ndarray:
+        return np.concatenate([[0.0], np.cumsum(each)])[upto]
+
+    for bound in (*BUCKETS[name], float("inf")):
+        label = "+Inf" if bound == float("inf") else f"{float(bound)}"
+        yield "_bucket", f'le="{label}"', counted(weight * (values <= bound))
+    yield "_sum", "", counted(weight * values)
+    yield "_count", "", counted(weight)
+
+
+def all_series(
+    requests: np.ndarray, power: list[float], grid: np.ndarray
+) -> Iterator[tuple[str, str, str, np.ndarray]]:
+    """Yield (metric family, kind, series, samples) of both servers at the times *grid* from the start."""
+    for family in (*BUCKETS, "prompt_tokens", "generation_tokens", "request_success", "num_requests_running",
+                   "num_requests_waiting", "kv_cache_usage_perc"):  # fmt: skip
+        for server in (0, 1):
+            own = requests[requests[:, 5] == server]
+            labels = f'model_name="{MODEL}",engine="0",instance="gpu-{server}:8000",job="vllm"'
+            arrived, first, ended, prompt, output = own[:, :5].T
+            steps = np.maximum(output - 1, 1e-9)
+            gap = (ended - first) / steps
+            if family in BUCKETS:
+                values, at, weight = {
+                    "time_to_first_token_seconds": (first - arrived, first, None),
+                    "inter_token_latency_seconds": (gap, ended, np.round(steps)),
+                    "e2e_request_latency_seconds": (ended - arrived, ended, None),
+                    "request_prompt_tokens": (prompt, ended, None),
+                    "request_generation_tokens": (output, ended, None),
+                }[family]
+                for end, more, samples in series_of(own, grid, family, values, at, weight):
+                    text = ",".join(filter(None, (labels, more)))
+                    yield f"vllm:{family}", "histogram", f"vllm:{family}{end}{{{text}}}", samples
+                continue
+            if family in ("prompt_tokens", "generation_tokens", "request_success"):
+                at, each = {
+                    "prompt_tokens": (first, prompt),
+                    "generation_tokens": (ended, output),
+                    "request_success": (ended, np.ones(len(ended))),
+                }[family]
+                order = np.argsort(at)
+                upto = np.searchsorted(at[order], grid, side="right")
+                samples = np.concatenate([[0.0], np.cumsum(each[order])])[upto]
+                more = ',finished_reason="stop"' if family == "request_success" else ""
+                yield f"vllm:{family}", "counter", f"vllm:{family}_total{{{labels}{more}}}", samples
+                continue
+            count = lambda at: np.searchsorted(np.sort(at), grid, side="right")  # noqa: E731
+            running = (count(first) - count(ended)).astype(float)
+            waiting = (count(arrived) - count(first)).astype(float)
+            samples = {"num_requests_running": running, "num_requests_waiting": waiting}.get(family, running / 60)
+            yield f"vllm:{family}", "gauge", f"vllm:{family}{{{labels}}}", samples
+    watts = np.repeat(power, HOUR_S // STEP_S)
+    for gpu in (0, 1):
+        samples = watts[np.minimum((grid // STEP_S).astype(int), len(watts) - 1)] / 2
+        yield (
+            "DCGM_FI_DEV_POWER_USAGE",
+            "gauge",
+            f'DCGM_FI_DEV_POWER_USAGE{{gpu="{gpu}",Hostname="gpu-{gpu}"}}',
+            samples,
+        )
+
+
+def write_history(file: Path, requests: np.ndarray, power: list[float], start: int, days: int, faults: bool) -> None:
+    """Write the series as OpenMetrics, with a restart and a gap where *faults*."""
+    grid = np.arange(0, days * 24 * HOUR_S + 1, STEP_S, float)
+    gap = (grid > GAP_H[0] * HOUR_S) & (grid <= GAP_H[1] * HOUR_S)
+    restart = RESTART_H * HOUR_S + 1800
+    told = ""
+    with file.open("w", encoding="utf-8") as out:
+        for family, kind, name, samples in all_series(requests, power, grid):
+            if family != told:
+                out.write(f"# TYPE {family} {kind}\n")
+                told = family
+            if faults and "gpu-1:8000" in name and kind != "gauge":
+                samples = samples - np.where(grid >= restart, samples[int(restart // STEP_S)], 0.0)
+            kept = ~gap if faults else np.ones(len(grid), bool)
+            out.writelines(
+                f"{name} {value:.9g} {start + int(at)}\n" for at, value in zip(grid[kept], samples[kept], strict=True)
+            )
+        out.write("# EOF\n")
+
+
+class Server:
+    """Prometheus server on its own folder."""
+
+    def __init__(self, programs: Path, work: Path, port: int, targets: str = "") -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        config = work / "prometheus.yml"
+        job = f"  - job_name: vllm\n    scrape_interval: 5s\n    static_configs: [{{targets: ['{targets}']}}]\n"
+        config.write_text("scrape_configs:\n" + (job if targets else "  []\n"))
+        self._process = subprocess.Popen(
+            [programs / "prometheus", f"--config.file={config}", f"--storage.tsdb.path={work / 'tsdb'}",
+             "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
+            stdout=subprocess.DEVNULL, stderr=(work / "prometheus.log").open("w"),
+        )  # fmt: skip
+        for _ in range(150):
+            try:
+                urllib.request.urlopen(f"{self.url}/-/ready", timeout=2).read()
+                return
+            except OSError:
+                time.sleep(0.2)
+        raise SystemExit("Prometheus does not start: see prometheus.log")
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def watch(url: str, out: Path, *more: str, **how: object) -> subprocess.CompletedProcess:
+    """Run `gpufleet watch --once`."""
+    command = [sys.executable, "-m", "sim", "watch", str(SCENARIO), "--prometheus", url, "--once", "--out", str(out)]
+    environment = os.environ | {"COLUMNS": "80"}
+    return subprocess.run([*command, *more], capture_output=True, text=True, env=environment, check=False, **how)
+
+
+def loaded(work: Path, programs: Path, requests: np.ndarray, power: list[float], days: int, start: int) -> None:
+    """Load the history into a new database."""
+    text = work / "history.om"
+    write_history(text, requests, power, start, days, faults=True)
+    shutil.rmtree(work / "tsdb", ignore_errors=True)
+    command = [
+        programs / "promtool",
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        text,
+        work / "tsdb",
+        "--max-block-duration=500h",
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    text.unlink()
+
+
+def killed(url: str, out: Path, after_s: float) -> None:
+    """Start the command, and kill it with SIGKILL after *after_s* seconds."""
+    command = [sys.executable, "-m", "sim", "watch", str(SCENARIO), "--prometheus", url, "--once", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class Exporter(BaseHTTPRequestHandler):
+    """Exporter of the last sample of each series, as vLLM's /metrics page."""
+
+    samples: ClassVar[list[tuple[str, str, np.ndarray]]] = []
+    started = 0.0
+    speed = 1.0
+
+    def do_GET(self) -> None:
+        """Answer with the page at the time since the start, *speed* times as fast."""
+        place = int((time.time() - self.started) * self.speed / STEP_S)
+        lines = [f"{name} {samples[min(place, len(samples) - 1)]:.9g}" for _, name, samples in self.samples]
+        body = ("\n".join(lines) + "\n").encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def first_above(capacity: float, growth: float, lead_days: float, start: int) -> tuple[float, float]:
+    """Return the day on which the busiest hour passes *capacity*, and the day of the order, from the start."""
+    hours = next(hour for hour in range(24 * 365) if rate_of(hour, growth, 0.0, start) > capacity)
+    return hours / 24, hours / 24 - lead_days
+
+
+def repeated(libraries: dict[float, Library], seeds: int, start: int) -> None:
+    """Print alarms and held intervals of further histories, from their requests without a server.
+
+    An hour's prediction is the median of the hours at its rate on the usual host.
+    """
+    from sim.watch.drift import drift_of, threshold
+    from sim.watch.forecast import forecast_of
+
+    usual = libraries[1.0]
+    means = [mean_latencies(usual.hour(float(rate), np.random.default_rng(0), 1)[0]) for rate in usual.rates]
+    hours = [start + HOUR_S * hour for hour in range(DAYS * 24)]
+    false, delays, held = 0, [], []
+    for seed in range(seeds):
+        for slow_from_h in (None, SLOW_FROM_H):
+            requests, _ = history(libraries, 100 + seed, DAYS, GROWTH_PER_WEEK, slow_from_h, start)
+            parts = np.split(requests, np.searchsorted(requests[:, 0], [HOUR_S * hour for hour in range(1, DAYS * 24)]))
+            alarms = []
+            for place, name in enumerate(("ttft_s_mean", "tpot_s_mean")):
+                curve = np.log([one[place] for one in means])
+                rates = np.log([len(one) / HOUR_S for one in parts])
+                said = np.exp(np.interp(rates, np.log(usual.rates), curve))
+                seen = np.array([mean_latencies(one)[place] for one in parts])
+                alarms.append(drift_of(name, hours, (seen / said).tolist(), threshold(6)).alarm)
+            raised = [(one.raised - start) // HOUR_S + 1 for one in alarms if one is not None]
+            if slow_from_h is None:
+                false += len(raised)
+            else:
+                delays.append(min(raised, default=10**6) - slow_from_h)
+        chance = np.random.default_rng(seed)
+        load = [rate_of(hour, GROWTH_PER_WEEK, 0.05 * chance.standard_normal(), start) for hour in range(21 * 24)]
+        found = forecast_of(hours, load[: DAYS * 24], 7)
+        truth = np.array(load[DAYS * 24 :])
+        held.append(float(((truth >= found.low) & (truth <= found.high)).mean()))
+    print(f"{seeds} unchanged fortnights: {false} false alarms of TTFT or TPOT")
+    print(f"{seeds} slowdowns: first alarm after {min(delays)} to {max(delays)} h, median {np.median(delays):.0f} h")
+    kept = f"{np.mean(held):.1%} ({min(held):.0%} to {max(held):.0%})"
+    print(f"80 % intervals of the week after {seeds} fortnights hold {kept}")
+
+
+def mean_latencies(requests: np.ndarray) -> tuple[float, float]:
+    """Return mean TTFT and mean time between tokens [s]."""
+    arrived, first, ended, _, output = requests[:, :5].T
+    return float((first - arrived).mean()), float((ended - first).sum() / np.maximum(output - 1, 0).sum())
+
+
+def main() -> None:
+    """Build the history, load it, watch it, and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prometheus", type=Path, default=Path("/usr/bin"), help="folder of prometheus and promtool")
+    parser.add_argument("--work", type=Path, default=Path("/tmp/watched"))
+    parser.add_argument("--port", type=int, default=9911)
+    parser.add_argument("--live-s", type=float, default=0.0, help="scrape an exporter for these seconds")
+    parser.add_argument("--keep", action="store_true", help="watch the history that is loaded")
+    parser.add_argument("--seeds", type=int, default=20, help="further histories, without a server")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    libraries = {host: Library(given.work, host) for host in (1.0, SLOWER)}
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    start = int((now - timedelta(days=DAYS)).timestamp())
+    requests, power = history(libraries, 1, DAYS, GROWTH_PER_WEEK, SLOW_FROM_H, start)
+    print(f"{len(requests):,} requests in {DAYS} days", flush=True)
+    if given.keep and (given.work / "start").exists():
+        start = int((given.work / "start").read_text())
+    else:
+        loaded(given.work, given.prometheus, requests, power, DAYS, start)
+        (given.work / "start").write_text(str(start))
+    server = Server(given.prometheus, given.work, given.port)
+    out = given.work / "answer"
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        for after_s in (6.0, 12.0, 20.0):
+            killed(server.url, out, after_s)
+        began = time.monotonic()
+        first = watch(server.url, out)
+        print(first.stdout, first.stderr, f"{time.monotonic() - began:.0f} s", sep="\n")
+        again = given.work / "again"
+        shutil.rmtree(again, ignore_errors=True)
+        shutil.copytree(out / "points", again / "points")  # simulations; hours, alarms and calibrations are new
+        watch(server.url, again)
+        same = (out / "watch.json").read_bytes() == (again / "watch.json").read_bytes()
+        print(f"killed three times and restarted, the same answer as without: {same}")
+        found = json.loads((out / "watch.json").read_text())
+        slow = datetime.fromtimestamp(start + SLOW_FROM_H * HOUR_S, UTC)
+        for alarm in found["alarms"]:
+            raised = datetime.fromisoformat(alarm["raised"].replace("Z", "+00:00")) + timedelta(hours=1)
+            hours = (raised - slow).total_seconds() / HOUR_S
+            print(f"alarm: {alarm['metric']} x {alarm['ratio']:.3f}, {hours:.0f} h after the slowdown")
+        capacity, lead = found["capacity"]["rps"], found["order"]["lead_time_days"]
+        reached, order = first_above(capacity, GROWTH_PER_WEEK, lead, start)
+        day = lambda days: (datetime.fromtimestamp(start, UTC) + timedelta(days=days)).date()  # noqa: E731
+        print(f"true date of the capacity {capacity:.3f} req/s: {day(reached)}, order by {day(order)}")
+        print(f"answered: {found['capacity']['reached']}, order by {found['order_date']}")
+        ahead = max(rate_of(int(reached * 24) + hour, GROWTH_PER_WEEK, 0.0, start) for hour in range(30 * 24))
+        print(f"replicas by hand: {ceil(2 * ahead / capacity) - 2}, answered: {found['order']['replicas']}")
+    finally:
+        server.stop()
+    repeated(libraries, given.seeds, start)
+    if given.live_s:
+        live(given, libraries)
+
+
+def live(given: argparse.Namespace, libraries: dict[float, Library]) -> None:
+    """Scrape an exporter that runs 60 times as fast as the clock, stop the server in between, and watch it."""
+    requests, power = history(libraries, 2, 2, 0.0, None, 0)
+    grid = np.arange(0, 2 * 24 * HOUR_S + 1, STEP_S, float)
+    Exporter.samples = [(kind, name, samples) for _, kind, name, samples in all_series(requests, power, grid)]
+    Exporter.started, Exporter.speed = time.time(), 60.0
+    web = HTTPServer(("127.0.0.1", given.port + 1), Exporter)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    work = given.work / "live"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    server = Server(given.prometheus, work, given.port + 2, f"127.0.0.1:{given.port + 1}")
+    time.sleep(given.live_s)
+    told = watch(server.url, given.work / "live-answer", "--no-recalibration")
+    print(told.stdout, told.stderr, sep="\n")
+    server.stop()
+    gone = watch(server.url, given.work / "live-answer")
+    print(f"without the server: exit {gone.returncode}: {gone.stderr.strip()}")
+    web.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Command `gpufleet watch`."""
+
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sim.cli.frame import (
+    OTHER_FAILURE,
+    Catalogs,
+    Out,
+    Quiet,
+    ScenarioFile,
+    Sets,
+    Workers,
+    app,
+    catalog_for,
+    command_line,
+    fail,
+    print_to_stderr,
+    report_bad_input,
+    show_all,
+    show_money_of,
+    usable,
+)
+from sim.cli.questions import default_folder
+from sim.cli.workplace import workplace
+from sim.message import Message, os_reason, placed
+from sim.scenario.reading.shipped import scenario_file
+
+TOKEN = "GPUFLEET_PROMETHEUS_TOKEN"
+"""Variable with the bearer token of the Prometheus server."""
+RETRY_S, POLL_S = 60.0, 300.0
+"""Wait after a failed round, and longest wait between two looks at the server's clock [s]."""
+
+
+@app.command()
+def watch(
+    scenario: ScenarioFile,
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus server: http://localhost:9090.")],
+    fleet: Annotated[str | None, typer.Option(help="Fleet that runs; needed where the scenario has several.")] = None,
+    match: Annotated[
+        str, typer.Option(help='Label matchers of the fleet\'s series: \'namespace="chat",model_name="m"\'.')
+    ] = "",
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, answer once and end.")] = False,
+    format: Annotated[
+        Literal["auto", "table", "json"],
+        typer.Option(help="auto: a table with --once, else one line of JSON an hour."),
+    ] = "auto",
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve the page and /metrics there: 127.0.0.1:9400.")
+    ] = None,
+    lead_time_days: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Days from order to delivery; default: the scenario's lead_time_months."),
+    ] = None,
+    cover_days: Annotated[
+        float, typer.Option(min=1.0, max=365.0, help="Days after the capacity is reached that an order covers.")
+    ] = 30.0,
+    ahead_days: Annotated[float, typer.Option(min=7.0, max=365.0, help="Days of the forecast.")] = 120.0,
+    history_days: Annotated[
+        float, typer.Option(min=0.1, max=365.0, help="Days before the first round that are read.")
+    ] = 28.0,
+    no_recalibration: Annotated[
+        bool,
+        typer.Option("--no-recalibration", help="Fit no factors after a drift; compare with the scenario as it is."),
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer of Prometheus [s].")] = 30.0,
+    sets: Sets = None,
+    catalogs: Catalogs = None,
+    workers: Workers = None,
+    out: Out = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare a running fleet with its scenario each hour: drift, forecast, order date."""
+    with report_bad_input(), ExitStack() as stack:
+        from sim.answers.folder import own_catalogue, write_manifest
+        from sim.report.words.money import showing
+        from sim.scenario.reading.load import load
+        from sim.watch.predicted import why_not_watched
+        from sim.watch.prometheus import Prometheus, why_not_address
+        from sim.watch.rounds import Watch, WatchOptions
+        from sim.watch.storage import FILE, Storage, StorageError
+
+        path = scenario_file(scenario)
+        catalog = catalog_for(path, catalogs)
+        read = load(path, sets or (), catalog=catalog, swept=False)
+        show_money_of(read)
+        chosen = _fleet(path, read, fleet)
+        if refusal := why_not_watched(read, chosen):
+            fail(placed(path, refusal))
+        if refusal := why_not_address(prometheus):
+            fail(placed("--prometheus", refusal))
+        address = _address(listen)
+        folder = usable(out or default_folder(read, "-watch", sets))
+        if refusal := _why_not_ours(folder):
+            fail(placed(f"--out {folder}", refusal))
+        source = Prometheus(prometheus.rstrip("/"), match, os.environ.get(TOKEN, ""), timeout)
+        options = WatchOptions(
+            history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
+        )
+        _refuse_without_metrics(source, history_days, folder / FILE, once)
+        stack.enter_context(showing(read))
+        there = stack.enter_context(workplace(workers, None, None, folder, read, path))
+        write_manifest(folder, _manifest(read, own_catalogue(catalog), once))
+        try:
+            storage = Storage(folder / FILE, match)
+        except StorageError as error:
+            fail(str(error))
+        watched = Watch(read, chosen, catalog, folder, there, source, storage, options)
+        texts: dict[str, tuple[str, str]] = {}
+        if address is not None:
+            from sim.watch.http import published
+
+            try:
+                port, texts = stack.enter_context(published(*address))
+            except OSError as error:
+                fail(Message("--listen {listen}: {reason}", listen, os_reason(error)))
+            print_to_stderr(f"http://{address[0]}:{port}/")
+        _rounds(watched, texts, once, format, quiet)
+
+
+def _fleet(path: Path, scenario: Any, name: str | None) -> Any:
+    """Return the fleet called *name*, or the only one; else end the command."""
+    names = [one.name for one in scenario.fleets]
+    if name is None and len(names) == 1:
+        return scenario.fleets[0]
+    if name not in names:
+        text = Message("--fleet: choose the fleet that runs: {names}", ", ".join(names))
+        fail(placed(path, text))
+    return scenario.fleets[names.index(name)]
+
+
+def _address(listen: str | None) -> tuple[str, int] | None:
+    if listen is None:
+        return None
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        fail(Message("--listen: must be HOST:PORT, not {listen!r}", listen))
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _why_not_ours(folder: Path) -> str:
+    from sim.answers.folder import manifest_of
+
+    known = manifest_of(folder)
+    command = (known or {}).get("question", {}).get("command")
+    return "" if known is None or command == "watch" else Message("holds an answer of gpufleet {command}", command)
+
+
+def _manifest(scenario: Any, catalogue: dict[str, Any], once: bool) -> dict[str, Any]:
+    from sim.answers.folder import program_version
+
+    return {
+        "program": "gpufleet",
+        "version": program_version(),
+        "scenario": scenario.name,
+        "command": command_line(),
+        "question": {"command": "watch"},
+        **catalogue,
+        "status": "finished",
+    }
+
+
+def _refuse_without_metrics(source: Any, history_days: float, storage: Path, once: bool) -> None:
+    """End the command, before anything is written, where a first round has nothing to read."""
+    from sim.watch.prometheus import PrometheusError
+
+    if storage.exists():
+        return
+    try:
+        from sim.watch.rounds import first_hour
+
+        first_hour(source, history_days)
+    except PrometheusError as error:
+        fail(str(error), OTHER_FAILURE if type(error) is PrometheusError else 2)
+
+
+def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format: str, quiet: bool) -> None:
+    """Answer once, or each hour until the command is stopped."""
+    from sim.watch.answer import json_line, lines, metrics_text, page
+    from sim.watch.http import HTML_TYPE, JSON_TYPE, METRICS_TYPE
+    from sim.watch.prometheus import PrometheusError
+
+    told, answered = "", False
+    while True:
+        try:
+            count = watched.read()
+            if count or once or not answered:
+                answer = watched.evaluate()
+                line, html = json_line(answer), page(answer)
+                _keep(watched.out, line, html)
+                texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, line + "\n")}
+                texts["/metrics"] = (METRICS_TYPE, metrics_text(answer))
+                answered, told = True, ""
+                if not quiet and (format == "table" or (format == "auto" and once)):
+                    show_all(*lines(answer), Message("results in {folder}", watched.out))
+                elif not quiet:
+                    typer.echo(line)
+            wait_s = POLL_S
+        except PrometheusError as error:
+            if once:
+                fail(str(error), OTHER_FAILURE)
+            if str(error) != told:
+                print_to_stderr(Message("{error}; trying again every {seconds:g} s", error, RETRY_S))
+            told, wait_s = str(error), RETRY_S
+        if once:
+            return
+        time.sleep(wait_s)
+
+
+def _keep(folder: Path, line: str, html: str) -> None:
+    from sim.study.execution.durable import write_atomically
+
+    write_atomically(folder / "watch.json", line + "\n")
+    write_atomically(folder / "watch.html", html)
