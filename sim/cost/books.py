@@ -1,4 +1,4 @@
-"""Books of purchases and leases: yearly profit and loss, and the balance sheet, apart from tax and discounting.
+"""Books of purchases and leases: yearly profit and loss, and the balance sheet, without tax and discounting.
 
 Hardware is depreciated in equal parts over `life_years` to its resale value (IAS 16, ASC 360), with sales tax and
 deployment. Owners pay in all cash that is needed, so the books hold no cash; income tax is that of the year, without

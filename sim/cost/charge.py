@@ -223,7 +223,7 @@ class FlatCharge:
     shared: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval, window: MeteredWindow) -> ByPhase:
-        """Return the GPU-seconds of *interval* by phase, the unused share apart."""
+        """Return the GPU-seconds of *interval* by phase, with the unused share in its own phase."""
         return gpu_s_by_phase(interval).with_idle_share(self.unused)
 
     def quantity(self, metered: float, window: MeteredWindow) -> float:

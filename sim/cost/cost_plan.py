@@ -140,7 +140,7 @@ def resolve_costs(
         rate = finance.spread_rate_per_year if finance is not None else 0.0
         charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book, rate))]
         charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
-        notes = [*_rent_notes(cost, fleet), *_gpus_alone(fleet), *_landlords_notes(operations)]
+        notes = [*_rent_notes(cost, fleet), *_gpus_without_server_notes(fleet), *_landlord_notes(operations)]
     else:
         charges, notes = [], [*_owned_notes(cost), *_server_notes(fleet, cost.share)]
         nothing_bought = cost.owned and operations is None
@@ -253,7 +253,7 @@ def _rent_notes(cost: Rent, fleet: Sequence[FleetHardware]) -> Iterator[str]:
         )
 
 
-def _gpus_alone(fleet: Sequence[FleetHardware]) -> Iterator[str]:
+def _gpus_without_server_notes(fleet: Sequence[FleetHardware]) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
             yield Message(
@@ -267,7 +267,7 @@ def _owned_notes(cost: Buy) -> Iterator[str]:
         yield "Owned hardware: its purchase is not charged; electricity, space and upkeep are."
 
 
-def _landlords_notes(operations: Operations | None) -> Iterator[str]:
+def _landlord_notes(operations: Operations | None) -> Iterator[str]:
     if operations is not None and (given := operations.landlords):
         yield Message("Paid by the owner of the rented hardware: {costs}.", in_words(given))
 
@@ -354,7 +354,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
         try:
             plan = priced(way, [pools[i] for i in members], other_hardware)
         except CostError as error:
-            found = (Problem(_moved(one.path, holder), one.text) for one in error.problems)
+            found = (Problem(_path_in_pool(one.path, holder), one.text) for one in error.problems)
             problems.update(dict.fromkeys(found))
             continue
         names = ", ".join(pools[i].name for i in members)
@@ -372,7 +372,7 @@ def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], price
     )
 
 
-def _moved(path: str, holder: str) -> str:
+def _path_in_pool(path: str, holder: str) -> str:
     """Return *path* within the pool that states the terms; paths of fleet-wide sections are unchanged."""
     return f"{holder}{path}" if path.split(".")[0] == "cost" else path
 
@@ -385,9 +385,9 @@ def _within_pool(charge: Charge, holder: str) -> Charge:
 
 
 def _price(price: UnitPrice, holder: str) -> UnitPrice:
-    stated = tuple(one._replace(path=_moved(one.path, holder)) for one in price.stated)
+    stated = tuple(one._replace(path=_path_in_pool(one.path, holder)) for one in price.stated)
     scenarios = "scenario: "
     source = price.source
     if source.startswith(scenarios):
-        source = scenarios + _moved(source.removeprefix(scenarios), holder)
+        source = scenarios + _path_in_pool(source.removeprefix(scenarios), holder)
     return replace(price, source=source, stated=stated)

@@ -1,4 +1,4 @@
-"""Simulation of a whole plan: parts of it that do not affect each other are simulated apart.
+"""Simulation of a whole plan: parts of it that do not affect each other are simulated separately.
 
 Services that share pools run in one cluster, every other service runs by itself. A large fleet whose replicas do not
 affect each other (`CasePlan.has_independent_replicas`) runs in shards, some of its replicas at a time, of whose

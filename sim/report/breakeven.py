@@ -436,7 +436,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def _by_kind(cost: Cost) -> dict[str, float | None]:
-    """Return the columns of ranking.csv for the cost of prompts apart from that of answers; None if not metered."""
+    """Return the columns of ranking.csv for the separate costs of prompts and answers; None if not metered."""
     names = ("prompts_usd_per_million_prompt_tokens", "answers_usd_per_million_output_tokens")
     return dict(zip(names, cost.usd_per_million_by_kind or (None, None), strict=True))
 
@@ -645,7 +645,7 @@ def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _kinds_table(answer: BreakevenAnswer) -> list[PageTable]:
-    """Build the table of the cost of prompts apart from that of answers; none where nothing was metered by phase."""
+    """Build the table of the separate costs of prompts and answers; none where nothing was metered by phase."""
     kinds = {name: cost.usd_per_million_by_kind for name, cost in _costs(answer).items()}
     rows = [[worded(answer, name), *map(cash, found)] for name, found in kinds.items() if found is not None]
     heads = [

@@ -1,4 +1,4 @@
-"""Replicas in buckets by their number of outstanding requests, apart from the specs that use them to be compiled."""
+"""Replicas in buckets by their number of outstanding requests; a module without specs, so that it can be compiled."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Step time as an affine function of a step's tokens, apart from its spec so that it can be compiled."""
+"""Step time as an affine function of a step's tokens, separate from its spec so that it can be compiled."""
 
 from sim.records import Batch, Leap, StepTime
 

@@ -216,7 +216,7 @@ class BreakevenAnswer:
     tipping_of_machines: Sequence[TippingPoints]
     """Input values at which another machine becomes the cheapest machine, where the API is cheaper than all."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart.
+    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked separately.
 
     No tipping points are then searched.
     """

@@ -364,7 +364,7 @@ class MonteCarloStudy:
     """Outcomes by fleet and point, without fleets that have no cost or cannot run."""
     load_drawn: bool
     models: Mapping[str, str] = field(default_factory=dict)
-    """Fleet -> model, where fleets that serve different models are ranked apart."""
+    """Fleet -> model, where fleets that serve different models are ranked separately."""
     correlations: tuple[tuple[UncertainInput, UncertainInput, float], ...] = ()
     """Pairs of inputs with their rank correlations."""
 

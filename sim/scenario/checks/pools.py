@@ -136,7 +136,7 @@ def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Vali
 def fleet_switching_issues(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of spot pools, fallbacks and cold starts of a fleet's pools.
 
-    Refused are interruptions more frequent than their notice, unknown fallbacks, and cold starts that never occur.
+    The reasons are interruptions more frequent than their notice, unknown fallbacks, and cold starts that never occur.
     """
     names = [pool.name for pool in fleet.pools]
     for j, pool in enumerate(fleet.pools):

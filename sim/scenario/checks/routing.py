@@ -163,7 +163,7 @@ def role_issues(
         yield ValidationIssue(
             (*place, "kv_transfer"), "is missing: pools with a role need a link, e.g. {link: infiniband-ndr}"
         )
-    for places, whose in _served_together(scenario, fleet):
+    for places, whose in _transferring_pools(scenario, fleet):
         own = {fleet.pools[j].role for j in places}
         if "decode" in own and "prefill" not in own:
             first = next(j for j in places if fleet.pools[j].role == "decode")
@@ -198,15 +198,15 @@ def role_issues(
             )
     found = [
         one
-        for places, _ in _served_together(scenario, fleet)
+        for places, _ in _transferring_pools(scenario, fleet)
         if {fleet.pools[j].role for j in places} != {"both"}
         for j in places
-        for one in _role_issues(bound[j], bound[places[0]], (*place, "pools", j))
+        for one in _pool_role_issues(bound[j], bound[places[0]], (*place, "pools", j))
     ]
     yield from dict.fromkeys(found)  # several services may share the pool
 
 
-def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[int], str]]:
+def _transferring_pools(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[int], str]]:
     """Yield the indices of the pools that transfer a service's requests, with the service's name as prefix."""
     every = list(range(len(fleet.pools)))
     if not scenario.services:
@@ -216,7 +216,7 @@ def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[
             yield own, f"{one.name}: "
 
 
-def _role_issues(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _pool_role_issues(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of one pool in a fleet with roles."""
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):

@@ -1,8 +1,8 @@
 """Sections `compare`, `breakeven` and `plan`: the fleets that are compared, and the time span.
 
 `compare` ranks fleets, `breakeven` asks where one candidate becomes cheaper than another, `plan` follows several years
-month by month (its keys are those of `sim.cost.MultiYear`). Checked is whether the scenario has the fleets, prices and
-terms that each comparison needs.
+month by month (its keys are those of `sim.cost.MultiYear`). The checks report fleets, prices and terms that a
+comparison needs and the scenario lacks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Compare(Spec):
 
 
 def models_of(scenario: Experiment, compare: Compare | None) -> Mapping[str, str]:
-    """Return the model of every fleet where fleets of different models are ranked apart; empty for one ranking.
+    """Return the model of every fleet where fleets of different models are ranked separately; empty for one ranking.
 
     Several models of a fleet are joined by commas.
     """

@@ -114,7 +114,7 @@ waste("preemption_waste_usd_per_h", "USD/h", "cost of recomputing preempted sequ
 @of_money("peak_usd", optional=True)
 def _peak_usd(run: MeasuredRun) -> float | None:
     """Return the cost of charges on the month's peak [USD]; None without such charges."""
-    # kept apart from the other costs, because a year pays it for its highest load
+    # separate from the other costs, because a year pays it for its highest load
     if not run.costs.by_peak:
         return None
     by_component = run.ledger.by_component()
