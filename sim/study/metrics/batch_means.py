@@ -123,19 +123,23 @@ def independent_draws(series: Floats) -> float:
     if len(series) < LEAST_DRAWS:
         return 0.0
     order = np.argsort(series)
-    ordered = series[order]
-    if (ordered[1:] == ordered[:-1]).any():  # equal values have their mean rank
+    if _has_equal_neighbours(series[order]):  # equal values have their mean rank
         _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
         ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     else:
         ranks = np.empty(len(series))
         ranks[order] = np.arange(1, len(series) + 1)
+    del order  # as large as the series, which may be most of the memory
     spread = float(ranks.var())
     if spread == 0:
         return 0.0
     size = len(ranks) // BATCHES_OF_RANKS
     means = _batch_means(ranks, len(ranks) // size)
     return len(ranks) / max(1.0, size * float(means.var(ddof=1)) * _inflation(means) / spread)
+
+
+def _has_equal_neighbours(values: Floats) -> bool:
+    return bool((values[1:] == values[:-1]).any())
 
 
 def _half_width(series: Floats, draws: float, least: float) -> float | None:

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Container
 from functools import partial
 
-import numpy as np
-
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
 from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
@@ -178,7 +176,8 @@ def percentiles_s(
 
     A percentile is inf where it falls on a request without an answer, and None where no request was measured.
     """
-    ordered = np.sort(getattr(cohort, latency)[cohort.members(latency)])
+    ordered = getattr(cohort, latency)[cohort.members(latency)]
+    ordered.sort()
     wanted = {f"{latency}_p{percent:g}": percent for percent in percents(slo, latency)}
     return {
         name: percentile_of_sorted(ordered, percent) if ordered.size else None
@@ -209,11 +208,16 @@ def _latencies(run: MeasuredRun) -> dict[str, float | None]:
     cohort = run.cohort
     found: dict[str, float | None] = {}
     for name in LATENCIES:
-        answered = getattr(cohort, name)[cohort.members(name) & cohort.finished]
-        found[f"{name}_mean"] = float(answered.mean()) if answered.size else None
+        found[f"{name}_mean"] = _mean_s(cohort, name)
         found |= percentiles_s(run.plan.slo, cohort, name)
     queued = cohort.queue_s[cohort.measured]
     return found | {"queue_s_p95": percentile(queued, 95) if queued.size else None}
+
+
+def _mean_s(cohort: WindowRequests, latency: str) -> float | None:
+    """Return the mean of *latency* over the answered requests [s]; None without any."""
+    answered = getattr(cohort, latency)[cohort.members(latency) & cohort.finished]
+    return float(answered.mean()) if answered.size else None
 
 
 def goal_shares(slo: Slo, cohort: WindowRequests) -> list[float | None]:
