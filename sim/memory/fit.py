@@ -111,7 +111,7 @@ class StageMemory:
             usable = min(share * device, room)
             kv = usable - weights - working
         elif need.share == "weights_and_kv":
-            # SGLang's share is of the memory that is free once the ranks are connected, before the weights are loaded
+            # SGLang's share is of the memory that is free after the ranks have met and before the weights are loaded
             usable = min(share * (room - comms), room - working)
             kv = usable - weights
         else:
@@ -433,8 +433,8 @@ def suggest_changes(
 ) -> str:
     """Compose the advice that follows a refusal: `fits at int8-w8a8, gptq-int4, or on 8 GPUs`; empty if nothing helps.
 
-    The *candidates* are tried first, in the layout of *settings* (the keywords of `fit`), and the widest format per
-    kernel is named; then larger tensor-parallel sizes, and deeper pipelines of the given tensor-parallel size.
+    The *candidates* are tried first, in the layout of *settings* (the keywords of `fit`); the widest format that fits
+    is named for each kernel. Larger tensor-parallel sizes follow, then deeper pipelines of the given size.
     """
     ways = list(_formats(gpu, model, quantization, engine, candidates, settings))
     size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
@@ -488,7 +488,7 @@ def _formats(
     candidates: Iterable[Quantization],
     settings: dict[str, Any],
 ) -> Iterator[str]:
-    """Yield `at fp8, gptq-int4`: for each kernel the widest narrower format that fits, the widest first."""
+    """Yield `at fp8, gptq-int4`: for each kernel the widest narrower format that fits, in falling order of width."""
     widest: dict[str, str] = {}
     for other in sorted(candidates, key=lambda other: -other.bits_per_weight.value):
         narrower = other.bits_per_weight.value < quantization.bits_per_weight.value

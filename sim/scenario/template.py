@@ -23,8 +23,8 @@ _TEMPLATE = """\
 # Two RTX 4090 or one L40S for a chat service with an 8B model?
 
 # yaml-language-server: $schema={schema}
-# Editors that know this line complete keys and mark mistakes. `gpufleet check {name}.yaml` says what the file comes to;
-# `gpufleet list gpus` (models, quantizations, engines, servers, links, prices) says which ids there are.
+# Editors that know this line complete keys and mark mistakes. `gpufleet check {name}.yaml` shows the resolved plan;
+# `gpufleet list gpus` (models, quantizations, engines, servers, links, prices) lists the ids.
 name: {name}
 schema_version: {version}             # of the keys; `gpufleet migrate {name}.yaml` renews them when they change
 
@@ -43,7 +43,7 @@ workload:
   lengths:                    # tokens; also fixed (value), uniform (min, max), geometric (mean)
     prompt: {{distribution: lognormal, mean: 512, cv: 1.0, max: 4096}}
     output: {{distribution: lognormal, mean: 256, cv: 0.8, max: 2048}}
-  # shared_prefix: {{tokens: 800}}   what all prompts begin with; batching: {{enable_prefix_caching: true}} reuses it
+  # shared_prefix: {{tokens: 800}}   tokens with which every prompt begins; batching: {{enable_prefix_caching: true}} reuses it
   # instead of all that:
   # trace: {{path: requests.csv, format: csv}}   # arrival_s,prompt_tokens,output_tokens or similar headers
 
@@ -72,7 +72,7 @@ fleets:                       # the candidates
     cost: {{acquisition: rent, quotes: {{l40s: 0.9}}}}   # dollars per GPU-hour; or price: <item>/<offer>
     # also in `cost`: commitment: {{gpus: 1, months: 12, discount: 0.3}}; spot: {{availability: 0.9, discount: 0.6}}
 
-site:                         # of what is bought
+site:                         # where bought servers run
   electricity_usd_per_kwh: 0.12
   pue: 1.4
   hosting: {{per: kw_month, usd: 200, kw: nameplate, electricity: metered}}
