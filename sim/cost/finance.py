@@ -220,7 +220,7 @@ class _PurchaseTerms(Spec):
     def moved_usd_per_h(self, moved_usd: Iterable[tuple[int, float]]) -> float:
         """Return the cost of payments (month from delivery, amount [USD]) that sum to 0 [USD/h].
 
-        Payments before the delivery count at it, those after the life at its end.
+        Payments before the delivery count at the delivery, those after the life at its end.
         """
         within = ((min(max(0, month), self.whole_life_months), usd) for month, usd in moved_usd)
         return self.sunk_usd_per_h(present_value(self.spread_rate_per_year, within))

@@ -92,7 +92,7 @@ def site_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
 Found = list[ValidationIssue | InputError]
 
 MOST_ROUNDS = 3
-"""Number of rounds in which invalid values, and those that are invalid without them, are removed."""
+"""Number of rounds of removals: invalid values first, then values that are invalid without those removed."""
 
 
 def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
