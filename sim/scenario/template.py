@@ -43,7 +43,7 @@ workload:
   lengths:                    # tokens; also fixed (value), uniform (min, max), geometric (mean)
     prompt: {{distribution: lognormal, mean: 512, cv: 1.0, max: 4096}}
     output: {{distribution: lognormal, mean: 256, cv: 0.8, max: 2048}}
-  # shared_prefix: {{tokens: 800}}   every prompt begins with these; batching: {{enable_prefix_caching: true}} reuses them
+  # shared_prefix: {{tokens: 800}}   starts of all prompts; batching: {{enable_prefix_caching: true}} reuses them
   # instead of all that:
   # trace: {{path: requests.csv, format: csv}}   # arrival_s,prompt_tokens,output_tokens or similar headers
 

@@ -169,8 +169,8 @@ class FullAttentionCall:
         rereads = 1 while the cache of a KV head of all sequences fits into L2; beyond it, query heads of a KV head
                   over those of them that run at the same time
 
-    A block reads its context alone: with few blocks, a part of the GPU is idle. The longest prompt chunk sets the number
-    of tiles launched for every sequence; all but one of a decoding sequence's tiles have no work. Drafts are not
+    A block reads its context alone: with few blocks, a part of the GPU is idle. The longest prompt chunk sets the
+    number of tiles launched for every sequence; all but one of a decoding sequence's tiles have no work. Drafts are not
     included: their kernels are unmeasured, and measured gains of drafting contradict such costs.
 
     References
