@@ -75,7 +75,10 @@ def watch(
     out: Out = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare a running fleet with its scenario each hour: drift, forecast, order date."""
+    """Compare a running fleet with its scenario each hour.
+
+    Also report drift, forecast and order date.
+    """
     with report_bad_input(), ExitStack() as stack:
         from sim.answers.folder import own_catalogue, write_manifest
         from sim.report.words.money import showing
