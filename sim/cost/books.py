@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import fsum
 from typing import Literal, NamedTuple
 
-from sim.cost.financing import WORKING, FinancedMonth, Holding, Lease
+from sim.cost.financing import CARBON_PRICE, WORKING, FinancedMonth, Holding, Lease
 from sim.cost.time_value import MONTHS_PER_YEAR
 
 LeaseStandard = Literal["ifrs_16", "asc_842_finance", "asc_842_operating"]
@@ -168,7 +168,8 @@ def books(
         open_usd = [list(accumulate(_moved(one, lease, count))) for one in holdings]
         found["receivable"] = [fsum(max(0.0, usd) for usd in each) for each in zip(*open_usd, strict=True)]
         found["payable"] = [fsum(max(0.0, -usd) for usd in each) for each in zip(*open_usd, strict=True)]
-    found["paid_in"] = [opening + usd for usd in accumulate(one.cost_usd for one in months)]
+    paid = (one.cost_usd - one.lines_usd.get(CARBON_PRICE, 0.0) for one in months)
+    found["paid_in"] = [opening + usd for usd in accumulate(paid)]
     found["retained"] = [-usd for usd in accumulate(fsum(parts) for parts in zip(*expenses.values(), strict=True))]
     return [
         BooksMonth(

@@ -237,6 +237,8 @@ LINES = ("operating", "purchase", "sale", "loan_drawn", "interest", "principal",
 """Lines of a month's cash after financing and tax."""
 WORKING = "working_capital"
 """Further line where purchases are not paid at delivery, or VAT is recovered."""
+CARBON_PRICE = "carbon_price"
+"""Further line where emissions have an internal price: a cost that is neither paid, deducted from tax nor booked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ def financed(
     tax: IncomeTax | None,
     lease: Lease | None = None,
     revenue_usd: Sequence[float] = (),
+    carbon_usd: Sequence[float] = (),
 ) -> list[FinancedMonth]:
     """Return the cash of each month after financing and tax.
 
@@ -285,6 +288,8 @@ def financed(
         are not counted.
     revenue_usd
         Revenue of months 1, 2, ..., from which losses carried forward are deducted [USD]; it is not part of any line.
+    carbon_usd
+        Internal price of the emissions of months 1, 2, ... beside *operating_usd* [USD]; empty where they have none.
 
     Returns
     -------
@@ -299,6 +304,8 @@ def financed(
             one_month.parts_usd[WORKING] = []
     for month, usd in enumerate([0.0, *operating_usd]):
         found[month].parts_usd["operating"].append(usd)
+    for month, usd in enumerate([0.0, *carbon_usd] if carbon_usd else ()):
+        found[month].parts_usd[CARBON_PRICE] = [usd]
     deducted = [0.0, *operating_usd]
 
     def pay(month: int, line: str, usd: float) -> None:

@@ -20,7 +20,15 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
 from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
-from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months, moved_usd
+from sim.study.breakeven_costs import (
+    Candidate,
+    CandidateLedgers,
+    Cost,
+    CumulativeCost,
+    carbon_usd,
+    months,
+    moved_usd,
+)
 from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
@@ -351,7 +359,11 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
     prepaid = tuple(moved_usd(cost.flows, span, 0, span)) if not holdings else ()
     holdings += [Holding(0, span, 0.0, 0.0, moved_usd=prepaid)] if prepaid else []
     sold = [] if cost.revenue_usd_per_h is None else [cost.revenue_usd_per_h * HOURS_PER_MONTH] * span
-    return Payments([at.operating_usd for at in path[1:]], holdings, horizon.discount_rate, sold)
+    operating = [at.operating_usd for at in path[1:]]
+    carbon = carbon_usd(cost.flows, cost.finance, span)
+    if carbon:
+        operating = [paid - emitted for paid, emitted in zip(operating, carbon, strict=True)]
+    return Payments(operating, holdings, horizon.discount_rate, sold, carbon)
 
 
 def _financings(

@@ -27,6 +27,7 @@ from sim.cost import token_api
 from sim.cost.cash_flow import CashFlows
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
+from sim.cost.financing import CARBON_PRICE
 from sim.cost.revenue import sold_usd
 from sim.cost.time_value import Horizon, discount_factor, price_in
 from sim.scenario.schema import Scenario
@@ -425,11 +426,22 @@ class CumulativeCost:
 def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
     """Return the operating cost of *month*, counted from 1 [USD]."""
     total = 0.0
-    for name, usd_per_h in flows.monthly_usd_per_h.items():
-        growth = finance.growth_of(name) if finance is not None else 0.0
-        of_month = flows.of_month(name, month)
-        total += of_month * usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.agreed_months.get(name, 0.0))
+    for name in flows.monthly_usd_per_h:
+        total += _line_usd(name, flows, finance, month)
     return total
+
+
+def carbon_usd(flows: CashFlows, finance: Finance, count: int) -> list[float]:
+    """Return the internal price of the emissions of months 1 to *count* [USD]; empty where they have none."""
+    if CARBON_PRICE not in flows.monthly_usd_per_h:
+        return []
+    return [_line_usd(CARBON_PRICE, flows, finance, month) for month in range(1, count + 1)]
+
+
+def _line_usd(name: str, flows: CashFlows, finance: Finance, month: int) -> float:
+    growth = finance.growth_of(name) if finance is not None else 0.0
+    at_first = flows.of_month(name, month) * flows.monthly_usd_per_h[name] * HOURS_PER_MONTH
+    return at_first * price_in(month, growth, flows.agreed_months.get(name, 0.0))
 
 
 def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int) -> list[CumulativeCost]:

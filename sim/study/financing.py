@@ -27,12 +27,14 @@ class Payments(NamedTuple):
     """Payments of a candidate before financing and tax."""
 
     operating_usd: Sequence[float]
-    """Operating cost at the ends of months 1, 2, ... [USD]."""
+    """Operating cost at the ends of months 1, 2, ..., without the internal price of emissions [USD]."""
     holdings: Sequence[Holding]
     discount_rate: float
     """Discount rate per year."""
     revenue_usd: Sequence[float] = ()
     """Revenue of months 1, 2, ... [USD]; empty where the scenario states no price of tokens."""
+    carbon_usd: Sequence[float] = ()
+    """Internal price of the emissions of months 1, 2, ... [USD]; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
     """Return the cost of *payments* with this loan or lease, and the tax and books of *finance*."""
     tax, terms = (finance.tax, finance.book_terms) if finance is not None else (None, None)
     bought = any(one.price_usd for one in payments.holdings)
-    months = financed(payments.operating_usd, payments.holdings, loan, tax, lease, payments.revenue_usd)
+    months = financed(
+        payments.operating_usd, payments.holdings, loan, tax, lease, payments.revenue_usd, payments.carbon_usd
+    )
     wacc = cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None
     found = books(months, payments.holdings, lease, terms) if terms is not None else []
     return AfterTax(months, payments.discount_rate, wacc=wacc, books=found, revenue_usd=payments.revenue_usd)

@@ -13,7 +13,7 @@ from math import fsum, prod
 from typing import Any, NamedTuple
 
 from sim.cost.charge import MarketPrice
-from sim.cost.financing import Holding
+from sim.cost.financing import CARBON_PRICE, Holding
 from sim.cost.multi_year import MultiYear
 from sim.cost.revenue import Revenue, sold_usd
 from sim.cost.time_value import discount_factor
@@ -271,9 +271,16 @@ def payments_of(
         )
         for one in held
     ]
-    operating = [row.running_usd + row.rental_usd for row in rows[:-1]]
+    carbon = [row.opex_usd.get(CARBON_PRICE, 0.0) for row in rows[:-1]]
+    operating = [row.running_usd + row.rental_usd - usd for row, usd in zip(rows[:-1], carbon, strict=True)]
     sold = [sold_usd(prices, row.prompt_tokens, row.output_tokens) for row in rows[:-1]]
-    return Payments(operating, [*bought, *existing], discount_rate, [usd for usd in sold if usd is not None])
+    return Payments(
+        operating,
+        [*bought, *existing],
+        discount_rate,
+        [usd for usd in sold if usd is not None],
+        carbon if any(carbon) else (),
+    )
 
 
 def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:

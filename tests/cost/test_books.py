@@ -40,6 +40,14 @@ def booked(loan: Loan | None, lease: Lease | None, terms: BookTerms, holdings: l
     return books(months, holdings, lease, terms)
 
 
+def test_an_internal_price_of_emissions_is_neither_deducted_nor_booked() -> None:
+    terms = BookTerms("ifrs_16", LIFE, 0.0, 0.08)
+    months = financed([100.0] * 12, [], None, IncomeTax(rate=0.25), carbon_usd=[10.0] * 12)
+    assert fsum(one.cost_usd for one in months) == pytest.approx(1200 * 0.75 + 120)
+    last = books(months, [], None, terms)[-1]
+    assert (last.balances_usd["paid_in"], last.equity_usd) == (pytest.approx(900), pytest.approx(0, abs=1e-9))
+
+
 @settings(max_examples=40)
 @given(
     terms=TERMS,

@@ -29,7 +29,7 @@ from sim.language import speaking
 from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
-from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _tipping, decide
+from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _payments, _tipping, decide
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
 from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cores import ProcessPool
@@ -121,6 +121,19 @@ def test_the_ledger_is_worth_the_cash_of_two_lives(kind: str, rate: float, resid
         per_h += finance.sunk_usd_per_h(300 * ((1 + rate) ** (3 / 12) - 1)) / (1 + (1 + rate) ** (12 / 12))
     assert path[24].net_present_usd == pytest.approx(Horizon(24, rate).net_present_usd(per_h), abs=1e-6)
     assert path[24].working_usd == pytest.approx(0)
+
+
+def test_payments_state_the_internal_price_of_emissions_apart() -> None:
+    running = {"energy": 100 / 730, "carbon_price": 10 / 730}
+    finance = FINANCE.model_copy(update={"inflation": {"carbon_price": 0.5}})
+    priced = Cost(1.0, 1, CashFlows(running, {}, running), finance, Horizon(24, 0.1), 1e6, None)
+    path = months(priced.flows, finance, 0.1, 24)
+    found = _payments(priced, path, Horizon(24, 0.1))
+    assert found.operating_usd == pytest.approx([100.0] * 24)
+    assert (found.carbon_usd[0], found.carbon_usd[12]) == (pytest.approx(10), pytest.approx(15))
+    assert [a + b for a, b in zip(found.operating_usd, found.carbon_usd, strict=True)] == pytest.approx(
+        [at.operating_usd for at in path[1:]]
+    )
 
 
 def test_working_capital_by_hand() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
-from sim.cost.financing import LINES, WORKING
+from sim.cost.financing import CARBON_PRICE, LINES, WORKING
 from sim.language import N_, _
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, cell, worded
@@ -78,7 +78,7 @@ class FinanceSheets:
         self.book, self.answer, self.amount = book, answer, answer.amount
         self.months, self.ways = answer.table("financed_months"), answer.table("financing")
         self.key = str(self.months.columns[0])
-        lines = [*LINES, *([WORKING] if self.amount(f"{WORKING}_usd") in self.months else [])]
+        lines = [*LINES, *(one for one in (CARBON_PRICE, WORKING) if self.amount(f"{one}_usd") in self.months)]
         heads = [self.key, "financing", "fiscal_year", "month", *lines]
         extra = ("loan_balance", "other_deductions", "after_tax_cost", "present_cost", "saved")
         self.at = {name: column for column, name in enumerate([*heads, *extra])}
@@ -305,6 +305,10 @@ class FinanceSheets:
         note = _("Interest, tax, cash and the loan are those of the sheet Debt and tax; assets = liabilities + equity.")
         sheet, top = self.book.sheet(BOOKS_SHEET, "books.csv", [note])
 
+        def paid(block: Block, year: int) -> str:
+            notional = f"-SUM({self._months_of(block, year, CARBON_PRICE)})" if CARBON_PRICE in self.at else ""
+            return f"SUM({self._months_of(block, year, 'after_tax_cost')}){notional}"
+
         def formula(block: Block, year: int, name: str, row: int, at: Mapping[str, int]) -> str:
             short, first = names[name], year == next(iter(block.years))
 
@@ -328,10 +332,10 @@ class FinanceSheets:
             if short == "retained_balance":
                 return f"={'' if first else here(short, row - 1)}-{here('expenses')}"
             if short == "paid_in_balance" and not first:
-                return f"={here(short, row - 1)}+SUM({self._months_of(block, year, 'after_tax_cost')})"
+                return f"={here(short, row - 1)}+{paid(block, year)}"
             if short == "paid_in_balance":
                 opening = self._opening_usd(block, frame, name)
-                return f"={f'{opening!r}+' if opening else ''}SUM({self._months_of(block, year, 'after_tax_cost')})"
+                return f"={f'{opening!r}+' if opening else ''}{paid(block, year)}"
             if short in ("assets", "liabilities"):
                 return f"={total(ASSETS if short == 'assets' else LIABILITIES)}"
             return f"={total(('paid_in', 'retained'))}" if short == "equity" else ""
@@ -343,5 +347,7 @@ class FinanceSheets:
         label = frame["financing"].fillna("") == block.names[1]
         first = float(frame[(frame[self.key] == block.names[0]) & label][column].iloc[0])
         year = next(iter(block.years))
-        paid = block.rows[block.rows["fiscal_year"] == year][self.amount("after_tax_cost_usd")]
-        return round(first - float(paid.sum()), 6)
+        rows = block.rows[block.rows["fiscal_year"] == year]
+        paid = float(rows[self.amount("after_tax_cost_usd")].sum())
+        notional = float(rows[self.amount(f"{CARBON_PRICE}_usd")].sum()) if CARBON_PRICE in self.at else 0.0
+        return round(first - (paid - notional), 6)

@@ -121,6 +121,7 @@ HEADINGS = {
     "lease_usd": N_("lease payments [USD]"),
     "deposit_usd": N_("deposit [USD]"),
     "working_capital_usd": N_("working capital [USD]"),
+    "carbon_price_usd": N_("carbon price [USD]"),
     "prepaid_rent_usd": N_("prepaid rent [USD]"),
     "income_tax_usd": N_("income tax [USD]"),
     "after_tax_cost_usd": N_("cost after tax [USD]"),

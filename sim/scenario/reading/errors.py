@@ -271,8 +271,12 @@ def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tup
     """
     place: list[str | int] = []
     kinds: list[Any] = [spec]
+    holders = kinds
     for step in loc:
-        kinds = _registered_kind(_members(kinds), data)
+        if step == "[key]":  # pydantic's mark: the key itself is wrong, not the value under it
+            kinds = [get_args(kind)[0] for kind in holders if get_origin(kind) is dict]
+            continue
+        holders = kinds = _registered_kind(_members(kinds), data)
         inside = _children(kinds, step)
         chosen = [kind for kind in _specs(kinds) if _is_mark(kind, step)]
         is_key = isinstance(data, dict) and step in data

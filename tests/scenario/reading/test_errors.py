@@ -404,3 +404,10 @@ def test_a_pipe_is_not_waited_for(base: Path) -> None:
     for trace in (CsvTrace(path=str(pipe), format="csv"), MooncakeTrace(path=str(pipe), format="mooncake")):
         with pytest.raises(TraceError, match="it is not a regular file"):
             trace.read()
+
+
+def test_a_wrong_key_of_a_mapping_with_fixed_keys_lists_them(tmp_path: Path, catalog: Catalog) -> None:
+    finance = "finance: {inflation: {enrgy: 0.03}, method: annuity, discount_rate: 0, life_years: 3}"
+    found = complaints(tmp_path, catalog, REAL.replace("horizon_s: 100", f"horizon_s: 100\n{finance}"))
+    assert found[0].startswith("s.yaml:10: finance.inflation.enrgy: must be one of energy, cooling, demand, ")
+    assert found[0].endswith(", api, not 'enrgy'; did you mean energy?")
