@@ -42,9 +42,9 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the fleets that have been simulated."""
     names: list[str] = []
 
-    def counted(plan: Any) -> Any:
+    def counted(plan: Any, *share: Any) -> Any:
         names.append(plan.fleet)
-        return run_fleet(plan)
+        return run_fleet(plan, *share)
 
     monkeypatch.setattr("sim.case.run.run_fleet", counted)
     return names
