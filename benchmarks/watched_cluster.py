@@ -5,9 +5,9 @@ history is one of these hours, chosen by the hour's rate. The history is written
 gauges) and DCGM's, with a server that restarts and three hours without collection, and is loaded into Prometheus by
 `promtool tsdb create-blocks-from openmetrics`. `gpufleet watch --once` then reads it by range queries.
 
-    python benchmarks/watched_cluster.py --prometheus /usr/bin --work /tmp/watched
+    python benchmarks/watched_cluster.py --prometheus /usr/bin --work /tmp/watched          # watch.md has the results
 
-`--live-s 600` then scrapes an exporter for ten minutes. Debian's package `prometheus` has both programs.
+Debian's package `prometheus` has both programs.
 """
 
 import argparse
@@ -17,15 +17,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from math import ceil, log, pi, sin
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -210,11 +207,10 @@ def write_history(file: Path, requests: np.ndarray, power: list[float], start: i
 class Server:
     """Prometheus server on its own folder."""
 
-    def __init__(self, programs: Path, work: Path, port: int, targets: str = "") -> None:
+    def __init__(self, programs: Path, work: Path, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         config = work / "prometheus.yml"
-        job = f"  - job_name: vllm\n    scrape_interval: 5s\n    static_configs: [{{targets: ['{targets}']}}]\n"
-        config.write_text("scrape_configs:\n" + (job if targets else "  []\n"))
+        config.write_text("scrape_configs: []\n")
         self._process = subprocess.Popen(
             [programs / "prometheus", f"--config.file={config}", f"--storage.tsdb.path={work / 'tsdb'}",
              "--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
@@ -266,27 +262,6 @@ def killed(url: str, out: Path, after_s: float) -> None:
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-class Exporter(BaseHTTPRequestHandler):
-    """Exporter of the last sample of each series, as vLLM's /metrics page."""
-
-    samples: ClassVar[list[tuple[str, str, np.ndarray]]] = []
-    started = 0.0
-    speed = 1.0
-
-    def do_GET(self) -> None:
-        """Answer with the page at the time since the start, *speed* times as fast."""
-        place = int((time.time() - self.started) * self.speed / STEP_S)
-        lines = [f"{name} {samples[min(place, len(samples) - 1)]:.9g}" for _, name, samples in self.samples]
-        body = ("\n".join(lines) + "\n").encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
 
 
 def first_above(capacity: float, growth: float, lead_days: float, start: int) -> tuple[float, float]:
@@ -346,7 +321,6 @@ def main() -> None:
     parser.add_argument("--prometheus", type=Path, default=Path("/usr/bin"), help="folder of prometheus and promtool")
     parser.add_argument("--work", type=Path, default=Path("/tmp/watched"))
     parser.add_argument("--port", type=int, default=9911)
-    parser.add_argument("--live-s", type=float, default=0.0, help="scrape an exporter for these seconds")
     parser.add_argument("--keep", action="store_true", help="watch the history that is loaded")
     parser.add_argument("--seeds", type=int, default=20, help="further histories, without a server")
     given = parser.parse_args()
@@ -392,29 +366,6 @@ def main() -> None:
     finally:
         server.stop()
     repeated(libraries, given.seeds, start)
-    if given.live_s:
-        live(given, libraries)
-
-
-def live(given: argparse.Namespace, libraries: dict[float, Library]) -> None:
-    """Scrape an exporter that runs 60 times as fast as the clock, stop the server in between, and watch it."""
-    requests, power = history(libraries, 2, 2, 0.0, None, 0)
-    grid = np.arange(0, 2 * 24 * HOUR_S + 1, STEP_S, float)
-    Exporter.samples = [(kind, name, samples) for _, kind, name, samples in all_series(requests, power, grid)]
-    Exporter.started, Exporter.speed = time.time(), 60.0
-    web = HTTPServer(("127.0.0.1", given.port + 1), Exporter)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    work = given.work / "live"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    server = Server(given.prometheus, work, given.port + 2, f"127.0.0.1:{given.port + 1}")
-    time.sleep(given.live_s)
-    told = watch(server.url, given.work / "live-answer", "--no-recalibration")
-    print(told.stdout, told.stderr, sep="\n")
-    server.stop()
-    gone = watch(server.url, given.work / "live-answer")
-    print(f"without the server: exit {gone.returncode}: {gone.stderr.strip()}")
-    web.shutdown()
 
 
 if __name__ == "__main__":
