@@ -111,7 +111,7 @@ class Buy(Spec):
         return self
 
     def payment_charges(self, purchases: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
-        """Return the charges of the times of payment of *purchases*: no cost but interest; none paid at delivery."""
+        """Return the interest charges of paying *purchases* before or after delivery; none for payments at delivery."""
         if self.payment is None or not (moved := self.payment.moved(self.lead_time_months or 0)):
             return []
         found = []

@@ -175,7 +175,7 @@ class ClaimPart(Spec):
     """Part of the claim, with the figure that decides whether it holds."""
 
     says: Text
-    """Statement of this part, as in claims.csv."""
+    """Statement of this part, as in parts.csv."""
     figure: Name | None = None
     """Name of the deciding figure; alternative to `cases`."""
     cases: dict[Text, Name] = Field(default_factory=dict)

@@ -64,8 +64,8 @@ class WindowRequests:
         self.finished = np.isfinite(self.finished_s)
         self._tenants = np.array(tenants, dtype=str)
 
-    # computed at each use: tens of millions of requests have no room for arrays that can be had from others; an
-    # unanswered request has infinite latency, so that percentiles include it
+    # computed at each use, since memory does not hold derived arrays of tens of millions of requests; an unanswered
+    # request has infinite latency, so that percentiles include it
 
     @property
     def tokens(self) -> NDArray[np.int64]:
