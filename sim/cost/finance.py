@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.books import BookTerms, LeaseStandard
@@ -104,9 +104,14 @@ class _PurchaseTerms(Spec):
                 )
         return self
 
+    @field_validator("lease")
+    @classmethod
+    def _instead_of_a_loan(cls, lease: Lease | None, info: ValidationInfo) -> Lease | None:
+        refuse_both(info.data.get("loan"), lease)  # here, not after all fields: reported beside errors of other fields
+        return lease
+
     @model_validator(mode="after")
-    def _one_financing(self) -> Self:
-        refuse_both(self.loan, self.lease)
+    def _lease_fits(self) -> Self:
         if self.lease is not None and (text := self.misfit(self.lease)):
             raise ValueError(text)
         return self

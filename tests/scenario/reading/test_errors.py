@@ -79,6 +79,15 @@ def full(lines: list[str]) -> list[str]:
         ("horizon_s: 100", "horizon_s: 12:30:00", ["7: horizon_s: a number is needed, not '12:30:00'"]),
         ("horizon_s: 100", "horizon_s: 100\nrequests: xlsx", [
             "8: requests: must be one of csv, parquet, none, not 'xlsx'"]),
+        ("horizon_s: 100", """horizon_s: 100
+finance: {method: annuity, discount_rate: 8, life_years: 3,
+  loan: {share: 1, rate: 0.1, term_months: 9},
+  lease: {term_months: 9, rate: 0.1},
+  tax: {rate: 0.25, depreciation: {table: [0.5, 0.6]}}}""", [
+            "8: finance.discount_rate: must be at most 1, not 8: 8 % is 0.08",
+            "10: finance.lease: loan and lease finance the same purchase: remove one; "
+            "breakeven.financing compares them",
+            "11: finance.tax.depreciation: table sums to 1.1: its fractions must sum to 1"]),
         ("horizon_s: 100", "horizon_s: 100\nslo: {ttft: 3}", ["8: slo.ttft: unknown key; did you mean ttft_s?"]),
         ("horizon_s: 100", "horizon_s: 100\nprice_paths: {gpu: {}}", [
             "8: price_paths.gpu: unknown key; did you mean hardware?"]),
