@@ -72,6 +72,9 @@ class _PurchaseTerms(Spec):
     inflation: dict[OperatingCostLine, Growth] = Field(default_factory=dict)
     """Component of the bill -> price increase per year, as a fraction: {energy: 0.03, staff: 0.02}. Used where several
     years are compared (breakeven, plan); `run` shows the prices of the first month."""
+    general_inflation: Growth | None = None
+    """Loss of purchasing power per year, as a fraction: `breakeven` and `plan` add rates of return and levelised costs
+    in today's money (real) to the nominal ones. Raises no price; see `inflation`."""
 
     loan: Loan | None = None
     """Loan on purchases; `breakeven` and `plan` add cash and cost after it, `run` states costs before financing."""

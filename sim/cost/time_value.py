@@ -47,6 +47,26 @@ def present_value(discount_rate: float, payments: Iterable[tuple[float, float]])
     return fsum(amount * discount_factor(discount_rate, months) for months, amount in payments)
 
 
+def real_rate(nominal_rate: float, inflation: float) -> float:
+    """Return the rate per year in money of constant purchasing power, for a *nominal_rate* and *inflation* per year.
+
+    Notes
+    -----
+    (1 + nominal) / (1 + inflation) - 1, the Fisher equation.
+
+    References
+    ----------
+    Short, Packey and Holt, NREL/TP-462-5173, chapter 2; NREL System Advisor Model, financial parameters.
+
+    Examples
+    --------
+    >>> round(real_rate(0.0912, 0.025), 6)
+    0.064585
+
+    """
+    return (1 + nominal_rate) / (1 + inflation) - 1
+
+
 def annuity_factor(discount_rate: float, months: float, growth_per_year: float = 0.0) -> float:
     """Return the present value of a payment at the end of each of *months* months, the first of one dollar.
 
@@ -115,7 +135,29 @@ class Horizon:
 
     months: float
     discount_rate: float
-    """Discount rate per year."""
+    """Nominal discount rate per year."""
+    inflation: float | None = None
+    """General inflation per year; None: not stated, and nothing is stated in today's money."""
+
+    @property
+    def real_rate(self) -> float | None:
+        """Real discount rate per year; None without general inflation."""
+        return None if self.inflation is None else real_rate(self.discount_rate, self.inflation)
+
+    def real_usd(self, usd: float) -> float | None:
+        """Return the payment of every month in today's money with the present value of *usd* every month [USD].
+
+        None without general inflation.
+
+        Notes
+        -----
+        usd * a(n, r) / a(n, q) for n months, with the nominal rate r, the real rate q and `annuity_factor` a.
+
+        """
+        if self.real_rate is None:
+            return None
+        same = annuity_factor(self.discount_rate, self.months) / annuity_factor(self.real_rate, self.months)
+        return usd * same
 
     def net_present_usd(self, usd_per_h: float) -> float:
         """Return the present value of equal monthly payments of *usd_per_h* over the horizon [USD].

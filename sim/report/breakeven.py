@@ -82,6 +82,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
         return [_("No fleet meets the service level at {place}.", place=at)]
     lines = [_cheapest(answer, names) for names in answer.products]
     lines[0] = joined([lines[0], *central_value_notes(answer.uncertain)])
+    lines += _real_line(answer)
     lines += [ranked_apart(answer.models)] if answer.models else []
     lines += _after_tax_lines(answer)
     lines += timing_sentences(answer.timings, answer.starts)
@@ -114,6 +115,16 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
             else _(", {difference} below {second}", difference=difference(1 - least / usd_per_h), second=second)
         )
     return (_("{model}: ", model=model) if model else "") + _("{texts}.", texts=first)
+
+
+def _real_line(answer: BreakevenAnswer) -> list[str]:
+    """Return the levelised cost of the cheapest candidate in today's money; none without general inflation."""
+    rate, inflation, winner = answer.horizon.real_rate, answer.horizon.inflation, answer.winner
+    monthly = answer.horizon.real_usd(answer.usd_per_h[winner] * HOURS_PER_MONTH)
+    if rate is None or inflation is None or monthly is None:
+        return []
+    text = N_("in today's money, {winner} costs {cash} a month (inflation {inflation}, real discount rate {rate}).")
+    return [_(text, winner=winner, cash=cash(monthly), inflation=percent(inflation), rate=percent(rate))]
 
 
 def _after_tax_lines(answer: BreakevenAnswer) -> list[str]:
@@ -429,6 +440,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
                 **_by_kind(every[name]),
                 "months": answer.horizon.months,
                 "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
+                **_real_columns(answer, name),
                 **_after_tax_columns(answer, name),
             }
         )
@@ -446,7 +458,24 @@ def _after_tax_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
     if not answer.after_tax:
         return {}
     one = answer.after_tax[name]
-    return {"after_tax_net_present_cost_usd": one.net_present_usd, "irr": one.internal_rate, "irr_against": one.against}
+    return {
+        "after_tax_net_present_cost_usd": one.net_present_usd,
+        "irr": one.internal_rate,
+        **({} if one.inflation is None else {"real_irr": one.real_internal_rate}),
+        "irr_against": one.against,
+    }
+
+
+def _real_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
+    """Return the columns of ranking.csv in today's money; none without general inflation."""
+    horizon = answer.horizon
+    if horizon.real_rate is None:
+        return {}
+    return {
+        "real_discount_rate": horizon.real_rate,
+        "real_usd_per_h": horizon.real_usd(answer.usd_per_h[name]),
+        "real_usd_per_million_output_tokens": horizon.real_usd(_per_million(answer, name)),
+    }
 
 
 def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
@@ -613,6 +642,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
             cash(row["first_month_running_usd_per_h"] * HOURS_PER_MONTH),
             cash(row["usd_per_million_output_tokens"]),
             cash(row["net_present_cost_usd"]),
+            *([cash(row["real_usd_per_h"] * HOURS_PER_MONTH)] if "real_usd_per_h" in row else []),
             *(worded(answer, cell) for cell in _after_tax_cells(row)),
         ]
         for row in ranking_rows(answer)
@@ -625,6 +655,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         in_code(_("operating cost, first month [USD]")),
         in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
+        *([] if answer.horizon.inflation is None else [in_code(_("levelised, today's money [USD/month]"))]),
         *([in_code(_("after financing and tax [USD]")), _("IRR of the purchase [a year]")] if answer.after_tax else []),
     ]
     return PageTable(

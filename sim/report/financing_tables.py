@@ -32,8 +32,10 @@ def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             "financing": label,
             "after_tax_net_present_cost_usd": one.net_present_usd,
             "equivalent_annual_cost_usd": one.annual_usd,
+            **({} if one.inflation is None else {"real_equivalent_annual_cost_usd": one.real_annual_usd}),
             "wacc": one.wacc,
             "irr": one.internal_rate,
+            **({} if one.inflation is None else {"real_irr": one.real_internal_rate}),
             "mirr": one.modified_rate,
             "payback_months": one.payback_months,
             "discounted_payback_months": one.discounted_payback_months,
@@ -118,7 +120,10 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
             _(label) if label else _("not bought"),
             cash(one.net_present_usd),
             cash(one.annual_usd),
-            *("" if rate is None else percent(rate) for rate in (one.wacc, one.internal_rate, one.modified_rate)),
+            *(
+                "" if rate is None else percent(rate)
+                for rate in (one.wacc, one.internal_rate, *real, one.modified_rate)
+            ),
             *(
                 "" if months is None else plain(months)
                 for months in (one.payback_months, one.discounted_payback_months)
@@ -126,7 +131,9 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
             worded(one.against),
         ]
         for name, label, one in _each(found)
+        for real in [() if one.inflation is None else (one.real_internal_rate,)]
     ]
+    is_real = any(one.inflation is not None for _name, _label, one in _each(found))
     heads = [
         _("candidate"),
         _("financing"),
@@ -134,6 +141,7 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
         in_code(_("equivalent annual cost [USD]")),
         _("WACC"),
         _("IRR"),
+        *([_("real IRR")] if is_real else []),
         _("MIRR"),
         _("payback [months]"),
         _("discounted payback [months]"),

@@ -26,6 +26,8 @@ EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disp
 """Columns of plans with existing units."""
 API_LOAD = "api_load"
 OWED = "owed_usd"
+REAL_LEVELISED = "real_levelised_usd_per_million_output_tokens"
+"""Column of summary.csv with general inflation: levelised cost in today's money."""
 """Column of plans whose rental contracts outlast them: in the closing row, and in the totals."""
 END = "end"
 
@@ -140,6 +142,7 @@ def _totals(one: FleetPlanOutlook) -> dict[str, Any]:
         "output_tokens": one.output_tokens,
         "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
         "levelised_usd_per_million_output_tokens": one.levelised_usd_per_million_output_tokens,
+        **({} if one.inflation is None else {REAL_LEVELISED: one.real_levelised_usd_per_million_output_tokens}),
     }
 
 

@@ -363,7 +363,7 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
     carbon = carbon_usd(cost.flows, cost.finance, span)
     if carbon:
         operating = [paid - emitted for paid, emitted in zip(operating, carbon, strict=True)]
-    return Payments(operating, holdings, horizon.discount_rate, sold, carbon)
+    return Payments(operating, holdings, horizon.discount_rate, sold, carbon, horizon.inflation)
 
 
 def _financings(

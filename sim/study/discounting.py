@@ -12,14 +12,15 @@ Financed = TypeVar("Financed", Scenario, Fleet)
 def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
     """Return the horizon of a comparison: the longest life of the fleets' hardware, and a discount rate.
 
-    The rate is the scenario's own, else that of this hardware. Without any `finance` the horizon is *otherwise_months*,
-    and nothing is discounted.
+    The rate and the general inflation are the scenario's own, else those of this hardware. Without any `finance` the
+    horizon is *otherwise_months*, and nothing is discounted.
     """
     used = finances_of(scenario)
     if not used:
         return Horizon(otherwise_months, 0.0)
     longest = max(used, key=lambda one: one.life_months)
-    return Horizon(longest.life_months, (scenario.finance or longest).rate_per_year)
+    terms = scenario.finance or longest
+    return Horizon(longest.life_months, terms.rate_per_year, terms.general_inflation)
 
 
 def finances_of(scenario: Scenario) -> list[Annuity | StraightLine]:

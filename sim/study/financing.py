@@ -21,6 +21,7 @@ from sim.cost.financing import (
     net_present_usd,
     payback,
 )
+from sim.cost.time_value import real_rate
 
 
 class Payments(NamedTuple):
@@ -35,6 +36,8 @@ class Payments(NamedTuple):
     """Revenue of months 1, 2, ... [USD]; empty where the scenario states no price of tokens."""
     carbon_usd: Sequence[float] = ()
     """Internal price of the emissions of months 1, 2, ... [USD]; empty without one."""
+    inflation: float | None = None
+    """General inflation per year; None: not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class AfterTax:
     """Profit and loss and balance sheet by month; empty where `finance` states no books."""
     revenue_usd: Sequence[float] = ()
     """Revenue of months 1, 2, ... [USD]; no part of any cost."""
+    inflation: float | None = None
+    """General inflation per year; None: not stated, and the real figures are None."""
 
     @property
     def net_present_usd(self) -> float:
@@ -65,6 +70,20 @@ class AfterTax:
     def annual_usd(self) -> float:
         """Equal payment at the end of each year with the same present value [USD]."""
         return equivalent_annual_usd(self.net_present_usd, self.discount_rate, len(self.months) - 1)
+
+    @property
+    def real_annual_usd(self) -> float | None:
+        """Payment at the end of each year, equal in today's money, with the same present value [USD]."""
+        if self.inflation is None:
+            return None
+        rate = real_rate(self.discount_rate, self.inflation)
+        return equivalent_annual_usd(self.net_present_usd, rate, len(self.months) - 1)
+
+    @property
+    def real_internal_rate(self) -> float | None:
+        """Internal rate of return per year in today's money."""
+        nominal = self.internal_rate
+        return None if nominal is None or self.inflation is None else real_rate(nominal, self.inflation)
 
     @property
     def internal_rate(self) -> float | None:
@@ -96,7 +115,14 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
     )
     wacc = cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None
     found = books(months, payments.holdings, lease, terms) if terms is not None else []
-    return AfterTax(months, payments.discount_rate, wacc=wacc, books=found, revenue_usd=payments.revenue_usd)
+    return AfterTax(
+        months,
+        payments.discount_rate,
+        wacc=wacc,
+        books=found,
+        revenue_usd=payments.revenue_usd,
+        inflation=payments.inflation,
+    )
 
 
 def ways_to_finance(

@@ -27,7 +27,7 @@ from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import combined_window
 from sim.cost.multi_year import MultiYear
 from sim.cost.rental import Rent
-from sim.cost.time_value import discount_factor, price_factor
+from sim.cost.time_value import discount_factor, price_factor, real_rate
 from sim.cost.token_api import ApiTariff
 from sim.message import Message
 from sim.scenario.resolving.case import resolve
@@ -216,6 +216,8 @@ class FleetPlanOutlook:
     """Rows of the months, and the closing row."""
     stock: Supply | None = None
     discount_rate: float = 0.0
+    inflation: float | None = None
+    """General inflation per year; None: not stated."""
     reason: str = ""
     """Reason why there are no rows."""
     held: tuple[HeldUnits, ...] = ()
@@ -280,7 +282,19 @@ class FleetPlanOutlook:
 
         A plan that sells tokens at this price breaks even. None where nothing is served.
         """
-        present = fsum(row.output_tokens * discount_factor(self.discount_rate, row.month + 1) for row in self.months)
+        return self._levelised_usd(self.discount_rate)
+
+    @property
+    def real_levelised_usd_per_million_output_tokens(self) -> float | None:
+        """Levelised cost in today's money: tokens at this price, which follows inflation, break even [USD].
+
+        None without general inflation.
+        """
+        return None if self.inflation is None else self._levelised_usd(real_rate(self.discount_rate, self.inflation))
+
+    def _levelised_usd(self, rate: float) -> float | None:
+        """Return the price per million output tokens whose present value is that of the costs, discounted at *rate*."""
+        present = fsum(row.output_tokens * discount_factor(rate, row.month + 1) for row in self.months)
         return self.present_usd / present * TOKENS_PER_PRICE if present else None
 
 
@@ -385,9 +399,10 @@ def outlook(
         tuple(best.rows),
         stock,
         rate,
+        horizon_of(scenario).inflation,
         held=best.held,
         owed_usd=owed,
-        financings=_financings(payments, finance),
+        financings=_financings(payments._replace(inflation=horizon_of(scenario).inflation), finance),
         timing=timing,
     )
 
@@ -486,9 +501,11 @@ def api_outlook(
     terms = ApiTerms(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
     sold = costs.revenue if costs is not None else None
-    ways = _financings(payments_of(best.rows, best.held, rate, prices=sold), finance)
-    rows = tuple(best.rows)
-    yield FleetPlanOutlook(token_api.NAME, capacity, 0, rows, None, rate, held=best.held, api=True, financings=ways)
+    growth = horizon_of(scenario).inflation
+    payments = payments_of(best.rows, best.held, rate, prices=sold)._replace(inflation=growth)
+    ways, rows = _financings(payments, finance), tuple(best.rows)
+    name = token_api.NAME
+    yield FleetPlanOutlook(name, capacity, 0, rows, None, rate, growth, held=best.held, api=True, financings=ways)
 
 
 def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: FleetCapacity, held: Sequence[HeldUnits]) -> str:

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.time_value import Horizon, annuity_factor, discount_factor, present_value, price_factor, price_in
+from sim.cost.time_value import (
+    Horizon,
+    annuity_factor,
+    discount_factor,
+    present_value,
+    price_factor,
+    price_in,
+    real_rate,
+)
 
 
 def test_net_present_value_of_an_investment() -> None:
@@ -94,3 +102,24 @@ def test_level_factor_of_worked_examples(
     months: float, rate: float, growth: float, agreed: float, factor: float
 ) -> None:
     assert Horizon(months, rate).level_factor(growth, agreed) == pytest.approx(factor, rel=1e-7)
+
+
+@given(rate=st.floats(0, 0.5), inflation=st.floats(-0.2, 0.5), flows=st.lists(st.floats(-1e6, 1e6), max_size=40))
+def test_cash_is_worth_the_same_in_money_of_the_day_and_of_today(
+    rate: float, inflation: float, flows: list[float]
+) -> None:
+    real = real_rate(rate, inflation)
+    assert (1 + real) * (1 + inflation) == pytest.approx(1 + rate)
+    today = [usd / price_factor(-inflation, month) for month, usd in enumerate(flows)]
+    nominal = present_value(rate, enumerate(flows))
+    assert present_value(real, enumerate(today)) == pytest.approx(nominal, rel=1e-9, abs=1e-3)
+
+
+@given(rate=st.floats(0, 0.5), inflation=st.floats(-0.2, 0.5), months=st.integers(1, 120))
+def test_a_payment_in_todays_money_follows_inflation(rate: float, inflation: float, months: int) -> None:
+    horizon = Horizon(months, rate, inflation)
+    real_usd = horizon.real_usd(100.0)
+    assert real_usd is not None
+    paid = [(month, real_usd * price_factor(-inflation, month)) for month in range(1, months + 1)]
+    assert present_value(rate, paid) == pytest.approx(100 * annuity_factor(rate, months))
+    assert Horizon(months, rate).real_usd(100.0) is None

@@ -23,7 +23,7 @@ from sim.cost.cash_flow import CashFlows
 from sim.cost.charge import UnitPrice
 from sim.cost.finance import Annuity
 from sim.cost.income_tax import IncomeTax
-from sim.cost.time_value import Horizon
+from sim.cost.time_value import Horizon, annuity_factor
 from sim.cost.token_api import ApiTariff
 from sim.language import speaking
 from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
@@ -357,10 +357,18 @@ def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert not answer.tipping
 
-    together = decided(tmp_path, compare={"across_models": True})
+    terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "general_inflation": 0.04}
+    together = decided(tmp_path, compare={"across_models": True}, finance=terms)
     assert sentences(together)[0].startswith("At 1 req/s, small is the cheapest: $146 a month, 60")
     assert [row["candidate"] for row in ranking_rows(together)] == ["small", "large", "dear"]
     assert "model" not in ranking_rows(together)[0]
+    # general inflation adds figures in today's money and changes no nominal one; 1.1 / 1.04 = 1.0577
+    assert "real_usd_per_h" not in ranking_rows(answer)[0]
+    assert together.usd_per_h == pytest.approx(answer.usd_per_h)
+    row = ranking_rows(together)[0]
+    worth = annuity_factor(row["real_discount_rate"], 36) * row["real_usd_per_h"] * 730
+    assert worth == pytest.approx(row["net_present_cost_usd"])
+    assert sentences(together)[1].startswith("In today's money, small costs $138 a month (inflation 4.0")
     # 60 tokens each way in a second; what both kinds cost is the whole
     for row in ranking_rows(together):
         prompts, answers = (row[f"{kind}_tokens"] for kind in PER_MILLION)

@@ -20,7 +20,8 @@ from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity, Finance
-from sim.cost.time_value import Horizon, annuity_factor
+from sim.cost.financing import internal_rate
+from sim.cost.time_value import Horizon, annuity_factor, price_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
@@ -29,6 +30,7 @@ from sim.study.breakeven_costs import CandidateLedgers, months
 from sim.study.capacity import FleetCapacity
 from sim.study.discounting import horizon_of, levelised
 from sim.study.execution.cores import ProcessPool
+from sim.study.financing import AfterTax
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
@@ -267,3 +269,11 @@ def test_candidates_share_one_horizon_and_one_rate() -> None:
     horizon = Horizon(60, 0.1)
     levels = [flows.levelised_usd_per_h(FINANCE.validate_python(its), horizon) for its in (short, long)]
     assert levels[0] == levels[1]
+
+
+def test_a_real_return_is_that_of_cash_in_todays_money() -> None:
+    saved = [-1000.0, *[100.0] * 12]
+    found = AfterTax((), 0.1, saved_usd=saved, inflation=0.03)
+    today = [usd / price_factor(-0.03, month) for month, usd in enumerate(saved)]
+    assert found.real_internal_rate == pytest.approx(internal_rate(today))
+    assert AfterTax((), 0.1, saved_usd=saved).real_internal_rate is None

@@ -105,6 +105,14 @@ HEADINGS = {
     "financing": N_("financing"),
     "after_tax_net_present_cost_usd": N_("net present cost after tax [USD]"),
     "equivalent_annual_cost_usd": N_("equivalent annual cost [USD]"),
+    "real_discount_rate": N_("real discount rate per year"),
+    "real_usd_per_h": N_("levelised cost in today's money [USD/h]"),
+    "real_usd_per_million_output_tokens": N_("levelised cost in today's money [USD per million output tokens]"),
+    "real_levelised_usd_per_million_output_tokens": N_(
+        "levelised cost in today's money [USD per million output tokens]"
+    ),
+    "real_equivalent_annual_cost_usd": N_("equivalent annual cost in today's money [USD]"),
+    "real_irr": N_("real IRR"),
     "wacc": N_("WACC"),
     "irr": N_("IRR"),
     "mirr": N_("MIRR"),
