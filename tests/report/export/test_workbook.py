@@ -195,6 +195,8 @@ def test_the_page_for_the_board_answers_five_questions(answers: Path, name: str,
     costs = by_name(answers / name / f"{answer.main}.csv", "net_present_cost_EUR")
     assert all(f"€{cost:,.0f}" in text for cost in costs.values())
     assert "USD" not in text
+    # narrow screens show the heading beside each amount
+    assert f'data-head="{"net present cost" if language == "en" else "净现成本"}">€' in text
     english = [one for one in ("is the cheapest", "rate_rps", "per h") if one in text]
     assert english == [] or language == "en"
     assert "2029" not in text  # the plan ends with 2028-06
