@@ -95,6 +95,15 @@ class _PurchaseTerms(Spec):
             return {name: value for name, value in data.items() if name != "residual_fraction"}
         return data
 
+    @field_validator("inflation", mode="before")
+    @classmethod
+    def _by_line(cls, value: Any) -> Any:
+        if isinstance(value, int | float):
+            raise ValueError(
+                "the price increase of each line is needed, such as {energy: 0.03}; a single rate is general_inflation"
+            )
+        return value
+
     @model_validator(mode="after")
     def _dollars_are_one(self) -> Self:
         if self.fx.get(USD, 1.0) != 1.0:

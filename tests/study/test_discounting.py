@@ -242,6 +242,8 @@ def test_a_line_that_does_not_exist_is_refused() -> None:
     terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "inflation": {"energie": 0.03}}
     with pytest.raises(ValueError, match="energy"):
         FINANCE.validate_python(terms)
+    with pytest.raises(ValueError, match="general_inflation"):
+        FINANCE.validate_python(terms | {"inflation": 0.02})
 
 
 def test_candidates_share_one_horizon_and_one_rate() -> None:

@@ -276,13 +276,16 @@ def api_plan(wanted: Scenario, cached: float = 0.0) -> FleetPlanOutlook:
 
 
 def test_the_api_is_paid_by_tokens_in_arrears_with_its_inflation() -> None:
-    finance = {"method": "annuity", "discount_rate": 0.12, "life_years": 1, "inflation": {"api": 0.1}}
+    rates = {"discount_rate": 0.12, "inflation": {"api": 0.1}, "general_inflation": 0.1}
+    finance = {"method": "annuity", "life_years": 1, **rates}
     one = api_plan(scenario({"demand": {"monthly": [3] * 6}}, api=API, finance=finance))
     first_usd = 3 * SECONDS * (100 * 1 + 100 * 2) / 1e6
     paid = [first_usd * 1.1 ** (month / 12) for month in range(6)]
     assert [row.opex_usd["api"] for row in one.months] == pytest.approx(paid)
     assert one.present_usd == pytest.approx(sum(usd / 1.12 ** ((m + 1) / 12) for m, usd in enumerate(paid)))
     assert one.output_tokens == pytest.approx(6 * 3 * SECONDS * 100)
+    # a price that rises with general inflation is level in today's money, but for the month until it is paid
+    assert one.real_levelised_usd_per_million_output_tokens == pytest.approx(3 / 1.1 ** (1 / 12))
     assert not one.short
     assert list(api_outlook(scenario({}), CATALOG, measured())) == []
 
