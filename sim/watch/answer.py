@@ -38,7 +38,7 @@ NOW_S = 6 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedHour:
     """Observed hour with the prediction for its load."""
 
     hour: HourObserved
@@ -48,7 +48,7 @@ class Comparison:
     usd: float | None
     """Cost per million observed output tokens [USD]."""
     enough: bool
-    """Whether the hour has enough requests to be compared."""
+    """True if the hour has enough requests to be compared."""
 
     def observed(self, name: str) -> float | None:
         """Return an observed value by its column."""
@@ -70,7 +70,7 @@ class WatchAnswer:
     gpus: tuple[float, float, float | None]
     """GPUs, capital cost [USD] and cost per hour [USD/h] of one replica; None without prices."""
     hours: tuple[HourObserved, ...]
-    compared: tuple[Comparison, ...]
+    compared: tuple[ComparedHour, ...]
     """Usable hours."""
     drift: tuple[DriftState, ...]
     """State of each metric since the last calibration."""
@@ -327,7 +327,7 @@ def document(answer: WatchAnswer) -> dict[str, Any]:
     return found
 
 
-def _of_hour(one: Comparison) -> dict[str, Any]:
+def _of_hour(one: ComparedHour) -> dict[str, Any]:
     found = asdict(one.hour) | {"rate_rps": one.hour.rate_rps, "usd_per_h": one.usd_per_h}
     return found | {"usd_per_million_output_tokens": one.usd}
 

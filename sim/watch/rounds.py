@@ -15,7 +15,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.study.execution.cases import Workplace
 from sim.study.execution.durable import write_atomically
 from sim.units import HOURS_PER_WEEK
-from sim.watch.answer import Comparison, WatchAnswer, moment
+from sim.watch.answer import ComparedHour, WatchAnswer, moment
 from sim.watch.drift import DriftState, drift_of, threshold
 from sim.watch.forecast import forecast_of
 from sim.watch.observed import BRIDGED_S, HOUR_S, STEP_S, HourObserved, observed_hours
@@ -172,7 +172,7 @@ class Watch:
             notes=(*notes, *self._remarks(hours, twin)),
         )
 
-    def _compared(self, hours: Sequence[HourObserved]) -> tuple[Twin, list[Comparison]]:
+    def _compared(self, hours: Sequence[HourObserved]) -> tuple[Twin, list[ComparedHour]]:
         """Return the twin with its calibrations, and the usable hours with their predictions."""
         files = []
         for one in self.storage.calibrations():
@@ -191,21 +191,21 @@ class Watch:
             known["usd_per_million_output_tokens"] = usd_per_million(
                 predicted["cost_usd_per_h"], predicted["output_tokens_per_s"]
             )
-            found.append(Comparison(hour, known, usd_per_h, usd, hour.completed >= LEAST_REQUESTS))
+            found.append(ComparedHour(hour, known, usd_per_h, usd, hour.completed >= LEAST_REQUESTS))
         return twin, found
 
-    def _segment(self, compared: Sequence[Comparison]) -> list[Comparison]:
+    def _segment(self, compared: Sequence[ComparedHour]) -> list[ComparedHour]:
         """Return the hours since the last calibration, or since the last one that failed."""
         since = max((one.since for one in self.storage.calibrations()), default=0)
         return [one for one in compared if one.hour.hour >= since]
 
-    def _drift(self, compared: Sequence[Comparison]) -> list[DriftState]:
+    def _drift(self, compared: Sequence[ComparedHour]) -> list[DriftState]:
         segment, limit = self._segment(compared), threshold(2 * len(WATCHED))
         hours = [one.hour.hour for one in segment]
         return [drift_of(name, hours, [one.ratio(name) for one in segment], limit) for name in WATCHED]
 
     def _recalibrated(
-        self, hours: Sequence[HourObserved], compared: Sequence[Comparison], states: Sequence[DriftState]
+        self, hours: Sequence[HourObserved], compared: Sequence[ComparedHour], states: Sequence[DriftState]
     ) -> bool:
         """Make the calibration that an alarm or a bias asks for; return whether a calibration was stored.
 
@@ -273,7 +273,7 @@ def _mean(hours: Sequence[HourObserved], name: str) -> float | None:
     return sum(value * count for value, count in pairs) / total if total else None
 
 
-def _ratios(compared: Sequence[Comparison], name: str) -> list[float]:
+def _ratios(compared: Sequence[ComparedHour], name: str) -> list[float]:
     return [ratio for one in compared if (ratio := one.ratio(name)) is not None]
 
 
