@@ -85,7 +85,9 @@ def book_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             if way.revenue_usd:
                 sold = way.revenue_usd[one.month - 1] if one.month else 0.0
                 row["revenue_usd"] = row.get("revenue_usd", 0.0) + sold
-                row["profit_usd"] = row["revenue_usd"] - row["expenses_usd"]
+                if way.tax_rate:
+                    row["revenue_tax_usd"] = way.tax_rate * row["revenue_usd"]
+                row["profit_usd"] = row["revenue_usd"] - row.get("revenue_tax_usd", 0.0) - row["expenses_usd"]
             row |= {f"{line}_balance_usd": usd for line, usd in one.balances_usd.items()}
             row |= {"assets_usd": one.assets_usd, "liabilities_usd": one.liabilities_usd, "equity_usd": one.equity_usd}
     return list(years.values())

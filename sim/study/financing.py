@@ -58,6 +58,8 @@ class AfterTax:
     """Profit and loss and balance sheet by month; empty where `finance` states no books."""
     revenue_usd: Sequence[float] = ()
     """Revenue of months 1, 2, ... [USD]; no part of any cost."""
+    tax_rate: float = 0.0
+    """Rate of the income tax on revenue; the lines of `months` have only the tax that costs save."""
     inflation: float | None = None
     """General inflation per year; None: not stated, and the real figures are None."""
 
@@ -122,6 +124,7 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
         books=found,
         revenue_usd=payments.revenue_usd,
         inflation=payments.inflation,
+        tax_rate=tax.rate if tax is not None else 0.0,
     )
 
 

@@ -364,7 +364,13 @@ def test_revenue_is_in_the_books_and_meets_losses() -> None:
     tokens = 86_400 * 365 / 12 * LOAD * 100 / 1e6
     rows = book_rows({"own": one.financings}, "fleet")
     assert rows[0]["revenue_usd"] == pytest.approx(12 * tokens * (1 + 2))
-    assert rows[0]["profit_usd"] == pytest.approx(rows[0]["revenue_usd"] - rows[0]["expenses_usd"])
+    assert rows[0]["revenue_tax_usd"] == pytest.approx(0.25 * rows[0]["revenue_usd"])
+    # over the plan, profit is what is left of revenue less cost before tax
+    before = fsum(at.cost_usd - at.lines_usd["income_tax"] for at in one.after_tax.months)
+    sold = fsum(row["revenue_usd"] for row in rows)
+    assert fsum(row["profit_usd"] for row in rows if row["financing"] == "own money") == pytest.approx(
+        0.75 * (sold - before)
+    )
     # what is sold exceeds all deductions, so carried losses are used at once
     carried = {"rate": 0.25, "losses": "carried_forward", "profit_usd_per_year": 0}
     other = planned(scenario({"demand": {"now": LOAD}}, finance=finance | {"tax": carried}, **sells), 0)

@@ -324,7 +324,10 @@ class FinanceSheets:
                 expenses = [at[one] for line, one in column.items() if line.endswith("_expense")]
                 return f"=SUM({cell(row, min(expenses))}:{cell(row, max(expenses))})"
             if short == "profit":
-                return f"={here('revenue')}-{here('expenses')}"
+                taxed = f"-{here('revenue_tax')}" if "revenue_tax" in column else ""
+                return f"={here('revenue')}{taxed}-{here('expenses')}"
+            if short == "revenue_tax" and block.tax:
+                return f"={here('revenue')}*'{_(DEBT_SHEET)}'!{self._input(block, 3)}"
             if short == "loan_balance":
                 return f"='{_(DEBT_SHEET)}'!{self._cell(block.years[year].last, 'loan_balance')}"
             if short == "net_balance":

@@ -143,6 +143,7 @@ HEADINGS = {
     "income_tax_expense_usd": N_("income tax [USD]"),
     "expenses_usd": N_("expenses [USD]"),
     "revenue_usd": N_("revenue [USD]"),
+    "revenue_tax_usd": N_("income tax on revenue [USD]"),
     "profit_usd": N_("profit [USD]"),
     "gross_balance_usd": N_("hardware, gross [USD]"),
     "accumulated_balance_usd": N_("accumulated depreciation [USD]"),

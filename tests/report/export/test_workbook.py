@@ -54,6 +54,8 @@ site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
 finance: {method: annuity, discount_rate: 0.08, life_years: 1, residual_fraction: 0.3, fx: {EUR: 1.08}, currency: EUR,
           inflation: {energy: 0.05}, loan: {share: 0.5, rate: 0.07, term_months: 10, grace_months: 2},
           tax: {rate: 0.25}, books: ifrs_16}
+carbon: {grid: usa, usd_per_t: 100}
+revenue: {input: 0.5, output: 2.0}
 plan: {years: 1.5, starts: 2027-01, demand: {growth_per_year: 1.0}, lead_time_months: 2}
 breakeven: {months: 6}
 """
