@@ -35,7 +35,7 @@ class Loan(Spec):
     """Loan that pays a share of every purchase at its delivery."""
 
     share: Share
-    """Fraction of each payment at delivery that the loan covers."""
+    """Fraction of the price, with taxes at delivery, that the loan pays at delivery, whatever the terms of payment."""
     rate: Fraction
     """Nominal interest rate per year, as a fraction: 0.07 is 7 %. A twelfth is charged every month."""
     term_months: Annotated[Count, Field(le=1200)]
