@@ -127,8 +127,8 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
             value = Document("", {place[-1]: parse(text)}, None)
-            for old in [*old_keys(value.data)]:
-                _rename(value, *old)
+            renames = [_rename(value, *old) for old in [*old_keys(value.data)]]
+            errors += [InputError(option, 0, one.where, one.message) for one, twice in renames if twice]
             _set(layers.data, place, value.data[place[-1]])
             _drop_alternatives(layers.data, place)
             layers.options.append((place, option))

@@ -100,6 +100,9 @@ def test_both_names_together_are_refused_at_the_line(tmp_path: Path) -> None:
     [told] = error.value.errors
     assert (told.line, told.where) == (16, "fleets.0.operations.tax")
     assert told.message == "is an earlier name of sales_tax: remove one of them"
+    option = "operations={tax: {fraction_of_purchases: 0.1}, sales_tax: {fraction_of_purchases: 0.2}}"
+    with pytest.raises(ScenarioErrors, match="tax: is an earlier name of sales_tax"):
+        loaded(tmp_path, SCENARIO, option)
 
 
 def test_mistakes_below_an_earlier_name_keep_their_lines(tmp_path: Path) -> None:
