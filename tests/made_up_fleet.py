@@ -52,9 +52,9 @@ class MadeUpFleet:
     def counts(self) -> dict[str, np.ndarray]:
         """Values at each minute from the start."""
         minutes = np.arange(self.hours * 60 + 1)
-        hour = np.minimum(minutes // 60, self.hours - 1)
+        hour = np.maximum(minutes - 1, 0) // 60  # of the minute that ends there
         rates = np.array([self.rate(int(one)) for one in range(self.hours)])
-        begun = np.concatenate([[0.0], np.cumsum(60 * rates[hour[:-1]])])
+        begun = np.concatenate([[0.0], np.cumsum(60 * rates[hour[1:]])])
         slower = np.where(hour >= self.slower_from, 1.3, 1.0) * (1 + 0.01 * np.sin(hour * 78.233))
         gained = np.diff(begun, prepend=0.0)
         found = {

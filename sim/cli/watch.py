@@ -24,6 +24,7 @@ from sim.cli.frame import (
     report_bad_input,
     show_all,
     show_money_of,
+    shown_to_people,
     usable,
 )
 from sim.cli.questions import default_folder
@@ -48,7 +49,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Read what is there, answer once and end.")] = False,
     format: Annotated[
         Literal["auto", "table", "json"],
-        typer.Option(help="auto: a table with --once, else one line of JSON an hour."),
+        typer.Option(help="auto: a table with --once on a terminal, else one line of JSON an hour."),
     ] = "auto",
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve the page and /metrics there: 127.0.0.1:9400.")
@@ -184,25 +185,26 @@ def _refuse_without_metrics(source: Any, history_days: float, storage: Path, onc
 
 def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format: str, quiet: bool) -> None:
     """Answer once, or each hour until the command is stopped."""
-    from sim.watch.answer import json_line, lines, metrics_text, page
+    from sim.watch.answer import json_lines, lines, metrics_text, page
     from sim.watch.http import HTML_TYPE, JSON_TYPE, METRICS_TYPE
     from sim.watch.prometheus import PrometheusError
 
     told, answered = "", False
+    since = 0 if once else watched.storage.end
     while True:
         try:
             count = watched.read()
             if count or once or not answered:
                 answer = watched.evaluate()
-                line, html = json_line(answer), page(answer)
-                _keep(watched.out, line, html)
-                texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, line + "\n")}
+                each, html = json_lines(answer, since), page(answer)
+                _keep(watched.out, each[-1], html)
+                texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, each[-1] + "\n")}
                 texts["/metrics"] = (METRICS_TYPE, metrics_text(answer))
-                answered, told = True, ""
-                if not quiet and (format == "table" or (format == "auto" and once)):
+                answered, told, since = True, "", answer.end
+                if not quiet and (format == "table" or (format == "auto" and once and shown_to_people())):
                     show_all(*lines(answer), Message("results in {folder}", watched.out))
                 elif not quiet:
-                    typer.echo(line)
+                    typer.echo("\n".join(each))
             wait_s = POLL_S
         except PrometheusError as error:
             if once:

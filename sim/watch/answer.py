@@ -282,18 +282,40 @@ def lines(answer: WatchAnswer) -> list[str | FittedTable]:
     return [verdict(answer), "", *shown, *findings(answer), when]
 
 
-def document(answer: WatchAnswer) -> dict[str, Any]:
-    """Return the answer as plain data: observed, predicted, drift, forecast, order date."""
-    last = answer.compared[-1] if answer.compared and answer.compared[-1].hour.hour + HOUR_S == answer.end else None
+def documents(answer: WatchAnswer, since: int = 0) -> list[dict[str, Any]]:
+    """Return plain data for each stored hour from *since* on [Unix s], and at least for the last one.
+
+    `observed`, `predicted` and the `ratio` of each metric's `drift` are those of the hour, None where it has too few
+    samples. All else is the same in all of them: the state after the last stored hour.
+    """
+    found, known = _document(answer), {one.hour.hour: one for one in answer.compared}
+    chosen = [one.hour for one in answer.hours if one.hour >= since] or [one.hour for one in answer.hours[-1:]]
+    return [found | _of_hour(answer, at, known.get(at)) for at in chosen] or [found]
+
+
+def _of_hour(answer: WatchAnswer, at: int, one: ComparedHour | None) -> dict[str, Any]:
+    return {
+        "hour": moment(at) + "Z",
+        "observed": None if one is None else _observed(one),
+        "predicted": None if one is None else dict(one.predicted),
+        "drift": {
+            state.metric: {"ratio": None if one is None else one.ratio(state.metric)} | asdict(state)
+            for state in answer.drift
+        },
+    }
+
+
+def _document(answer: WatchAnswer) -> dict[str, Any]:
+    """Return the part of the answer that is the same for all hours."""
     forecast, outlook = answer.forecast, answer.outlook
     found: dict[str, Any] = {
-        "hour": moment(answer.hours[-1].hour) + "Z" if answer.hours else None,
+        "hour": None,
         "scenario": answer.name,
         "fleet": answer.fleet,
         "verdict": verdict(answer),
-        "observed": None if last is None else _of_hour(last),
-        "predicted": None if last is None else dict(last.predicted),
-        "drift": {one.metric: asdict(one) for one in answer.drift},
+        "observed": None,
+        "predicted": None,
+        "drift": {one.metric: {"ratio": None} | asdict(one) for one in answer.drift},
         "alarms": [
             asdict(one) | {"since": moment(one.since) + "Z", "raised": moment(one.raised) + "Z"}
             for one in answer.alarms
@@ -327,14 +349,14 @@ def document(answer: WatchAnswer) -> dict[str, Any]:
     return found
 
 
-def _of_hour(one: ComparedHour) -> dict[str, Any]:
+def _observed(one: ComparedHour) -> dict[str, Any]:
     found = asdict(one.hour) | {"rate_rps": one.hour.rate_rps, "usd_per_h": one.usd_per_h}
     return found | {"usd_per_million_output_tokens": one.usd}
 
 
-def json_line(answer: WatchAnswer) -> str:
-    """Return the answer as one line of JSON."""
-    return json.dumps(_finite(document(answer)), allow_nan=False, ensure_ascii=False)
+def json_lines(answer: WatchAnswer, since: int = 0) -> list[str]:
+    """Return a line of JSON for each stored hour from *since* on [Unix s], and at least for the last one."""
+    return [json.dumps(_finite(one), allow_nan=False, ensure_ascii=False) for one in documents(answer, since)]
 
 
 def _finite(value: Any) -> Any:

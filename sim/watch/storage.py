@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sim.message import Message
 from sim.watch.drift import Alarm
-from sim.watch.observed import HourObserved
+from sim.watch.observed import HOUR_S, HourObserved
 
 FILE = "watch.sqlite"
 VERSION = 1
@@ -82,6 +82,13 @@ class Storage:
                     matchers,
                 )
             )
+
+    @property
+    def end(self) -> int:
+        """End of the last hour [Unix s]; 0 without one."""
+        with self._open() as database:
+            (last,) = database.execute("SELECT max(hour) FROM hours").fetchone()
+        return 0 if last is None else int(last) + HOUR_S
 
     def hours(self) -> list[HourObserved]:
         """Return all hours in order."""

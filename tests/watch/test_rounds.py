@@ -18,7 +18,7 @@ from sim.report.terminal_table import folded
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.capacity import FleetCapacity
-from sim.watch.answer import WatchAnswer, json_line, lines, metrics_text, page
+from sim.watch.answer import WatchAnswer, json_lines, lines, metrics_text, page
 from sim.watch.predicted import Twin, why_not_watched
 from sim.watch.rounds import Watch, WatchOptions
 from sim.watch.storage import FILE, Storage
@@ -57,9 +57,26 @@ def test_a_restart_gives_the_same_bytes(tmp_path: Path) -> None:
     for hours in (7, 19, 30):
         parts = watch_of(tmp_path / "parts", MadeUpFleet(hours=hours))
         parts.read()
-    assert json_line(parts.evaluate()) == json_line(whole.evaluate())
+    assert json_lines(parts.evaluate()) == json_lines(whole.evaluate())
     assert parts.read() == 0
     assert not any(start < START + 18 * HOUR_S for start, _ in parts.source.asked)  # only what is new was read
+
+
+def test_each_hour_has_a_line_with_its_own_values(tmp_path: Path) -> None:
+    watch = watch_of(tmp_path, MadeUpFleet(hours=4, gap=range(70, 110)))
+    watch.read()
+    answer = watch.evaluate()
+    found = [json.loads(line) for line in json_lines(answer)]
+    assert all({"observed", "predicted", "drift", "forecast", "order_date"} <= one.keys() for one in found)
+    assert [one["hour"] for one in found] == [f"2026-01-05 0{hour}:00Z" for hour in range(4)]
+    assert [one["observed"] and one["observed"]["hour"] for one in found] == [
+        START, None, START + 2 * HOUR_S, START + 3 * HOUR_S
+    ]  # fmt: skip
+    for one in (found[0], found[3]):
+        ratio = one["observed"]["ttft_s_mean"] / one["predicted"]["ttft_s_mean"]
+        assert one["drift"]["ttft_s_mean"]["ratio"] == pytest.approx(ratio)
+    for since, count in ((START + 2 * HOUR_S, 2), (watch.storage.end, 1)):
+        assert json_lines(answer, since) == json_lines(answer)[-count:]
 
 
 @cache
@@ -89,7 +106,7 @@ def test_answers_fit_a_terminal_and_are_the_same_in_all_forms(answer: WatchAnswe
     said = [one for one in lines(answer) if isinstance(one, str)]
     assert said[0].startswith("a ")
     assert all(cell_len(line) <= 80 for one in said for line in folded(one, 80))
-    found = json.loads(json_line(answer))
+    found = json.loads(json_lines(answer)[-1])
     assert {"observed", "predicted", "drift", "forecast", "order_date"} <= found.keys()
     assert found["verdict"] == said[0]
     assert re.search(r'^gpufleet_watch_observed\{metric="ttft_s_mean"\} 0\.02', metrics_text(answer), re.MULTILINE)
