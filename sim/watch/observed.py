@@ -12,6 +12,7 @@ Counters restart from zero with their server, and series are absent while nothin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -21,9 +22,8 @@ from numpy.typing import NDArray
 
 from sim.benchdata.served.metrics import SAME_REQUESTS, TARGET
 from sim.benchdata.served.scrapes import CUMULATIVE, NAMES, Series, labelled
-from sim.message import Message
 from sim.units import SECONDS_PER_HOUR
-from sim.watch.prometheus import Points, PrometheusError
+from sim.watch.prometheus import Points, refuse_mixture
 
 Floats = NDArray[np.float64]
 HOUR_S = int(SECONDS_PER_HOUR)
@@ -153,29 +153,16 @@ def observed_hours(
 
     Raises
     ------
-    PrometheusError
+    MixedSeries
         The series are of several engines or models.
 
     """
-    engines = {name.partition(":")[0] for name, _ in series}
-    models = {model for one in series if (model := labelled(one).get("model_name"))}
-    if len(engines) > 1:
-        raise PrometheusError(
-            Message("{url}: has metrics of vLLM and of SGLang: choose one with --match 'job=\"...\"'", shown)
-        )
-    if len(models) > 1:
-        raise PrometheusError(
-            Message(
-                "{url}: has metrics of several models ({names}): choose one with --match 'model_name=\"{first}\"'",
-                shown,
-                ", ".join(sorted(models)),
-                min(models),
-            )
-        )
+    refuse_mixture(series, shown)
+    engine = next((name.partition(":")[0] for name, _ in series), "vllm")
     size = (hours * HOUR_S + BRIDGED_S) // STEP_S + 1
     first_s = start - BRIDGED_S
     servers = _servers(series, first_s, size)
-    fleet = _FleetSeries(next(iter(engines), "vllm"), servers, size)
+    fleet = _FleetSeries(engine, servers, size)
     drawn = [_on_grid(points, first_s, size) for points in power]
     found = []
     for place in range(hours):
@@ -245,8 +232,8 @@ class _FleetSeries:
                             self._grown[what, end] = self._grown.get((what, end), 0.0) + grown
         ttft = next((f"{one}_bucket" for one in self._names["ttft"] if f"{one}_bucket" in names), None)
         for (name, labels), grown in kept.items():
-            if name == ttft:
-                end_s = float(dict(labels).get("le", "nan"))
+            end_s = _bound(dict(labels).get("le", "")) if name == ttft else None
+            if end_s is not None:
                 self._buckets[end_s] = self._buckets.get(end_s, 0.0) + grown
 
     def hour(self, start: int, when: slice, power: Sequence[Floats]) -> HourObserved:
@@ -289,6 +276,9 @@ class _FleetSeries:
     def _percentile(self, share: float, when: slice) -> float | None:
         ends = sorted(self._buckets)
         upto = [float(self._buckets[end][when].sum()) for end in ends]
+        if ends and ends[-1] < inf:  # dropped by a relabelling rule: it counts all
+            ends.append(inf)
+            upto.append(max(upto[-1], self._total("ttft", when, "_count") or 0.0))
         if not upto or upto[-1] <= 0:
             return None
         wanted, low, below = share * upto[-1], 0.0, 0.0
@@ -313,6 +303,13 @@ class _FleetSeries:
         known = ~np.isnan(rows)
         total, count = np.where(known, rows, 0.0).sum(axis=0), known.sum(axis=0)
         return float((total / np.maximum(count, 1) if mean else total)[count > 0].mean())
+
+
+def _bound(text: str) -> float | None:
+    """Return the upper end of a bucket [s]; None where its label is no number."""
+    with suppress(ValueError):
+        return end_s if (end_s := float(text)) > 0 else None
+    return None
 
 
 def _bridged(seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -1,10 +1,11 @@
 """Client of Prometheus' HTTP API: its clock, and range queries of the series that a watched fleet exports."""
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from math import isfinite
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -19,6 +20,8 @@ POWER = "DCGM_FI_DEV_POWER_USAGE"
 PREFIX = "(ray_)?"
 MOST_BYTES = 512 * 2**20
 """Longest answer that is read [bytes]."""
+LATEST_S = 2.0**33
+"""Latest time of a server's clock that is believed: the year 2242 [Unix s]."""
 MOST_SHOWN = 200
 """Longest text of the server that a message repeats [characters]."""
 Points = Mapping[float, float]
@@ -31,6 +34,31 @@ class PrometheusError(Exception):
 
 class LacksMetrics(PrometheusError):
     """Error for a server that answers, but has none of the series that are read."""
+
+
+class MixedSeries(PrometheusError):
+    """Error for series of several engines or models, of which one has to be chosen."""
+
+
+def refuse_mixture(series: Iterable[Series], shown: str) -> None:
+    """Raise MixedSeries where *series* of the server *shown* are of several engines or models."""
+    engines, models = set(), set()
+    for name, labels in series:
+        engines.add(name.partition(":")[0])
+        models |= {value for label, value in labels if label == "model_name" and value}
+    if len(engines) > 1:
+        raise MixedSeries(
+            Message("{url}: has metrics of vLLM and of SGLang: choose one with --match 'job=\"...\"'", shown)
+        )
+    if len(models) > 1:
+        raise MixedSeries(
+            Message(
+                "{url}: has metrics of several models ({names}): choose one with --match 'model_name=\"{first}\"'",
+                shown,
+                ", ".join(sorted(models)),
+                min(models),
+            )
+        )
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -66,7 +94,8 @@ class Prometheus:
         """Return the time of the server's clock [Unix s]. Raises PrometheusError."""
         answer = self._asked("query", {"query": "time()"})
         with suppress(KeyError, IndexError, TypeError, ValueError):
-            return float(answer["result"][1])
+            if 0 < (now_s := float(answer["result"][1])) < LATEST_S:
+                return now_s
         raise PrometheusError(Message("{url}: answers `time()` in a form that is not Prometheus'", self.shown))
 
     def engine_series(self, start_s: float, end_s: float, step_s: float, every: bool = True) -> dict[Series, Points]:
@@ -88,9 +117,14 @@ class Prometheus:
         return [points for _, points in self._range(f"{POWER}{{{self._also[1:]}}}", start_s, end_s, step_s)]
 
     def first_s(self, start_s: float, end_s: float) -> float | None:
-        """Return the time of the first sample in a span, to an hour [Unix s]; None without one."""
+        """Return the time of the first sample in a span, to an hour [Unix s]; None without one.
+
+        Raises MixedSeries, or PrometheusError.
+        """
         names = "|".join(f"{PREFIX}{engine}[:_]e2e_request_latency_seconds_count" for engine in names_read(False))
-        found = self._range(f'count({{__name__=~"{names}"{self._also}}})', start_s, end_s, 3600.0)
+        query = f'count by (__name__, model_name) ({{__name__=~"{names}"{self._also}}})'
+        found = [*self._range(query, start_s, end_s, 3600.0)]
+        refuse_mixture([(read_name(one.pop("__name__", "")) or "", tuple(one.items())) for one, _ in found], self.shown)
         return min((min(points) for _, points in found if points), default=None)
 
     @property
@@ -105,7 +139,7 @@ class Prometheus:
         try:
             for one in answer["result"]:
                 values = {float(at_s): float(text) for at_s, text in one["values"]}
-                yield dict(one["metric"]), {at_s: value for at_s, value in values.items() if isfinite(value)}
+                yield dict(one["metric"]), {at_s: value for at_s, value in values.items() if isfinite(at_s + value)}
         except (KeyError, TypeError, ValueError):
             raise PrometheusError(
                 Message("{url}: answers a range query in a form that is not Prometheus'", self.shown)
@@ -120,7 +154,7 @@ class Prometheus:
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         try:
             with OPENER.open(request, timeout=self.timeout_s) as response:
-                body = response.read(MOST_BYTES + 1)
+                body = self._body(response)
         except HTTPError as error:
             raise PrometheusError(
                 Message("{url}: HTTP {code}: {reason}", self.shown, error.code, _reason(error))
@@ -149,10 +183,21 @@ class Prometheus:
                     Message("{url}: refuses the query: {reason}", self.shown, str(answer.get("error"))[:MOST_SHOWN])
                 )
             return answer["data"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PrometheusError(
                 Message("{url}: is no Prometheus: its answer is not JSON of the API", self.shown)
             ) from None
+
+    def _body(self, response: HTTPResponse) -> bytearray:
+        """Return the body of *response*; it has the timeout as a whole, however slowly its parts come."""
+        body, end_s = bytearray(), time.monotonic() + self.timeout_s
+        while len(body) <= MOST_BYTES and (part := response.read1(2**20)):
+            body += part
+            if time.monotonic() > end_s:
+                raise TimeoutError
+        if len(body) <= MOST_BYTES and response.length:
+            raise IncompleteRead(b"", response.length)
+        return body
 
     def _slow(self) -> str:
         return Message("{url}: no answer within {timeout_s:g} s; --timeout allows more", self.shown, self.timeout_s)

@@ -70,6 +70,7 @@ class Storage:
                     raise StorageError(
                         Message("{path}: is not a file of this gpufleet watch; name another --out", path)
                     )
+                database.execute("UPDATE source SET matchers = ? WHERE NOT EXISTS (SELECT * FROM hours)", (matchers,))
                 (known,) = database.execute("SELECT matchers FROM source").fetchone()
         except sqlite3.DatabaseError as error:
             raise StorageError(Message("{path}: cannot be used: {reason}", path, str(error))) from None

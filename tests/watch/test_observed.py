@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from made_up_fleet import HOUR_S, START, MadeUpFleet
 
 from sim.watch.observed import BRIDGED_S, LEAST_COVERED, STEP_S, HourObserved, increases, observed_hours
-from sim.watch.prometheus import PrometheusError
+from sim.watch.prometheus import MixedSeries
 
 
 def hours_of(fleet: MadeUpFleet) -> list[HourObserved]:
@@ -62,6 +62,17 @@ def test_rates_and_means_are_those_of_the_hour() -> None:
     assert (one.running, one.waiting, one.gpu_power_w_mean) == (1.0, None, None)
 
 
+def test_percentiles_do_without_the_last_bucket_and_odd_bounds() -> None:
+    fleet = MadeUpFleet(hours=1)
+    series = fleet.engine_series(START - BRIDGED_S, START + HOUR_S, STEP_S)
+    buckets = [one for one in series if one[0].endswith("_bucket")]
+    slow = {one: {at: value / 2 for at, value in series[one].items()} for one in buckets}
+    kept = {one: points for one, points in {**series, **slow}.items() if ("le", "inf") not in one[1]}
+    odd = ("vllm:time_to_first_token_seconds_bucket", (("instance", "a:8000"), ("le", "x"), ("model_name", "m")))
+    [one] = observed_hours({**kept, odd: series[buckets[0]]}, [], START, 1, fleet.shown)
+    assert one.ttft_s_p95 == 1.0  # half of the requests are above the last bound
+
+
 def test_hours_without_data_are_left_out() -> None:
     found = hours_of(MadeUpFleet(hours=4, gap=range(70, 190)))
     assert [one.usable for one in found] == [True, False, False, True]
@@ -90,5 +101,5 @@ def test_series_of_several_models_or_engines_are_refused(label: str | None, valu
     series = MadeUpFleet(hours=1).engine_series(START, START + HOUR_S, STEP_S)
     (name, labels), points = next(iter(series.items()))
     other = (name, (("model_name", value),)) if label else (name.replace("vllm", value), labels)
-    with pytest.raises(PrometheusError, match=text.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(MixedSeries, match=text.replace("(", r"\(").replace(")", r"\)")):
         observed_hours({**series, other: points}, [], START, 1, "http://here")

@@ -1,11 +1,14 @@
 """Client of Prometheus: what it asks, and a line for each way in which a server fails."""
 
 import socket
+import threading
+import time
+from contextlib import suppress
 
 import pytest
 from made_up_fleet import HOUR_S, START, MadeUpFleet, served
 
-from sim.watch.prometheus import Prometheus, PrometheusError, why_not_address
+from sim.watch.prometheus import MixedSeries, Prometheus, PrometheusError, why_not_address
 
 
 def test_series_come_under_the_engines_own_names() -> None:
@@ -27,11 +30,54 @@ def test_series_come_under_the_engines_own_names() -> None:
         (b'{"status": "error", "error": "bad matcher"}', 400, "HTTP 400: bad matcher"),
         (b"", 302, "HTTP 302"),
         (b'{"status": "success", "data": {"result": [{"metric": 1}]}}', 200, "a form that is not Prometheus'"),
+        (b"[" * 100_000, 200, "is no Prometheus"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_a_line(answer: bytes, code: int, text: str) -> None:
     with served(MadeUpFleet(), answer, code) as (url, _), pytest.raises(PrometheusError, match=text):
         Prometheus(url).engine_series(START, START + 60, 60.0)
+
+
+@pytest.mark.parametrize("text", ["NaN", "-5", "1e30"])
+def test_a_clock_that_shows_no_time_is_a_line(text: str) -> None:
+    answer = b'{"status": "success", "data": {"resultType": "scalar", "result": [0, "%s"]}}' % text.encode()
+    with served(MadeUpFleet(), answer) as (url, _), pytest.raises(PrometheusError, match="answers `time"):
+        Prometheus(url).now_s()
+
+
+def test_samples_without_a_time_or_a_value_are_left_out() -> None:
+    rows = b'[{"metric": {}, "values": [["NaN", "1"], [60, "+Inf"], [120, "NaN"], [180, "7"]]}]'
+    with served(MadeUpFleet(), b'{"status": "success", "data": {"result": %s}}' % rows) as (url, _):
+        assert Prometheus(url).gpu_power(0.0, 300.0, 60.0) == [{180.0: 7.0}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "wait_s", "text"), [(40, 0.02, r"no answer within 0\.1 s"), (1, 0.0, "breaks the connection off")]
+)
+def test_an_answer_that_drips_or_is_cut_is_a_line(parts: int, wait_s: float, text: str) -> None:
+    def drip() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(2**16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(parts):
+                connection.sendall(b" ")
+                time.sleep(wait_s)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        with pytest.raises(PrometheusError, match=text):
+            Prometheus(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.1).now_s()
+        thread.join()
+
+
+def test_several_models_are_refused_before_hours_are_read() -> None:
+    name = "vllm:e2e_request_latency_seconds_count"
+    rows = ", ".join(f'{{"metric": {{"__name__": "{name}", "model_name": "{one}"}}, "values": []}}' for one in "ab")
+    answer = f'{{"status": "success", "data": {{"result": [{rows}]}}}}'.encode()
+    with served(MadeUpFleet(), answer) as (url, _), pytest.raises(MixedSeries, match=r"several models \(a, b\)"):
+        Prometheus(url).first_s(0.0, 3600.0)
 
 
 def test_a_server_that_is_slow_or_gone_is_a_line() -> None:

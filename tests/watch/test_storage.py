@@ -35,7 +35,8 @@ def test_a_round_that_does_not_end_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
-    Storage(tmp_path / "one.sqlite", "")
+    Storage(tmp_path / "one.sqlite", 'job="a"')
+    Storage(tmp_path / "one.sqlite", "").keep([HourObserved(0, 3600.0)])  # no hours were read with the first matchers
     with pytest.raises(StorageError, match="--match"):
         Storage(tmp_path / "one.sqlite", 'job="b"')
     with sqlite3.connect(tmp_path / "other.sqlite") as database:
