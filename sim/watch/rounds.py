@@ -87,7 +87,7 @@ class Watch:
         now_s = self.source.now_s()
         notes: list[str] = []
         if abs(ahead := now_s - self.clock()) > CLOCK_S:
-            far = abs(ahead)
+            far = CLOCK_S * round(abs(ahead) / CLOCK_S)  # so that a restarted command says the same
             notes.append(
                 Message("the server's clock is {s:,.0f} s ahead of this machine's: hours are those of the server", far)
                 if ahead > 0

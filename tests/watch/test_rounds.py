@@ -126,7 +126,7 @@ def test_gaps_and_restarts_are_said(answer: WatchAnswer) -> None:
 
 def test_a_wrong_clock_is_said_and_missing_histograms_are_left_out(tmp_path: Path) -> None:
     watch = watch_of(tmp_path, MadeUpFleet(hours=2, without="time_to_first"))
-    watch.clock = lambda: START + 2 * HOUR_S - 3300.0
+    watch.clock = lambda: START + 2 * HOUR_S - 3297.0
     assert watch.read() == 2
     answer = watch.evaluate()
     notes = " ".join(answer.notes)
