@@ -26,7 +26,7 @@ OUTSIDE = (
     *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
     *("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md"),
     *("benchmarks/coverage.md", "benchmarks/published.md", "benchmarks/speculative.md"),
-    *("benchmarks/fleets.md", "benchmarks/money.md", "benchmarks/offload.md"),
+    *("benchmarks/fleets.md", "benchmarks/money.md", "benchmarks/offload.md", "benchmarks/watch.md"),
 )
 """Pages of the site outside docs/, as paths from the root of the repository."""
 HEADINGS = {"gpus": "GPUs"}

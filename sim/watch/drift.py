@@ -67,7 +67,7 @@ def threshold(sums: int) -> float:
     """Return the threshold of each of *sums* cumulative sums [standard deviations].
 
     >>> round(threshold(4), 2)
-    6.02
+    5.54
     """
     run_length = HOURS_PER_WEEK * sums / FALSE_ALARMS_PER_WEEK
 

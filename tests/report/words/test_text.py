@@ -20,6 +20,7 @@ def answer(**usd_per_h: float) -> Any:
         "after_tax": {},
         "timings": {},
         "starts": None,
+        "horizon": SimpleNamespace(real_rate=None, inflation=None),
     }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
 
