@@ -120,9 +120,10 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
 def _real_line(answer: BreakevenAnswer) -> list[str]:
     """Return the levelised cost of the cheapest candidate in today's money; none without general inflation."""
     rate, inflation, winner = answer.horizon.real_rate, answer.horizon.inflation, answer.winner
-    monthly = answer.horizon.real_usd(answer.usd_per_h[winner] * HOURS_PER_MONTH)
-    if rate is None or inflation is None or monthly is None:
+    if rate is None or inflation is None:
         return []
+    monthly = answer.horizon.real_usd(answer.usd_per_h[winner] * HOURS_PER_MONTH)
+    assert monthly is not None  # there is a rate of inflation
     text = N_("in today's money, {winner} costs {cash} a month (inflation {inflation}, real discount rate {rate}).")
     return [_(text, winner=winner, cash=cash(monthly), inflation=percent(inflation), rate=percent(rate))]
 
