@@ -339,12 +339,40 @@ def financed(
     return found
 
 
+def fiscal_year_ends(last: int) -> list[int]:
+    """Return the months at whose ends income tax is paid: every twelfth, and the *last* one."""
+    return [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
+
+
+def earned_usd(costs_usd: Sequence[float], revenue_usd: Sequence[float], tax_rate: float) -> list[float]:
+    """Return revenue less income tax on it and all costs, at the ends of months 0, 1, 2, ... [USD].
+
+    Parameters
+    ----------
+    costs_usd
+        Costs at the ends of months 0, 1, 2, ..., less the income tax that they save [USD].
+    revenue_usd
+        Revenue of months 1, 2, ... [USD].
+    tax_rate
+        Rate of the income tax, paid at the end of each fiscal year.
+
+    Examples
+    --------
+    >>> earned_usd([100.0, 10.0, 10.0], [60.0, 60.0], 0.25)
+    [-100.0, 50.0, 20.0]
+
+    """
+    found = [sold - cost for sold, cost in zip([0.0, *revenue_usd], costs_usd, strict=True)]
+    for before, end in pairwise([0, *fiscal_year_ends(len(revenue_usd))]):
+        found[end] -= tax_rate * fsum(revenue_usd[before:end])
+    return found
+
+
 def _tax_savings(
     tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float]
 ) -> Iterator[tuple[int, float]]:
     """Yield (last month, tax saved) of each fiscal year, by what is *deducted* in each month."""
-    last = len(deducted) - 1
-    ends = [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
+    ends = fiscal_year_ends(len(deducted) - 1)
     years = list(zip([1, *(month + 1 for month in ends)], ends, strict=False))
     sums = [fsum(deducted[first : end + 1]) for first, end in years]
     if tax.losses == "used_at_once":

@@ -30,7 +30,7 @@ from sim.study.breakeven_costs import (
     moved_usd,
 )
 from sim.study.capacity import FleetCapacity
-from sim.study.financing import AfterTax, Payments, after_tax, compared, ways_to_finance
+from sim.study.financing import AfterTax, Earnings, Payments, after_tax, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
 from sim.study.order_timing import OrderTiming, starts_of, timings_of_candidates
 from sim.units import HOURS_PER_MONTH
@@ -230,6 +230,8 @@ class BreakevenAnswer:
     """
     after_tax: Mapping[str, AfterTax] = field(default_factory=dict)
     """Candidate, or API -> cost with its financing and income tax; empty where no financing or tax is stated."""
+    earnings: Mapping[str, Earnings] = field(default_factory=dict)
+    """Candidate, or API -> value and return with its revenue; empty where the scenario states no price of tokens."""
     financings: Mapping[str, Mapping[str, AfterTax]] = field(default_factory=dict)
     """Candidate, or API -> way to finance -> cost with it; empty as above."""
     timings: Mapping[str, OrderTiming] = field(default_factory=dict)
@@ -301,6 +303,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         tipping_of_machines=tipping_of_machines,
         models=models,
         after_tax=financed,
+        earnings=_earnings(every, cash, ledgers.horizon),
         financings=_financings(every, cash, ledgers.horizon, financed, others),
         timings=timings_of_candidates(scenario, ledgers, every if not models else at_load),
         starts=starts_of(scenario),
@@ -322,10 +325,7 @@ def _after_tax(
     """
     if not others and not any(one.finance is not None and one.finance.is_financed for one in costs.values()):
         return {}
-    flows = {}
-    for name, cost in costs.items():
-        terms = (cost.finance.loan, cost.finance.lease) if cost.finance else (None, None)
-        flows[name] = after_tax(_payments(cost, cash[name], horizon), cost.finance, *terms)
+    flows = {name: _financed(cost, cash[name], horizon) for name, cost in costs.items()}
     present = {name: one.net_present_usd for name, one in flows.items()}
     found = {}
     for name, cost in costs.items():
@@ -334,6 +334,20 @@ def _after_tax(
         other = min(own or cheaper, key=lambda one: present[one], default="")
         found[name] = compared(flows[name], flows[other], other) if other else flows[name]
     return found
+
+
+def _financed(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> AfterTax:
+    """Return *cost* with its own financing and tax over the *horizon*; without any, its payments."""
+    terms = (cost.finance.loan, cost.finance.lease) if cost.finance else (None, None)
+    return after_tax(_payments(cost, path, horizon), cost.finance, *terms)
+
+
+def _earnings(
+    costs: Mapping[str, Cost], cash: Mapping[str, Sequence[CumulativeCost]], horizon: Horizon
+) -> dict[str, Earnings]:
+    """Return the value and return of each candidate that sells tokens, with its financing and tax."""
+    sellers = {name: cost for name, cost in costs.items() if cost.revenue_usd_per_h is not None}
+    return {name: _financed(cost, cash[name], horizon).earnings for name, cost in sellers.items()}
 
 
 def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> Payments:

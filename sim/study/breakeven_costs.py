@@ -313,7 +313,8 @@ class CandidateLedgers:
                 )
                 output = costs[0].output_tokens_per_h
                 read = cost.prompt_tokens_per_h / cost.output_tokens_per_h * output
-                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, output, None, prompt_tokens_per_h=read)
+                sold = costs[0].revenue_usd_per_h
+                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, output, None, sold, read)
         return None
 
 

@@ -14,6 +14,7 @@ from sim.cost.financing import (
     Lease,
     Loan,
     cost_of_capital,
+    earned_usd,
     equivalent_annual_usd,
     financed,
     internal_rate,
@@ -38,6 +39,19 @@ class Payments(NamedTuple):
     """Internal price of the emissions of months 1, 2, ... [USD]; empty without one."""
     inflation: float | None = None
     """General inflation per year; None: not stated."""
+
+
+class Earnings(NamedTuple):
+    """Value and return of a candidate's revenue less all of its costs and taxes; no return without capital."""
+
+    net_present_usd: float
+    """Present value at the discount rate [USD]."""
+    internal_rate: float | None
+    """Internal rate of return per year."""
+    modified_rate: float | None
+    """Modified internal rate of return per year, with reinvestment at the discount rate."""
+    payback_months: float | None
+    """Months until the capital is paid back; None if never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,17 @@ class AfterTax:
             return None
         rate = real_rate(self.discount_rate, self.inflation)
         return equivalent_annual_usd(self.net_present_usd, rate, len(self.months) - 1)
+
+    @property
+    def earnings(self) -> "Earnings":
+        """Value and return of revenue less income tax and all costs."""
+        flows = earned_usd([one.cost_usd for one in self.months], self.revenue_usd, self.tax_rate)
+        return Earnings(
+            net_present_usd(flows, self.discount_rate),
+            internal_rate(flows) if flows[0] < 0 else None,
+            modified_rate(flows, self.discount_rate) if flows[0] < 0 else None,
+            payback(flows),
+        )
 
     @property
     def real_internal_rate(self) -> float | None:

@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import fsum
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from sim.cost.financing import (
     Lease,
     Loan,
     cost_of_capital,
+    earned_usd,
     equivalent_annual_usd,
     financed,
     internal_rate,
@@ -172,6 +173,30 @@ def test_tax_takes_its_rate_of_all_money(
     before = fsum(costs_after_tax([running] * months, holding, loan, None))
     after = fsum(costs_after_tax([running] * months, holding, loan, IncomeTax(rate=rate, depreciation=terms)))
     assert after == pytest.approx((1 - rate) * before, abs=1e-6 * (price + running * months))
+
+
+@settings(max_examples=20)
+@given(
+    sold=st.lists(st.floats(0, 1e4), min_size=1, max_size=40),
+    price=st.floats(1, 1e5),
+    tax=st.floats(0, 0.9),
+    rate=st.floats(0, 0.3),
+)
+def test_earnings_are_revenue_after_tax_less_costs(sold: list[float], price: float, tax: float, rate: float) -> None:
+    months = len(sold)
+    costs = costs_after_tax([1.0] * months, [Holding(0, months, price, 0.0)], None, IncomeTax(rate=tax))
+    flows = earned_usd(costs, sold, tax)
+    assert flows[0] == -price
+    assert fsum(flows) == pytest.approx((1 - tax) * fsum(sold) - fsum(costs), abs=1e-6 * (price + fsum(sold)))
+    untaxed = net_present_usd([0.0, *sold], rate) - net_present_usd(costs, rate)
+    assert net_present_usd(earned_usd(costs, sold, 0.0), rate) == pytest.approx(untaxed, abs=1e-6 * price)
+    if (found := internal_rate(flows)) is not None and found > 0:
+        low, high = 0.0, found + 1
+        for _ in range(60):
+            middle = (low + high) / 2
+            worth = fsum(usd / (1 + middle) ** (month / 12) for month, usd in enumerate(flows))
+            low, high = (middle, high) if worth > 0 else (low, middle)
+        assert found == pytest.approx(low, rel=1e-6, abs=1e-9)
 
 
 def test_a_purchase_after_tax_by_hand() -> None:

@@ -29,7 +29,7 @@ from sim.language import speaking
 from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
-from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _payments, _tipping, decide
+from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _earnings, _payments, _tipping, decide
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
 from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cores import ProcessPool
@@ -83,6 +83,24 @@ def test_a_purchase_returns_its_capital_against_the_rent_of_the_same_fleet() -> 
     assert found["bought"].against == "rented"
     # 150 a month for 36 months on 3,600: 24 = (1 - (1 + i)^-36) / i at i = 2.3800 % a month
     assert found["bought"].internal_rate == pytest.approx((1 + 0.023800) ** 12 - 1, abs=1e-4)
+
+
+def test_a_purchase_returns_its_capital_from_revenue() -> None:
+    half = FINANCE.model_copy(update={"tax": IncomeTax(rate=0.5)})
+    costs = {"before tax": cost(3600, 50, FINANCE), "after tax": cost(3600, 50, half), "rented": cost(0, 50)}
+    costs = {name: replace(one, revenue_usd_per_h=200 / 730) for name, one in costs.items()} | {"unsold": cost(0, 1)}
+    cash = {name: months(one.flows, one.finance, 0.1, 36) for name, one in costs.items()}
+    found = _earnings(costs, cash, Horizon(36, 0.1))
+    assert [*found] == ["before tax", "after tax", "rented"]
+    # 150 a month for 36 months on 3,600: as against a rent of 200; 150 times the annuity factor of 31.1865 at 0.7974 %
+    assert found["before tax"].internal_rate == pytest.approx((1 + 0.023800) ** 12 - 1, abs=1e-4)
+    assert found["before tax"].net_present_usd == pytest.approx(-3600 + 150 * 31.1865, abs=0.1)
+    assert found["before tax"].payback_months == pytest.approx(24)
+    # half of 150 * 12 less the depreciation of a fifth (720) is due in the first two years, the rest at the sale
+    due = 0.5 * (1800 - 720), 0.5 * (1800 - 3600 + 2 * 720)
+    taxes = due[0] / 1.1 + due[0] / 1.1**2 + due[1] / 1.1**3
+    assert found["after tax"].net_present_usd == pytest.approx(-3600 + 150 * 31.1865 - taxes, abs=0.1)
+    assert found["rented"][1:] == (None, None, 0.0)
 
 
 def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:
@@ -358,7 +376,8 @@ def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     assert not answer.tipping
 
     terms = {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "general_inflation": 0.04}
-    together = decided(tmp_path, compare={"across_models": True}, finance=terms)
+    prices = {"input": 1.0, "output": 2.0}
+    together = decided(tmp_path, compare={"across_models": True}, finance=terms, revenue=prices)
     assert sentences(together)[0].startswith("At 1 req/s, small is the cheapest: $146 a month, 60")
     assert [row["candidate"] for row in ranking_rows(together)] == ["small", "large", "dear"]
     assert "model" not in ranking_rows(together)[0]
@@ -368,7 +387,14 @@ def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     row = ranking_rows(together)[0]
     worth = annuity_factor(row["real_discount_rate"], 36) * row["real_usd_per_h"] * 730
     assert worth == pytest.approx(row["net_present_cost_usd"])
-    assert sentences(together)[1].startswith("In today's money, small costs $138 a month (inflation 4.0")
+    # 60 tokens each way in a second: 0.648 an hour, for which no capital is paid
+    assert "irr_with_revenue" not in ranking_rows(answer)[0]
+    value = annuity_factor(0.1, 36) * (0.648 - row["usd_per_h"]) * 730
+    assert row["net_present_value_with_revenue_usd"] == pytest.approx(value)
+    assert row["irr_with_revenue"] is None
+    assert sentences(together)[1].startswith("With revenue, small earns the most: net present value $10,")
+    assert sentences(together)[1].endswith(" in 36 months, no IRR.")
+    assert sentences(together)[2].startswith("In today's money, small costs $138 a month (inflation 4.0")
     # 60 tokens each way in a second; what both kinds cost is the whole
     for row in ranking_rows(together):
         prompts, answers = (row[f"{kind}_tokens"] for kind in PER_MILLION)
