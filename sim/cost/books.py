@@ -161,7 +161,7 @@ def books(
     found = {name: list(accumulate(values)) for name, values in changes.items()}
     found["net"] = [gross - less for gross, less in zip(found["gross"], found["accumulated"], strict=True)]
     found["deposit"] = list(accumulate(cash["deposit"]))
-    found["loan"] = [-usd for usd in accumulate(map(sum, zip(cash["loan_drawn"], cash["principal"], strict=True)))]
+    found["loan"] = [0.0 - usd for usd in accumulate(map(sum, zip(cash["loan_drawn"], cash["principal"], strict=True)))]
     names: tuple[str, ...] = BALANCES
     if WORKING in cash:
         names = (*BALANCES, *WORKING_BALANCES)
@@ -203,15 +203,15 @@ def _depreciate(
         min(cost, residual_usd if one.book_months is None else one.book_usd),
     )
     changes["gross"][one.start_month] += cost
-    written = 0.0
-    for month in range(one.start_month + 1, min(one.end_month, one.start_month + life) + 1):
-        part = (cost - residual) / life
+    part, written = (cost - residual) / life, 0.0
+    held = range(one.start_month + 1, min(one.end_month, one.start_month + life) + 1)
+    for month in held:
         written += part
         expenses["depreciation"][month] += part
         changes["accumulated"][month] += part
     changes["gross"][one.end_month] -= cost
     changes["accumulated"][one.end_month] -= written
-    expenses["disposal_loss"][one.end_month] += cost - written - one.proceeds_usd
+    expenses["disposal_loss"][one.end_month] += residual + part * (life - len(held)) - one.proceeds_usd
 
 
 def _recognise(
