@@ -217,7 +217,8 @@ class _PurchaseTerms(Spec):
         """
         if self.resale is not None:
             return self.resale.fraction(min(age_years, self.life_years))
-        return 1 - (1 - self.residual_fraction) * min(1.0, age_years / self.life_years)
+        used = min(1.0, age_years / self.life_years)
+        return 1 - used + self.residual_fraction * used  # exact at both ends
 
     def usd_per_h(self, price_usd: float) -> float:
         """Return the cost of hardware bought for *price_usd* and resold at the end of its life [USD/h].
