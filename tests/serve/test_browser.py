@@ -114,6 +114,16 @@ import shutil, sys
 shutil.copytree("demo", sys.argv[sys.argv.index("--out") + 1])
 """
 """A command that has run before."""
+EVERY_OTHER_ANSWER_IS_LATE = """
+const send = window.fetch;
+let count = 0;
+window.fetch = async (...given) => {
+  const late = String(given[0]).includes("/api/form") && count++ % 2 === 0, answer = await send(...given);
+  if (late) await new Promise((then) => setTimeout(then, 120));
+  return answer;
+};
+"""
+"""Answers about a form that would overtake each other if the page did not wait for one before it asks again."""
 
 
 def test_a_scenario_is_changed_run_moved_and_compared(
@@ -263,6 +273,7 @@ def test_own_numbers_become_a_run_whose_answer_opens(
     page: Any, address: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", COPY))
+    page.add_init_script(EVERY_OTHER_ANSWER_IS_LATE)
     page.goto(address)
     page.get_by_role("link", name="Start from my numbers").click()
     people = page.get_by_label("People at the same time")

@@ -102,14 +102,16 @@ export class NumbersView {
     }
     this.bar = element("div", { class: "tabs", role: "tablist", "aria-label": _("Scenario as a form or as YAML"), hidden: true }, ...Object.values(this.tabs));
     this.box = element("div", {}, this.editor.bar, this.bar, ...Object.values(this.panels));
-    this.write = latest(() => this.sync(this.sent()));
+    this.write = latest(() => this.sync(() => this.sent()));
+    /** Last of the exchanges of values and text: each begins after the one before. */
+    this.turn = Promise.resolve();
     this.show(this.begins);
   }
 
   async load() {
     this.told.textContent = _("The scenario is being read …");
     await this.editor.load();
-    await (this.begins === FORM ? this.open(FORM) : this.sync({}));
+    await (this.begins === FORM ? this.open(FORM) : this.sync(() => ({})));
     this.bar.hidden = !this.values;
     if (!this.values) this.show(YAML);
     await this.editor.ready();
@@ -118,9 +120,9 @@ export class NumbersView {
   /** @param {string} name  Show a tab; the form is read from the text as it stands. */
   async open(name) {
     if (name === FORM) {
-      [this.choices] = await Promise.all([this.choices ?? ask("/api/form"), this.sync({})]);
-      if (this.values) this.fill();
-      else this.told.textContent = _("This scenario has parts that the form does not know: it is edited as YAML.");
+      this.choices ??= await ask("/api/form");
+      await this.sync(() => ({}), true);
+      if (!this.values) this.told.textContent = _("This scenario has parts that the form does not know: it is edited as YAML.");
       this.form.hidden = !this.values;
     }
     this.show(name);
@@ -136,12 +138,26 @@ export class NumbersView {
     }
   }
 
-  /** @param {Values | {}} values  Write them into the text; without any, read them from it. */
-  async sync(values) {
+  /**
+   * Write values into the text, or read them from it, after all earlier exchanges.
+   *
+   * @param {() => Values | {}} sent  the values to write; without any, they are read from the text
+   * @param {boolean} anew  build the form from the values, which may have other fleets
+   * @returns {Promise<void>}
+   */
+  sync(sent, anew = false) {
+    this.turn = this.turn.then(() => this.exchange(sent, anew));
+    return this.turn;
+  }
+
+  /** @param {() => Values | {}} sent @param {boolean} anew */
+  async exchange(sent, anew) {
     try {
+      const values = sent();
       const found = await ask("/api/form", { method: "POST", body: { ...this.editor.sent(), values } });
       this.values = found.values;
       this.mistakes = found.errors;
+      if (anew && this.values) this.fill();
       if ("load" in values) this.editor.replace(found.text);
       this.told.textContent = found.errors.length
         ? ngettext("{count} mistake", "{count} mistakes", found.errors.length)
@@ -156,7 +172,7 @@ export class NumbersView {
   async settled() {
     if (this.panels[FORM].hidden || !this.values) return true;
     window.clearTimeout(this.pause);
-    await this.sync(this.sent());
+    await this.sync(() => this.sent());
     /** @type {HTMLElement | null} */ (this.form.querySelector("[aria-invalid]"))?.focus();
     return !this.mistakes.length;
   }
@@ -198,21 +214,22 @@ export class NumbersView {
     const parts = groups().map(([title, fields]) => element("fieldset", {}, element("legend", {}, title), ...fields.map((one) => this.field(one, one.name, values))));
     const fleets = values.fleets.map((row, at) => {
       const remove = element("button", { type: "button", "aria-label": _("Remove fleet {number}", { number: at + 1 }) }, _("Remove"));
-      remove.addEventListener("click", () => this.change(values.fleets.filter((_one, i) => i !== at)));
+      remove.addEventListener("click", () => this.change((rows) => rows.filter((_one, i) => i !== at)));
       const fields = ofFleet().map((one) => this.field(one, `fleets.${at}.${one.name}`, row));
       return element("fieldset", { class: "fleet" }, element("legend", {}, _("Fleet {number}", { number: at + 1 })), ...fields, ...(values.fleets.length > 1 ? [remove] : []));
     });
     const add = element("button", { type: "button" }, _("Add a fleet"));
-    add.addEventListener("click", () => this.change([...this.sent().fleets, { ...this.sent().fleets[values.fleets.length - 1] }]));
+    add.addEventListener("click", () => this.change((rows) => [...rows, { ...rows[rows.length - 1] }]));
     this.form.replaceChildren(...parts, element("h2", {}, _("GPUs to compare")), element("p", { class: "sub" }, _("All prices are in the chosen currency; without a price of its own, a bought GPU or server has that of the catalogue.")), element("div", { class: "fleets" }, ...fleets), element("p", {}, add));
     this.arrange(values);
   }
 
-  /** @param {Record<string, any>[]} fleets */
-  async change(fleets) {
-    await this.sync({ ...this.sent(), fleets });
-    if (this.values) this.fill();
-    this.tell(this.mistakes);
+  /** @param {(rows: Record<string, any>[]) => Record<string, any>[]} to  fleets of the form -> those that it shall have */
+  async change(to) {
+    await this.sync(() => {
+      const values = this.sent();
+      return { ...values, fleets: to(values.fleets) };
+    }, true);
   }
 
   /** @param {number} at @param {boolean} anew  Offer the servers that hold the GPUs of a copy; another GPU (`anew`) also needs another price. */
