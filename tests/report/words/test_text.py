@@ -21,6 +21,7 @@ def answer(**usd_per_h: float) -> Any:
         "timings": {},
         "starts": None,
         "horizon": SimpleNamespace(real_rate=None, inflation=None),
+        "earnings": {},
     }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
 
