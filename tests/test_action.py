@@ -65,6 +65,7 @@ def compare(root: Path, tmp_path: Path) -> Compare:
     return run
 
 
+@pytest.mark.slow
 def test_the_action_passes_each_condition_and_posts_the_table(compare: Compare, tmp_path: Path) -> None:
     done = compare(FAIL_IF="ttft_s_p99 > 2\n\n  gpus > +2\n", DIFF_STATUS="1")
     table = tmp_path / "gpufleet-diff.md"

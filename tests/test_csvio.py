@@ -61,6 +61,7 @@ def _written_elsewhere(package: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_one_module_writes_csv(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     assert _written_elsewhere(pytestconfig.rootpath / "sim") == []
     (tmp_path / "other.py").write_text("import csv\nimport pyarrow.csv\ncsv.writer(file)\nframe.to_csv(path)\n")
@@ -88,6 +89,7 @@ def test_constant_columns_are_cells(tmp_path: Path) -> None:
     assert (tmp_path / "t.csv").read_text() == "a,b,c\n'=a,,1.5\n'=a,,\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the page's pattern")
 def test_the_page_copies_cells_by_the_same_rule(pytestconfig: pytest.Config) -> None:
     script = (pytestconfig.rootpath / "sim/report/page/page.js").read_text()
@@ -102,6 +104,7 @@ def test_the_page_copies_cells_by_the_same_rule(pytestconfig: pytest.Config) -> 
 NAMES = ["=HYPERLINK(1)", "+1+1", "-2+3", "@SUM(A1)", "'=quoted"]
 
 
+@pytest.mark.slow
 @given(st.text("'=+-@\t\r\n1a.", max_size=6))
 def test_quoting_is_undone(text: str) -> None:
     assert unquoted(str(cell(text))) == text
@@ -112,6 +115,7 @@ def test_numbers_stay(number: float) -> None:
     assert cell(number) == number or (number != number and cell(number) == "")
 
 
+@pytest.mark.slow
 def test_no_cell_of_a_run_is_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pools = "steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}, batching: "
     pools += "{policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}"
@@ -137,6 +141,7 @@ ROW = st.tuples(FLOATS, FLOATS, TEXTS, st.none() | st.integers(-(2**63), 2**63 -
 KINDS = (pa.float64(), pa.float64(), pa.string(), pa.int64(), pa.bool_())
 
 
+@pytest.mark.slow
 @given(st.lists(ROW, max_size=20), st.lists(TEXTS | FLOATS | st.booleans(), max_size=2), st.integers(1, len(KINDS)))
 def test_columns_have_the_bytes_of_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], front: list[Any], width: int

@@ -292,6 +292,7 @@ def tangled(one: type) -> list[str]:
     return found + [f"{one.__name__} inherits {name} on two paths" for name in twice]
 
 
+@pytest.mark.slow
 def test_a_class_has_few_ancestors_and_each_on_one_path() -> None:
     found = [text for one in classes_of_sim() if one.__name__ not in DEEP_OPTIONS for text in tangled(one)]
     assert found == []

@@ -70,6 +70,7 @@ def test_the_command_points_at_the_program(unpacked: Path) -> None:
     assert callable(getattr(import_module(module), function))
 
 
+@pytest.mark.slow
 def test_the_sdist_carries_what_the_wheel_is_built_from(root: Path) -> None:
     carried = {file.relative_path for file in SdistBuilder(str(root)).recurse_included_files()}
     needed = [path for folder in ("sim", "gpufleet", "data", "scenarios") for path in (root / folder).rglob("*")]

@@ -197,6 +197,7 @@ def test_the_site_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capl
     assert "sim.api.public.capacity" in (tmp_path / "reference" / "python" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_every_dependency_has_its_line(root: Path) -> None:
     project = (root / "pyproject.toml").read_text()
     declared = re.findall(r'^    "([\w-]+)>=', project, flags=re.MULTILINE)

@@ -91,6 +91,7 @@ def registered() -> None:
     sim.register("steptime", "test_steady")(Steady)
 
 
+@pytest.mark.slow
 def test_a_router_is_chosen_by_name_and_has_options(scenario: dict[str, Any]) -> None:
     scenario["fleets"][1]["routing"] = {"policy": "test_last"}
     run = sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)
@@ -99,6 +100,7 @@ def test_a_router_is_chosen_by_name_and_has_options(scenario: dict[str, Any]) ->
     assert first.requests.query("fleet == 'two'").replica.eq(0).all()
 
 
+@pytest.mark.slow
 def test_an_order_of_the_queue_is_a_batching_policy() -> None:
     short = POOL | {"batching": POOL["batching"] | {"policy": "test_short_first"}}
     waiting = {"arrived_s": [0.0, 0.1, 0.2], "prompt_tokens": [5, 50, 5], "output_tokens": [1, 1, 1]}
@@ -108,6 +110,7 @@ def test_an_order_of_the_queue_is_a_batching_policy() -> None:
     assert sim.simulate(waiting, own).equals(sim.simulate(waiting, POOL))
 
 
+@pytest.mark.slow
 def test_a_registered_step_time_equals_the_affine_model() -> None:
     steady = POOL | {"steptime": {"model": "test_steady", "step_s": 1.0}}
     assert sim.simulate(ASKED, steady).equals(sim.simulate(ASKED, POOL))
@@ -195,6 +198,7 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
         assert told.getvalue() == printed
 
 
+@pytest.mark.slow
 def test_a_remote_worker_gets_policies_that_only_the_sweep_names(scenario: dict[str, Any]) -> None:
     cluster = pytest.importorskip("sim.study.execution.cluster")
     asked = sim.check(scenario, {"sweep": {"fleets.two.routing": [{"policy": "random"}, {"policy": "test_last"}]}})
@@ -214,6 +218,7 @@ def _routers(scenario: Any, catalog: Any) -> list[str]:
     return list(dict.fromkeys(point.fleets[1].routing.policy for point in points))
 
 
+@pytest.mark.slow
 def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) -> None:
     catalog = load_catalog()
 
@@ -235,6 +240,7 @@ def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) 
     assert version(Last) == version(Steady) != version(VllmScheduler)
 
 
+@pytest.mark.slow
 def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("routing.from_package", "operator:itemgetter", registry.GROUP)
     monkeypatch.setattr(registry, "_entry_points", lambda: {point.name: point})
@@ -243,6 +249,7 @@ def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: 
     assert sim.check(scenario).scenario.fleets[1].routing.model_dump() == {"policy": "from_package", "back": 2}
 
 
+@pytest.mark.slow
 def test_a_router_that_chooses_a_missing_replica_raises(scenario: dict[str, Any]) -> None:
     scenario["fleets"] = [scenario["fleets"][0] | {"routing": {"policy": "test_last", "back": -3}}]
     with pytest.raises(ValueError, match="replica 4 of 1"):

@@ -108,6 +108,7 @@ def test_there_are_twenty_questions_that_use_every_tool() -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_answer_is_small_and_names_its_run_digest_and_sources(root: Path) -> None:
     [(_, text)] = called(root, [("run", {"scenario": SMALL, "set": {"sweep": None}, "replications": 1})])
     answer = json.loads(text)
@@ -118,6 +119,7 @@ def test_an_answer_is_small_and_names_its_run_digest_and_sources(root: Path) -> 
     assert "cost_usd_per_h" in answer["rows"][0]
 
 
+@pytest.mark.slow
 def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
     async def texts() -> list[str]:
         async with mcp.Client(server_of(ToolWorkspace(tmp_path))) as client:
@@ -131,6 +133,7 @@ def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
     assert "name: autoscale-day" in example
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "reason"),
     [
@@ -149,6 +152,7 @@ def test_what_a_scenario_may_not_name(tmp_path: Path, scenario: str, reason: str
     assert reason in text
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
     folder, outside = tmp_path / "root", tmp_path / "log.csv"
     folder.mkdir()
@@ -178,6 +182,7 @@ def test_a_command_in_a_separate_process_reports_its_progress_and_ends_in_time(t
     assert told == ["running"]
 
 
+@pytest.mark.slow
 def test_http_answers_only_with_the_token(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 

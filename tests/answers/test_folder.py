@@ -148,6 +148,7 @@ def test_what_is_set_goes_to_a_folder_of_its_own(folder: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_names_of_folders(folder: Path) -> None:
     assert name() == "tiny"
     assert name("seed=3", "horizon_s=5") == name("horizon_s=5", "seed=3") == "tiny--horizon_s=5--seed=3"
@@ -163,6 +164,7 @@ def test_names_of_folders(folder: Path) -> None:
         assert not set(one) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=+-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -215,6 +217,7 @@ def test_extended_question_continues_in_the_folder(folder: Path) -> None:
     assert found < points(folder / "out")
 
 
+@pytest.mark.slow
 def test_an_edited_file_does_not_replace_the_answer_of_the_one_before(folder: Path) -> None:
     assert gpufleet("run").exit_code == 0
     before = answer(folder / "outputs" / "tiny")
@@ -226,6 +229,7 @@ def test_an_edited_file_does_not_replace_the_answer_of_the_one_before(folder: Pa
     assert gpufleet("run").exit_code == 0
 
 
+@pytest.mark.slow
 def test_precision_may_become_narrower(folder: Path) -> None:
     def asked(relative: float | None) -> dict[str, object]:
         sets = [f"precision={{metric: e2e_s_mean, relative: {relative}}}"] if relative else ["precision=null"]

@@ -39,6 +39,7 @@ def steps(leap: Any) -> type:
     return type("Odd", (), {"leap": lambda self, batch: leap})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -113,6 +114,7 @@ def test_an_answer_keeps_its_folder_and_does_not_take_another_one_s_files_for_it
             use()
 
 
+@pytest.mark.slow
 def test_a_fleet_may_have_a_name_that_pandas_takes_for_nothing(scenario: dict[str, Any]) -> None:
     scenario["fleets"][0]["name"] = "NA"
     run = sim.run(scenario, {"sweep": None, "horizon_s": 5}, 1, workers=1, quiet=True)

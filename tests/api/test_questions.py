@@ -55,12 +55,14 @@ def test_every_answer_has_a_verdict_a_table_frames_and_figures(
     assert (again.folder != found.folder, again.verdict, again.plots) == (True, found.verdict, found.plots)
 
 
+@pytest.mark.slow
 def test_ignored_sections_are_reported(scenario: dict[str, Any]) -> None:
     values = {"sensitivity": LATENCY, "horizon_s": 10}
     found = sim.sensitivity(scenario, values, 1, workers=1, quiet=True)
     assert any(finding.startswith("sweep is ignored") for finding in found.findings)
 
 
+@pytest.mark.slow
 def test_the_winner_is_a_scenario(scenario: dict[str, Any]) -> None:
     values, _, _ = ASKED["size"]
     found = sim.size(scenario, {"sweep": None, "horizon_s": 10, **values}, 1, workers=1, quiet=True)
@@ -88,6 +90,7 @@ def test_what_a_question_lacks_is_an_error(
     assert str(error.value).startswith(told)
 
 
+@pytest.mark.slow
 def test_check_has_pools_and_sourced_values(scenario: dict[str, Any]) -> None:
     found = sim.check("4x4090-vs-2xa100", {"workload.arrivals.rate_rps": 0.5})
     assert found.table.memory_weights_gb.gt(5).all()
@@ -98,6 +101,7 @@ def test_check_has_pools_and_sourced_values(scenario: dict[str, Any]) -> None:
     assert sim.check(scenario).verdict == "8 cases to simulate. Every fleet can run."
 
 
+@pytest.mark.slow
 def test_the_catalogue_is_a_set_of_mappings() -> None:
     catalog = sim.catalog()
     assert catalog.gpus["rtx-4090"].memory_bytes_per_s.source
@@ -113,6 +117,7 @@ def test_the_catalogue_is_a_set_of_mappings() -> None:
     assert all(len(shelf) for shelf in vars(catalog).values())
 
 
+@pytest.mark.slow
 def test_tables_of_the_catalogue_have_a_column_for_what_every_thing_may_have() -> None:
     catalog = sim.catalog()
     gpus, offers = catalog.gpus.table, catalog.prices.table

@@ -18,6 +18,7 @@ from sim.report.charts.picture import Chart
 from sim.yamlio import dump
 
 
+@pytest.mark.slow
 def test_importing_sim_imports_nothing_else() -> None:
     heavy = ("numpy", "pandas", "pydantic", "vl_convert", "typer")
     code = f"import sim, sys; print([name for name in sys.modules if name in {heavy}])"
@@ -41,6 +42,7 @@ def test_frames_are_the_files_of_the_command_line(scenario: dict[str, Any], tmp_
     pd.testing.assert_frame_equal(run.summary, pd.read_csv(out / "summary.csv"))
 
 
+@pytest.mark.slow
 def test_nothing_is_written_and_the_folder_goes_with_the_result(
     scenario: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +58,7 @@ def test_nothing_is_written_and_the_folder_goes_with_the_result(
     assert dear.summary.energy_kwh.gt(0).all()
 
 
+@pytest.mark.slow
 def test_a_run_has_frames_with_units(small_run: "sim.Run") -> None:
     assert len(small_run.summary) == 4
     assert {"fleet", "rate_rps", "ttft_s_p95", "usd_per_million_output_tokens"} <= set(small_run.summary.columns)
@@ -79,6 +82,7 @@ def test_a_notebook_shows_verdict_table_and_picture(small_run: "sim.Run") -> Non
     assert str(small_run).count("\n- ") == len(small_run.findings)
 
 
+@pytest.mark.slow
 def test_a_pickled_run_takes_its_files_along(small_run: "sim.Run") -> None:
     again: sim.Run = pickle.loads(pickle.dumps(small_run))
     assert again.folder != small_run.folder
@@ -91,6 +95,7 @@ def test_a_pickled_run_takes_its_files_along(small_run: "sim.Run") -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_plots_are_charts(small_run: "sim.Run") -> None:
     assert "cost_vs_latency" in small_run.plots
     whole, some = small_run.plot(), small_run.plot("cost_vs_latency")
@@ -102,6 +107,7 @@ def test_plots_are_charts(small_run: "sim.Run") -> None:
         small_run.plot("cost_vs_latencies")
 
 
+@pytest.mark.slow
 def test_another_price_needs_no_simulation(small_run: "sim.Run") -> None:
     double = small_run.price({"fleets.one.cost.quotes.l4": 1.0})
     before, after = (each.summary.set_index("fleet").cost_usd_per_h for each in (small_run, double))
@@ -116,6 +122,7 @@ def test_another_price_needs_no_simulation(small_run: "sim.Run") -> None:
     (small_run.folder / "kept").rename(small_run.folder / "scenario.yaml")
 
 
+@pytest.mark.slow
 def test_a_scenario_may_be_an_object_an_array_or_a_shipped_name(scenario: dict[str, Any]) -> None:
     scenario["sweep"] = {
         "workload.arrivals.rate_rps": np.array([1, 2]),
@@ -129,6 +136,7 @@ def test_a_scenario_may_be_an_object_an_array_or_a_shipped_name(scenario: dict[s
         sim.check([scenario])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_errors_of_a_dict_name_places_those_of_a_file_lines(scenario: dict[str, Any], tmp_path: Path) -> None:
     scenario["fleets"][0]["pools"][0] = {"gpu": "rtx-409", "replicsa": 1}
     scenario["fleets"][1]["name"] = object()
@@ -151,6 +159,7 @@ def test_errors_of_a_dict_name_places_those_of_a_file_lines(scenario: dict[str, 
     assert f"{path}:" in str(told.value)
 
 
+@pytest.mark.slow
 def test_paths_in_a_dict_start_at_the_current_directory(
     scenario: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +189,7 @@ def test_no_fleet_that_runs_is_an_exception_with_the_table(scenario: dict[str, A
             told.value.result.plot()
 
 
+@pytest.mark.slow
 def test_a_job_is_a_run_without_requests() -> None:
     run = sim.run("training-4090-vs-a100", {"sweep": None})
     assert isinstance(run, sim.JobRun)
@@ -210,6 +220,7 @@ def test_a_folder_of_another_question_is_refused(scenario: dict[str, Any], tmp_p
         sim.run(scenario, out=tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_progress_is_silent_when_quiet(scenario: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
     sim.run(scenario, {"sweep": None}, 1, workers=1, quiet=True)
     assert capfd.readouterr() == ("", "")

@@ -31,6 +31,7 @@ def test_timestamps_by_hand() -> None:
     assert done.status.item() == "finished"
 
 
+@pytest.mark.slow
 def test_rows_come_back_in_the_order_and_with_the_index_of_the_input() -> None:
     frame = pd.DataFrame(
         {"arrived_s": [9.0, 0.0, 4.0], "prompt_tokens": [10, 20, 2000], "output_tokens": [1, 1, 1]}, index=list("xyz")
@@ -51,6 +52,7 @@ def test_an_earlier_run_is_simulated_again_to_the_same_timestamps(small_run: "si
     assert done.replica.tolist() == one.replica.tolist()
 
 
+@pytest.mark.slow
 def test_wrong_columns_and_wrong_fleets_are_reported() -> None:
     good = {"arrived_s": [0.0], "prompt_tokens": [1], "output_tokens": [1]}
     for wrong, told in (
@@ -89,6 +91,7 @@ def test_requests_of_a_service_have_no_tokens() -> None:
         sim.simulate({"arrived_s": [0.0], "prompt_tokens": [5], "output_tokens": [5]}, service)
 
 
+@pytest.mark.slow
 def test_what_a_fleet_or_a_pool_costs_is_ignored() -> None:
     asked, cost = {"arrived_s": [0.0], "prompt_tokens": [1], "output_tokens": [1]}, {"cost": {"acquisition": "rent"}}
     for fleet in (POOL | cost, {"pools": [POOL | cost]}, {"pools": [POOL]} | cost):

@@ -51,6 +51,7 @@ def test_a_pool_runs_on_its_engines_policy(tmp_path: Path, catalog: Catalog, eng
     assert isinstance(named.pools[0].batching, Vllm)
 
 
+@pytest.mark.slow
 def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> None:
     def limits(**pool: Any) -> tuple[int, bool]:
         found = rank_limits(plan_of(tmp_path, catalog, **pool).pools[0])
@@ -146,6 +147,7 @@ def test_another_kernel_changes_the_step_time(tmp_path: Path, catalog: Catalog) 
     assert old.inputs.kernel.id == "gptq-2024"  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_options_of_vllm_reach_the_scheduler_and_only_that_of_vllm(tmp_path: Path, catalog: Catalog) -> None:
     options = {"watermark": 0.05, "scheduler_reserve_full_isl": False, "prefill_schedule_interval": 4}
     limits = rank_limits(plan_of(tmp_path, catalog, batching={**options, "max_model_len": 4096}).pools[0])
@@ -166,6 +168,7 @@ def test_whole_prompts_need_a_budget_that_holds_them(tmp_path: Path, catalog: Ca
     assert not limits[0].chunked_prefill
 
 
+@pytest.mark.slow
 def test_prefix_caching_is_on_where_the_engine_has_it_on(tmp_path: Path, catalog: Catalog) -> None:
     def caches(**pool: Any) -> bool:
         return rank_limits(plan_of(tmp_path, catalog, **pool).pools[0]).enable_prefix_caching
@@ -202,6 +205,7 @@ def test_a_queue_has_one_order(tmp_path: Path, catalog: Catalog) -> None:
         plan_of(tmp_path, catalog, batching=lpm | {"scheduling": "priority"})
 
 
+@pytest.mark.slow
 def test_drafts_name_catalogue_entries(tmp_path: Path, catalog: Catalog) -> None:
     def drafting(**speculative: Any) -> Any:
         drafts = {"num_speculative_tokens": 2} | speculative

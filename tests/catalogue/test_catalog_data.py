@@ -76,6 +76,7 @@ def test_every_value_has_a_known_source_and_an_honest_kind(kind: str, name: str)
             assert statement.kind == "recalled", path
 
 
+@pytest.mark.slow
 def test_every_source_is_used() -> None:
     files = [path for path in CATALOG.root.rglob("*.yaml") if path.name != "sources.yaml"]
     used = {key for path in files for key in cited(yamlio.read(path).data)}

@@ -36,18 +36,21 @@ def plans(pools: dict[str, dict[str, Any]]) -> Any:
     return sim.check(scenario | {"horizon_s": 20, "fleets": fleets}).table.set_index("fleet")
 
 
+@pytest.mark.slow
 def test_each_new_gpu_holds_a_small_model() -> None:
     table = plans({gpu: {"gpu": gpu} for gpu in GPUS})
     assert list(table.index) == list(GPUS)
     assert (table["gpu"] == list(GPUS)).all()
 
 
+@pytest.mark.slow
 def test_each_new_model_fits_on_sixteen_gb300() -> None:
     pool = {"gpu": "gb300-278gb", "tensor_parallel_size": 4, "pipeline_parallel_size": 4}
     table = plans({model: pool | {"model": model} for model in MODELS})
     assert list(table.index) == list(MODELS)
 
 
+@pytest.mark.slow
 def test_each_new_format_fits_on_a_server() -> None:
     pool = {"gpu": "b300-288gb-sxm", "server": "server-8xb300"}
     assert len(plans({name: pool | {"quantization": name} for name in FORMATS})) == len(FORMATS)

@@ -38,6 +38,7 @@ def test_model_reads_and_counts_what_is_quoted(path: Path) -> None:
         assert counted == pytest.approx(active.value, rel=ACTIVE_TOLERANCE)
 
 
+@pytest.mark.slow
 def test_no_name_refers_to_two_models() -> None:
     owner: dict[str, str] = {}
     for model in map(read, MODELS):
@@ -45,6 +46,7 @@ def test_no_name_refers_to_two_models() -> None:
             assert owner.setdefault(name, model.id) == model.id, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_id", "params", "kv_bytes"),
     [

@@ -48,6 +48,7 @@ offers:
 """
 
 
+@pytest.mark.slow
 def test_entries_are_added_to_the_shipped_ones(tmp_path: Path) -> None:
     catalog = load_catalog(own=[own(tmp_path, gpus__my_gpu=my_gpu(), prices__my_gpu=PRICE, sources=SOURCE)])
     assert catalog.gpu("My-GPU").id == "my-gpu"
@@ -59,6 +60,7 @@ def test_entries_are_added_to_the_shipped_ones(tmp_path: Path) -> None:
     assert "my-gpu" not in SHIPPED.ids("gpus")
 
 
+@pytest.mark.slow
 def test_an_entry_with_a_shipped_id_replaces_it_and_is_named(tmp_path: Path) -> None:
     text = my_gpu("rtx-4090").replace("1.008e12", "2e12").replace("1008e9", "2e12")
     catalog = load_catalog(own=[own(tmp_path, gpus__rtx_4090=text)])
@@ -66,6 +68,7 @@ def test_an_entry_with_a_shipped_id_replaces_it_and_is_named(tmp_path: Path) -> 
     assert catalog.gpu("rtx-4090").memory_bytes_per_s.value == 2e12
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_reported_with_file_and_line(tmp_path: Path) -> None:
     folder = own(
         tmp_path,
@@ -103,6 +106,7 @@ def id_of_gpu(scenario: object, catalog: object) -> str:
     return str(catalog.gpu("my-gpu").id)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_workers_and_digests_see_the_entries(tmp_path: Path) -> None:
     folder = own(tmp_path, gpus__my_gpu=my_gpu())
     file = tmp_path / "a.yaml"

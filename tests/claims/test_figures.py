@@ -76,6 +76,7 @@ SCENARIO = {
 }
 
 
+@pytest.mark.slow
 def test_figures_come_from_the_memory_and_the_run_of_a_fleet(checked) -> None:
     run = {"kind": "run", "fleet": "one", "metric": "output_tokens_per_s"}
     found = checked(
@@ -135,6 +136,7 @@ BILLED = SCENARIO | {
 }
 
 
+@pytest.mark.slow
 def test_a_line_of_the_ledger_is_dollars_an_hour(checked) -> None:
     lines = {name: {"kind": "ledger", "fleet": "one", "component": name} for name in ("rental", "software")}
     assert values(checked(lines, BILLED)) == {"rental": pytest.approx(0.5), "software": pytest.approx(0.1)}

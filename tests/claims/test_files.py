@@ -85,6 +85,7 @@ def test_two_claims_from_end_to_end(gpufleet, tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.slow
 def test_an_unknown_claim_is_named_with_its_neighbour(gpufleet, tmp_path: Path) -> None:
     done = gpufleet("claims", "C4", "C99x", "--out", "answer")
     assert done.returncode == 2

@@ -51,6 +51,7 @@ def checked(tmp_path: Path, text: str, *options: str) -> tuple[int, list[str], s
     return done.exit_code, done.stderr.replace(f"{file}:", "").splitlines(), done.stdout
 
 
+@pytest.mark.slow
 def test_a_claim_without_fleets_is_checked(tmp_path: Path) -> None:
     code, told, shown = checked(tmp_path, STATED % ("rtx-4090", "memory_bytes_per_s", "ratio"))
     assert (code, told) == (0, [])
@@ -69,6 +70,7 @@ def test_all_mistakes_of_a_claim_come_at_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_figures_of_a_fleet_are_checked_without_a_simulation(tmp_path: Path) -> None:
     code, told, shown = checked(tmp_path, SERVED)
     assert (code, shown) == (2, "")
@@ -79,6 +81,7 @@ def test_figures_of_a_fleet_are_checked_without_a_simulation(tmp_path: Path) -> 
     assert told[3].startswith("20: claim.figures.load: ")
 
 
+@pytest.mark.slow
 def test_shipped_claims_pass(tmp_path: Path) -> None:
     files = claim_files()
     for name in ("C02", "C04", "C08", "C16", "C27"):
@@ -91,6 +94,7 @@ def busy_for_ever() -> None:
             sum(range(1000))
 
 
+@pytest.mark.slow
 def test_whatever_takes_too_long_is_interrupted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

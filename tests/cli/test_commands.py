@@ -61,6 +61,7 @@ def test_help(gpufleet: Command, args: list[str]) -> None:
     assert "Usage:" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_short_help_of_commands_is_not_cut(gpufleet: Command, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -69,6 +70,7 @@ def test_short_help_of_commands_is_not_cut(gpufleet: Command, monkeypatch: pytes
     assert max(map(cell_len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, tmp_path: Path) -> None:
     done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--details")
     assert (done.returncode, done.stderr) == (0, "")
@@ -86,17 +88,20 @@ def test_a_scenario_is_checked_before_anything_runs(inside: Inside, root: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_check_states_that_precision_may_add_cases(inside: Inside, root: Path) -> None:
     precise = "precision={metric: ttft_s_p95, relative: 0.1, max_replications: 20}"
     done = inside("check", root / "scenarios" / "4x4090-vs-2xa100.yaml", "--set", precise, "--details")
     assert "until ttft_s_p95 is known within 10 %, at most 20 replications of each" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_shipped_scenario_is_found_from_anywhere(inside: Inside) -> None:
     for name in ("scenarios/4x4090-vs-2xa100.yaml", "4x4090-vs-2xa100"):
         assert inside("check", name, "--set", "sweep=null").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_fleet_that_does_not_fit_is_reported(inside: Inside) -> None:
     only = "fleets=[{name: small, pools: [{gpu: rtx-4090}]}]"
     done = inside("check", "4x4090-vs-2xa100", "--set", "quantization=none", "--set", only, "--set", "sweep=null")
@@ -105,6 +110,7 @@ def test_a_fleet_that_does_not_fit_is_reported(inside: Inside) -> None:
     assert "small: needs 145" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_bad_input_is_one_line_each_and_nothing_is_written(gpufleet: Command, tmp_path: Path, command: str) -> None:
     (tmp_path / "s.yaml").write_text(REFEREE.replace("1.0", "-1").replace("fixed", "fixt", 1))
@@ -136,6 +142,7 @@ def test_wrong_arguments(inside: Inside, args: list[str], line: str) -> None:
     assert [said[: len(line)] for said in done.stderr.splitlines()] == [line]
 
 
+@pytest.mark.slow
 def test_an_unknown_model_is_read_from_the_hub_cache(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +170,7 @@ def test_an_unknown_option_is_wrong_input(inside: Inside) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_of_somebody_else_is_not_replaced(gpufleet: Command, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(REFEREE)
     (tmp_path / "mine").mkdir()
@@ -181,6 +189,7 @@ def test_a_folder_of_somebody_else_is_not_replaced(gpufleet: Command, tmp_path: 
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "mine", "s.yaml", "thesis.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything_in_the_catalogue_is_listed_and_shown(inside: Inside, kind: str) -> None:
     done = inside("list", kind)
@@ -220,6 +229,7 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert schema["properties"]["horizon_s"]["description"].startswith("End of arrivals")
 
 
+@pytest.mark.slow
 def test_migrate_reports_every_error_and_then_writes_nothing(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "old.yaml").write_text("requests_cost: true  # billed\n")
     (tmp_path / "later.yaml").write_text("schema_version: 9\n")
@@ -249,6 +259,7 @@ def test_what_init_has_in_comments_for_other_commands_is_valid(inside: Inside, t
     assert None not in (scenario.plan, scenario.size, scenario.sensitivity, scenario.breakeven)
 
 
+@pytest.mark.slow
 def test_the_help_imports_nothing_heavy() -> None:
     code = "import sys, sim.cli; print(sorted({'numpy', 'pydantic', 'rich', 'yaml', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -278,6 +289,7 @@ def test_a_call_without_arguments_shows_help(gpufleet) -> None:
     assert done.stdout.startswith("Usage: ")
 
 
+@pytest.mark.slow
 def test_no_color_is_accepted_anywhere(gpufleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -288,6 +300,7 @@ def test_no_color_is_accepted_anywhere(gpufleet, monkeypatch: pytest.MonkeyPatch
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", done.stdout)
 
 
+@pytest.mark.slow
 def test_the_next_command_is_named_to_people_only(gpufleet, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = root / "scenarios" / "4x4090-vs-2xa100.yaml"
     assert "next:" not in gpufleet("check", path).stdout

@@ -67,6 +67,7 @@ def explain(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.slow
 def test_a_request_waits_for_blocks_and_then_computes_its_prompt_in_chunks(scenario: Path) -> None:
     code, text = explain(str(scenario), "--request", "1")
     assert code == 0, text
@@ -90,6 +91,7 @@ def test_a_request_over_its_tenant_rate_limit_is_explained(scenario: Path) -> No
     assert text.splitlines()[1] == "The request was rejected: tenant a was over its rate limit."
 
 
+@pytest.mark.slow
 def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) -> None:
     for ahead in ("false", "true"):
         scenario.write_text(SCENARIO % ahead)
@@ -102,6 +104,7 @@ def test_the_trace_is_one_that_a_viewer_opens(scenario: Path, tmp_path: Path) ->
         assert sum(event["dur"] for event in steps) == 4e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["pipeline_parallel_size: 2", "data_parallel_size: 2, enable_expert_parallel: true"])
 def test_overlapping_steps_are_in_separate_threads(scenario: Path, tmp_path: Path, layout: str) -> None:
     text = (SCENARIO % "false").replace("replicas: 1", f"replicas: 1, {layout}").replace("- steptime", "- {steptime")
@@ -115,12 +118,14 @@ def test_overlapping_steps_are_in_separate_threads(scenario: Path, tmp_path: Pat
     assert {event["tid"] for event in events if event["pid"] == 1} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_request_that_is_not_there(scenario: Path) -> None:
     code, text = explain(str(scenario), "--request", "2")
     assert (code, text) == (2, "--request 2: the run has 2 requests, from 0 on\n")
     assert explain(str(scenario), "--request", "0", "--fleet", "two")[0] == 2
 
 
+@pytest.mark.slow
 def test_the_point_of_a_sweep_is_named(scenario: Path) -> None:
     scenario.write_text(scenario.read_text() + "sweep: {fleets.one.pools.0.replicas: [2, 3]}\n")
     found = CliRunner().invoke(app, ["explain", str(scenario), "--request", "1"])
@@ -129,6 +134,7 @@ def test_the_point_of_a_sweep_is_named(scenario: Path) -> None:
     assert "Served by replica 1; 0 preemptions." in found.output
 
 
+@pytest.mark.slow
 def test_messages_between_gpus_are_a_part_of_the_steps(scenario: Path) -> None:
     given = "steptime: {model: affine, base_s: 1, per_token_s: 0, per_context_token_s: 0}"
     text = scenario.read_text().replace(given, "gpu: rtx-pro-6000\n        tensor_parallel_size: 2")

@@ -46,6 +46,7 @@ def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path, once:
     assert (again.returncode, again.stdout) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "options", "line"),
     [

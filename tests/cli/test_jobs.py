@@ -10,6 +10,7 @@ import sim
 SHORT = ["--set", "sweep=null"]
 
 
+@pytest.mark.slow
 def test_run_leaves_the_files_of_a_run(gpufleet, tmp_path: Path) -> None:
     done = gpufleet("run", "training-4090-vs-a100", *SHORT, "--out", tmp_path / "out")
     assert done.returncode == 0
@@ -31,6 +32,7 @@ def test_run_leaves_the_files_of_a_run(gpufleet, tmp_path: Path) -> None:
     assert gpufleet("run", tmp_path / "out" / "scenario.yaml", "--out", tmp_path / "out", "--no-report").returncode == 0
 
 
+@pytest.mark.slow
 def test_price_bills_a_job_at_other_prices_only(gpufleet, tmp_path: Path) -> None:
     assert gpufleet("run", "training-4090-vs-a100", *SHORT, "--no-report", "--out", tmp_path / "run").returncode == 0
     done = gpufleet("price", tmp_path / "run", "--set", "site.pue=2", "--no-report", "--out", tmp_path / "priced")
@@ -40,12 +42,14 @@ def test_price_bills_a_job_at_other_prices_only(gpufleet, tmp_path: Path) -> Non
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_check_prints_memory_by_part(gpufleet) -> None:
     done = gpufleet("check", "training-gpt3-175b", *SHORT)
     assert done.returncode == 0
     assert "optimizer states" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["capacity", "size", "breakeven", "plan", "sensitivity"])
 def test_commands_about_requests_refuse_a_job_in_one_line(gpufleet, command: str) -> None:
     done = gpufleet(command, "training-gpt3-175b")
@@ -54,6 +58,7 @@ def test_commands_about_requests_refuse_a_job_in_one_line(gpufleet, command: str
     assert "job: a job does not answer requests" in done.stderr
 
 
+@pytest.mark.slow
 def test_python_has_the_same_answer(tmp_path: Path) -> None:
     run = sim.run("training-4090-vs-a100", {"sweep": None}, quiet=True)
     assert run.summary.fleet.tolist() == ["1x RTX 4090", "2x RTX 4090", "1x A100 80GB"]
@@ -64,6 +69,7 @@ def test_python_has_the_same_answer(tmp_path: Path) -> None:
         sim.run("training-4090-vs-a100", {"sweep": None, "job.model": "llama3.1-8b", "job.framework": "fsdp"})
 
 
+@pytest.mark.slow
 def test_a_queue_leaves_its_jobs(gpufleet, tmp_path: Path) -> None:
     done = gpufleet("run", "jobs-on-a-cluster", "--out", tmp_path / "out", "--no-report")
     assert done.returncode == 0

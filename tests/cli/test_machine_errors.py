@@ -42,6 +42,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> Any:
     return caught.value.code
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
     scenario.write_text(called("s", "a"))
@@ -66,6 +67,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert len(list((out / "points").iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_a_table_that_finds_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_folder_that_the_locale_cannot_name(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["漢" * 100, "a\nb", "\U0001f600" * 60])
 def test_names_that_are_no_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -92,6 +92,7 @@ def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
     assert first.stdout != again.stdout
 
 
+@pytest.mark.slow
 def test_fleets_without_a_serving_unit_are_reported(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "slo.ttft_s=0.001", "--out", "o", "--no-report")
     assert done.exit_code == 0
@@ -99,6 +100,7 @@ def test_fleets_without_a_serving_unit_are_reported(folder: Path) -> None:
     assert table(folder / "o" / "plan.csv") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -133,6 +135,7 @@ def test_wrong_input_is_a_line_and_nothing_is_written(folder: Path, change: tupl
     assert [path.name for path in folder.iterdir()] == ["s.yaml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "text"),
     [

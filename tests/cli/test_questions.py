@@ -85,6 +85,7 @@ def test_run_and_price_answer_what_their_tables_hold(folder: Path) -> None:
     assert again["points"] == said["points"]
 
 
+@pytest.mark.slow
 def test_check_list_and_show(folder: Path) -> None:
     said = answer("check", "small.yaml")
     assert {*said} == {"scenario", "question", "seed", "cases", "plans", "predictions"}
@@ -98,11 +99,13 @@ def test_check_list_and_show(folder: Path) -> None:
     assert shown["item"]["memory_bytes_per_s"]["source"] == "ada_wp"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["models", "quantizations", "kernels", "engines", "servers", "links", "prices"])
 def test_every_kind_is_listed_as_json(folder: Path, kind: str) -> None:
     assert all("id" in item for item in answer("list", kind)["items"])
 
 
+@pytest.mark.slow
 def test_wrong_input_leaves_stdout_empty(folder: Path) -> None:
     done = CliRunner().invoke(app, ["run", "small.yaml", "--set", "horizon_s=-1", "--format", "json"])
     assert (done.exit_code, done.stdout) == (2, "")
@@ -200,6 +203,7 @@ def test_size_answers_what_its_tables_hold(folder: Path) -> None:
     tables_alone(folder, "size", "size.html", "size.png")
 
 
+@pytest.mark.slow
 def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
     said = answer("sensitivity", "studies.yaml", "--out", "out")

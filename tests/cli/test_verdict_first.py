@@ -52,6 +52,7 @@ def headlines(folder: Path, scenario: dict[str, Any]) -> tuple[str, str]:
     return first, json.loads(told[1])["verdict"]["headline"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, YEAR, MODELS | YEAR, {"fleets": [fleet("a", 2000)]}])
 def test_the_first_line_is_the_verdict(tmp_path: Path, more: dict[str, Any]) -> None:
     first, headline = headlines(tmp_path, SCENARIO | more)
@@ -69,6 +70,7 @@ def test_python_has_the_same_verdict_of_a_year(tmp_path: Path) -> None:
     assert headline.endswith("both meet the SLO in all 4,380 working hours.")
 
 
+@pytest.mark.slow
 def test_different_models_are_one_product_only_where_asked(tmp_path: Path) -> None:
     apart, _ = headlines(tmp_path, SCENARIO | MODELS)
     assert apart.startswith("llama3.1-8b: a meets the SLO at ")

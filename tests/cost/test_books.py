@@ -48,6 +48,7 @@ def test_an_internal_price_of_emissions_is_neither_deducted_nor_booked() -> None
     assert (last.balances_usd["paid_in"], last.equity_usd) == (pytest.approx(900), pytest.approx(0, abs=1e-9))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     terms=TERMS,

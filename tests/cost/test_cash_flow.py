@@ -152,6 +152,7 @@ def test_each_pool_pays_for_prompts_and_answers_by_its_own_time(resolve, make_po
     assert flows.levelised_prompts_usd_per_h(None, Horizon(12, 0.0)) == pytest.approx(whole * 3.5 / 4)
 
 
+@pytest.mark.slow
 @given(prompts=st.floats(0.01, 0.99), energy=st.floats(0, 9), staff=st.floats(0, 9), growth=st.floats(-0.5, 0.5))
 def test_no_part_for_prompts_exceeds_the_whole(prompts, energy, staff, growth):
     finance = Annuity(method="annuity", discount_rate=0.1, life_years=3, inflation={"energy": growth})

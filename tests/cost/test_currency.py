@@ -67,6 +67,7 @@ def billed(folder: Path, data: dict[str, Any]) -> tuple[list[LedgerRow], float]:
     return list(result.ledger.rows), result.plan.costs.api.usd(1e6, 0, 1e6)
 
 
+@pytest.mark.slow
 def test_the_same_prices_in_euros_are_the_same_bill(tmp_path: Path) -> None:
     in_dollars, api_in_dollars = billed(tmp_path, priced(lambda usd: usd))
     in_euros, api_in_euros = billed(tmp_path, priced(euros))
@@ -79,6 +80,7 @@ def test_the_same_prices_in_euros_are_the_same_bill(tmp_path: Path) -> None:
         assert euro.amount_in_currency == pytest.approx(euro.amount_nano_usd / 1e9 / RATE)
 
 
+@pytest.mark.slow
 def test_a_days_prices_may_share_their_currency(tmp_path: Path) -> None:
     one_by_one = priced(euros)
     together = priced(euros)

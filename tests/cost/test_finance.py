@@ -59,6 +59,7 @@ def test_straight_line_loses_value_evenly():
     assert half.usd_per_h(300_000) == pytest.approx(terms.usd_per_h(300_000) / 2)
 
 
+@pytest.mark.slow
 @given(st.floats(0.5, 20), st.floats(0, 1), st.floats(1, 1e7))
 def test_an_annuity_without_interest_is_straight_line(years, residual, price):
     straight = StraightLine(method="straight_line", life_years=years, residual_fraction=residual)
@@ -138,6 +139,7 @@ def test_ages_survive_the_way_through_json():
     assert Resale.model_validate(resale.model_dump(mode="json", exclude_unset=True)) == resale
 
 
+@pytest.mark.slow
 @given(st.floats(0.5, 10), st.floats(0, 1), st.sampled_from(["straight_line", "annuity"]))
 def test_resale_by_age_is_the_residual_at_the_end_of_the_life(years, loss, method):
     terms = {"method": method, "discount_rate": 0.08, "life_years": years}

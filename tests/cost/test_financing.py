@@ -80,6 +80,7 @@ def test_grace_months_pay_interest_alone_and_linear_loans_equal_principal() -> N
     assert [one.principal_usd for one in loan.installments(300.0)] == pytest.approx([0, 0, 100, 100, 100])
 
 
+@pytest.mark.slow
 @given(loan=LOANS, principal=st.floats(1, 1e9))
 def test_principal_payments_sum_to_the_debt(loan: Loan, principal: float) -> None:
     paid = list(loan.installments(principal))
@@ -90,6 +91,7 @@ def test_principal_payments_sum_to_the_debt(loan: Loan, principal: float) -> Non
     assert [one.balance_usd for one in paid] == pytest.approx(balances, abs=1e-6 * principal)
 
 
+@pytest.mark.slow
 @given(loan=LOANS, price=st.floats(1, 1e6), months=st.integers(1, 150))
 def test_a_loan_at_its_own_rate_has_no_value(loan: Loan, price: float, months: int) -> None:
     own = (1 + loan.rate / 12) ** 12 - 1
@@ -98,6 +100,7 @@ def test_a_loan_at_its_own_rate_has_no_value(loan: Loan, price: float, months: i
     assert net_present_usd(with_loan, own) == pytest.approx(net_present_usd(without, own), abs=1e-6 * price)
 
 
+@pytest.mark.slow
 @given(lease=LEASES, price=st.floats(1, 1e6))
 def test_a_lease_bought_at_its_residual_is_worth_the_price_at_its_rate(lease: Lease, price: float) -> None:
     lease = lease.model_copy(update={"at_end": "buy", "deposit": 0.0})
@@ -107,6 +110,7 @@ def test_a_lease_bought_at_its_residual_is_worth_the_price_at_its_rate(lease: Le
     assert leased == pytest.approx(price)
 
 
+@pytest.mark.slow
 @given(lease=LEASES, rate=st.floats(0, 1), lives=st.integers(1, 90), price=st.floats(1, 1e6), resold=st.floats(0, 1))
 def test_tax_takes_its_rate_of_a_lease(lease: Lease, rate: float, lives: int, price: float, resold: float) -> None:
     # deposits come back, so undiscounted all that is paid is deducted
@@ -131,6 +135,7 @@ def test_the_ends_of_a_lease_by_hand() -> None:
     assert [one.lines_usd["lease"] for one in financed([0.0] * 3, holding, None, None, early)] == [30, 30, 30, 0]
 
 
+@pytest.mark.slow
 @given(loan=LOANS, months=st.integers(1, 60))
 def test_the_lines_of_a_month_sum_to_its_cost(loan: Loan, months: int) -> None:
     for one in financed([7.0] * months, [Holding(0, months, 900.0, 100.0)], loan, IncomeTax(rate=0.3)):
@@ -156,6 +161,7 @@ def test_returns_and_annual_costs_are_those_of_textbooks() -> None:
     assert cost_of_capital(loan, IncomeTax(rate=0.25), 0.1) == pytest.approx(0.6 * 0.126825 * 0.75 + 0.04)
 
 
+@pytest.mark.slow
 @given(
     terms=DEPRECIATIONS,
     loan=st.none() | LOANS,

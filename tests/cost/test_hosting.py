@@ -96,6 +96,7 @@ def by_trying(left, space, power, kinds):
     return best
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -60,6 +60,7 @@ def test_schedules_are_those_of_the_tables(terms: dict[str, object], percent: li
     assert [100 * each for each in found] == pytest.approx(percent, abs=0.0101)
 
 
+@pytest.mark.slow
 @given(DEPRECIATIONS, st.integers(0, 11))
 def test_depreciation_sums_to_the_price(terms: TaxDepreciation, months: int) -> None:
     assert fsum(terms.by_fiscal_year(months)) == pytest.approx(1)
@@ -102,6 +103,7 @@ CARRIED = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(tax=CARRIED, deducted=st.lists(st.floats(-50, 300), min_size=1, max_size=8))
 def test_carried_losses_save_no_more_than_losses_used_at_once(tax: IncomeTax, deducted: list[float]) -> None:
     reliefs = tax.reliefs(deducted, [12] * len(deducted))
@@ -110,6 +112,7 @@ def test_carried_losses_save_no_more_than_losses_used_at_once(tax: IncomeTax, de
     assert all(relief <= tax.rate * (tax.profit_usd_per_year or 0) + 1e-9 for relief in reliefs)
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 1), terms=DEPRECIATIONS, months=st.integers(1, 60))
 def test_with_enough_profit_carrying_losses_changes_nothing(rate: float, terms: TaxDepreciation, months: int) -> None:
     holding = [Holding(0, months, 1000.0, 200.0)]

@@ -48,6 +48,7 @@ def readings(draw):
     ]
 
 
+@pytest.mark.slow
 @given(readings())
 def test_rows_sum_exactly_and_tile_the_window(resolve, make_pool, make_interval, drawn):
     edges, usage = drawn
@@ -69,6 +70,7 @@ def test_rows_sum_exactly_and_tile_the_window(resolve, make_pool, make_interval,
         assert row.amount_nano_usd == pytest.approx(row.quantity * row.unit_price_usd * 1e9, abs=2, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(readings())
 def test_repricing_with_the_same_prices_changes_nothing(resolve, make_pool, make_interval, drawn):
     edges, usage = drawn
@@ -169,6 +171,7 @@ seconds = st.floats(0, 1e3)
 uses = st.lists(st.builds(RequestUse, st.sampled_from(["a", "b"]), seconds, seconds, seconds), max_size=20)
 
 
+@pytest.mark.slow
 @given(uses, st.floats(0, 1), st.floats(0, 1))
 def test_requests_and_idleness_sum_to_the_total(resolve, make_pool, make_interval, drawn, busy, prefill):
     intervals = [make_interval(0.0, 600.0, pool=pool, busy=busy, prefill=prefill) for pool in "ab"]
@@ -196,6 +199,7 @@ def test_a_bill_split_by_hand(resolve, make_pool, make_interval):
 weights = st.lists(st.floats(0, 1e12), min_size=1, max_size=30).filter(lambda values: max(values) > 1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**18), weights)
 def test_no_nano_dollar_is_lost_and_each_part_is_within_one_of_its_share(amount, weights):
     parts = split(amount, weights)
@@ -205,6 +209,7 @@ def test_no_nano_dollar_is_lost_and_each_part_is_within_one_of_its_share(amount,
         assert part == pytest.approx(amount * (weight / total), abs=1.01, rel=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**15), st.integers(1, 40))
 def test_equal_weights_differ_by_at_most_one(amount, count):
     parts = split(amount, [0.1] * count)

@@ -241,6 +241,7 @@ def test_nonsense_is_refused(wrong):
         Operations.model_validate(wrong)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 10**9))
 def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, prefill, tokens):
     operations = {

@@ -59,6 +59,7 @@ def window(joules, hours=1.0):
 BANDS = st.lists(st.tuples(st.floats(0.001, 50), st.floats(0, 1)), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(BANDS, st.lists(st.floats(0, 1e9), min_size=1, max_size=3), st.integers(1, 5))
 def test_what_is_covered_and_what_is_beyond_is_all_that_is_drawn(bands, joules, copies):

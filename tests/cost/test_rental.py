@@ -53,6 +53,7 @@ def test_a_commitment_is_paid_whether_used_or_not(resolve, make_pool):
     assert any("months: 12" in note for note in more.notes)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 64), st.integers(1, 64), st.floats(0, 1))
 def test_a_commitment_never_costs_less_than_its_own_hours(resolve, make_pool, used, committed, discount):
     terms = {"gpus": committed, "months": 1, "discount": discount}
@@ -99,6 +100,7 @@ def test_a_ramp_is_read_back_from_json():
     assert Commitment.model_validate(terms.model_dump(mode="json", exclude_unset=True)) == terms
 
 
+@pytest.mark.slow
 @given(st.integers(1, 16), st.floats(1, 20_000))
 def test_take_or_pay_is_the_minimum_or_the_use(resolve, make_pool, used, hours):
     plan = resolve(rent(1.5, take_or_pay={"gpu_hours_per_month": hours}), make_pool(gpus=1, replicas=used))
@@ -203,6 +205,7 @@ def test_gpus_of_an_instance_that_no_replica_uses_have_a_phase(
     assert booked == {name: round(1e9 * usd) for name, usd in phases.items()}
 
 
+@pytest.mark.slow
 @given(
     used=st.integers(1, 12),
     committed=st.integers(0, 24),
@@ -323,6 +326,7 @@ def test_spot_capacity_tops_up_the_base_of_switched_replicas(resolve, make_inter
     )
 
 
+@pytest.mark.slow
 @given(
     levels=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     committed=st.integers(1, 12),
@@ -344,6 +348,7 @@ def test_a_commitment_is_paid_in_full_and_the_rest_by_the_hour(
     assert ledger.by_phase().get("unused commitment", 0) == parts.get("unused commitment", 0)
 
 
+@pytest.mark.slow
 @given(levels=st.lists(st.integers(1, 5), min_size=1, max_size=6), granularity_s=st.sampled_from([1, 5000, 86400]))
 def test_a_base_that_always_runs_at_no_discount_changes_no_bill(resolve, make_interval, levels, granularity_s):
     billing = {"billing": {"granularity_s": granularity_s}}

@@ -35,6 +35,7 @@ usd = st.floats(0, 100)
 tokens = st.floats(1e3, 1e9)
 
 
+@pytest.mark.slow
 @given(usd, usd, tokens, tokens, st.floats(0.01, 1e4))
 def test_nothing_is_earned_at_the_break_even_price(
     price: float, output: float, prompts: float, outputs: float, cost: float
@@ -46,6 +47,7 @@ def test_nothing_is_earned_at_the_break_even_price(
         assert again.profit_usd == pytest.approx(0, abs=1e-9 * (cost + again.usd))
 
 
+@pytest.mark.slow
 @given(usd, st.floats(0, 0.99), tokens, tokens, st.floats(0.01, 1e4))
 def test_the_price_for_a_margin_leaves_it(
     price: float, margin: float, prompts: float, outputs: float, cost: float
@@ -58,6 +60,7 @@ def test_the_price_for_a_margin_leaves_it(
         assert sold.profit_usd == pytest.approx(margin * sold.usd, abs=1e-9 * (cost + sold.usd))
 
 
+@pytest.mark.slow
 def test_a_run_at_the_price_found_leaves_the_margin(tmp_path: Path) -> None:
     asked = sim.run(SCENARIO | {"revenue": {"input": 0.1, "margin": 0.3}}, out=str(tmp_path / "asked"))
     row = asked.summary.iloc[0]
@@ -74,6 +77,7 @@ def test_a_run_at_the_price_found_leaves_the_margin(tmp_path: Path) -> None:
     assert even["profit_usd_per_month"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_load_profile_has_the_profit_of_its_year(tmp_path: Path) -> None:
     profile = {"load_profile": {2: 4380, 1: 4380}, "sweep": {"workload.arrivals.rate_rps": [1, 2]}}
     asked = sim.run(SCENARIO | profile | {"revenue": {"margin": 0.25}}, out=str(tmp_path / "asked"))
@@ -83,6 +87,7 @@ def test_a_load_profile_has_the_profit_of_its_year(tmp_path: Path) -> None:
     assert float(found[1]) == pytest.approx(year["usd_per_million_output_tokens"] / 0.75, rel=5e-3)
 
 
+@pytest.mark.slow
 def test_without_revenue_there_are_no_columns_and_no_sentence(tmp_path: Path) -> None:
     plain = sim.run(SCENARIO, out=str(tmp_path / "plain"))
     assert not {*COLUMNS, BREAK_EVEN, PRICE} & set(plain.summary.columns)
@@ -95,6 +100,7 @@ def test_revenue_needs_a_price_or_a_margin(given: dict[str, float]) -> None:
         Revenue.model_validate(given)
 
 
+@pytest.mark.slow
 def test_a_year_has_the_revenue_and_profit_of_its_verdict(tmp_path: Path) -> None:
     profile = {"load_profile": {2: 4380, 1: 4380}, "sweep": {"workload.arrivals.rate_rps": [1, 2]}}
     sold = sim.run(SCENARIO | profile | {"revenue": {"input": 1.0, "output": 20.0}}, out=str(tmp_path / "sold"))
@@ -105,6 +111,7 @@ def test_a_year_has_the_revenue_and_profit_of_its_verdict(tmp_path: Path) -> Non
     assert f"earns ${year['profit_usd_per_year']:,.0f} a year" in sold.verdict
 
 
+@pytest.mark.slow
 def test_draws_have_the_profit_of_each_fleet(tmp_path: Path) -> None:
     rent = {"acquisition": "rent", "quotes": {"rtx-4090": {"uniform": [0.3, 0.5]}}}
     fleets = [{"name": "a", "pools": [POOL], "cost": rent}]
@@ -129,6 +136,7 @@ def test_services_sell_at_their_own_prices() -> None:
     assert SoldTokens(mean, prompts, outputs, 0.0).usd == pytest.approx(usd)
 
 
+@pytest.mark.slow
 def test_a_run_adds_up_the_revenue_of_its_services(tmp_path: Path) -> None:
     services = [{"name": name, "workload": SCENARIO["workload"], "slo": {"ttft_s": 2}} for name in ("chat", "code")]
     pools = [POOL | {"name": name, "service": name} for name in ("chat", "code")]

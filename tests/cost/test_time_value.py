@@ -47,12 +47,14 @@ def test_used_hardware_by_age() -> None:
     assert [table.value_fraction(age) for age in (0, 1, 2, 3, 3.04)] == pytest.approx([1, 0.6, 0.45, 0.3, 0.3])
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 1), growth=st.floats(-0.5, 1), months=st.integers(0, 120))
 def test_an_annuity_is_the_sum_of_its_payments(rate: float, growth: float, months: int) -> None:
     payments = [(month, price_factor(-growth, month - 1)) for month in range(1, months + 1)]
     assert annuity_factor(rate, months, growth) == pytest.approx(present_value(rate, payments), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 1), months=st.integers(0, 240), more=st.integers(1, 60))
 def test_discounting_compounds(rate: float, months: int, more: int) -> None:
     both = discount_factor(rate, months) * discount_factor(rate, more)
@@ -104,6 +106,7 @@ def test_level_factor_of_worked_examples(
     assert Horizon(months, rate).level_factor(growth, agreed) == pytest.approx(factor, rel=1e-7)
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 0.5), inflation=st.floats(-0.2, 0.5), flows=st.lists(st.floats(-1e6, 1e6), max_size=40))
 def test_cash_is_worth_the_same_in_money_of_the_day_and_of_today(
     rate: float, inflation: float, flows: list[float]
@@ -115,6 +118,7 @@ def test_cash_is_worth_the_same_in_money_of_the_day_and_of_today(
     assert present_value(real, enumerate(today)) == pytest.approx(nominal, rel=1e-9, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 0.5), inflation=st.floats(-0.2, 0.5), months=st.integers(1, 120))
 def test_a_payment_in_todays_money_follows_inflation(rate: float, inflation: float, months: int) -> None:
     horizon = Horizon(months, rate, inflation)

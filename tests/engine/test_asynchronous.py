@@ -40,6 +40,7 @@ from sim.engine.synchronous import VllmEngine
 from sim.records import ReplicaProgress, Request
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=70, deadline=None)
 def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
@@ -95,6 +96,7 @@ def test_a_request_preempted_while_its_only_token_is_made_frees_its_blocks_once(
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), st.integers(2, 4), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_stages_agree_exactly(workload, stages, ahead) -> None:
@@ -150,6 +152,7 @@ def test_the_request_preempted_last_joins_first() -> None:
     assert [one.preemptions for one in fast] == [0, 1, 2]
 
 
+@pytest.mark.slow
 @given(workloads(), st.lists(st.sampled_from(["", *"abcd"]), min_size=24, max_size=24), st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
@@ -213,6 +216,7 @@ IN_FLIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IN_FLIGHT)
 @given(workloads(), st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
@@ -243,6 +247,7 @@ def test_a_crash_between_two_steps_loses_an_answer_of_one_token() -> None:
     assert all(cache.free == cache.usable for cache in engine.caches())
 
 
+@pytest.mark.slow
 @given(workloads(), st.lists(st.sampled_from([None, 0, 5, 20]), min_size=1, max_size=3), st.integers(1, 2))
 @settings(max_examples=40, deadline=None)
 def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
@@ -306,6 +311,7 @@ class Heard:
         return self._engine.advance()
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), st.booleans(), GROUPED, st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> None:
@@ -336,6 +342,7 @@ def grouped(limits, ahead):
     return leaping, StagesEngine(Affine(), limits, 1, ahead)
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), GROUPS, st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_leaps_with_groups_agree_exactly(workload, windows, ahead, caches) -> None:
@@ -376,6 +383,7 @@ def test_a_request_whose_cached_blocks_are_lost_may_need_fewer_to_join(kind, ahe
     assert engine.meters(1e9).steps == slow_engine.meters(1e9).steps
 
 
+@pytest.mark.slow
 @given(workloads(), GROUPS, st.booleans(), st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
 def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> None:

@@ -19,6 +19,7 @@ from sim.records import Request
 from sim.steptime import affine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [False, True])
 @given(
     st.one_of(workloads(), optioned_workloads()), st.integers(1, 5), st.integers(0, 5), st.integers(0, 2), st.booleans()
@@ -54,6 +55,7 @@ def test_steps_with_accepted_drafts_agree_exactly(ahead, workload, drafts, accep
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(workloads(), st.integers(1, 4), st.floats(0, 4))
 @settings(max_examples=20, deadline=None)
 def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:

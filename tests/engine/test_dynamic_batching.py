@@ -154,6 +154,7 @@ def test_batch_sizes_are_those_of_the_markov_chain(base_s: float, per_item_s: fl
     assert np.all(np.abs(found - law) < 3.3 * np.sqrt(3 * law * (1 - law) / len(sizes)) + 1e-4)
 
 
+@pytest.mark.slow
 def test_waiting_of_m_d_1_with_batches_of_one_is_pollaczek_khinchine() -> None:
     rate, service_s = 0.6, 1.0
     arrivals = np.cumsum(np.random.default_rng(2).exponential(1 / rate, 25_000))
@@ -162,6 +163,7 @@ def test_waiting_of_m_d_1_with_batches_of_one_is_pollaczek_khinchine() -> None:
     assert waited == pytest.approx(rate * service_s**2 / (2 * (1 - rate * service_s)), rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_timeout_alone_makes_batches_of_one_and_a_poisson_number() -> None:
     rate, delay_s = 2.0, 1.5
     arrivals = np.cumsum(np.random.default_rng(3).exponential(1 / rate, 20_000))

@@ -36,6 +36,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
@@ -61,6 +62,7 @@ def test_other_requests_continue_as_in_the_reference(policy, workload, model, se
     assert all(cache.free == cache.usable for cache in engine.caches())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.integers(0, 2**32))
@@ -98,6 +100,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
     assert shared_s == pytest.approx(meters.busy_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
 @settings(max_examples=20, deadline=None)
@@ -125,6 +128,7 @@ def test_a_request_evicted_before_its_first_step_leaves_no_trace(policy, workloa
     assert [dates(one) for one in with_it] == [dates(one) for one in without]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.data())
 @settings(max_examples=20, deadline=None)

@@ -55,6 +55,7 @@ def test_of_two_equal_blocks_the_one_filled_first_is_found() -> None:
     assert engine.meters(1e9).steps == reference.steps == 28
 
 
+@pytest.mark.slow
 @given(workloads(), st.lists(st.integers(0, 3), min_size=24, max_size=24))
 @settings(max_examples=50, deadline=None)
 def test_fair_queues_agree(workload: tuple[list[dict], dict], tenants: list[int]) -> None:
@@ -77,6 +78,7 @@ def tiers(draw: st.DrawFn) -> tuple[list[tuple[int, float, float, bool]], float]
     return [(room, read / 64, latency / 64, through) for room, read, latency, through in found], 2 / 64
 
 
+@pytest.mark.slow
 @given(workloads(), tiers())
 @settings(max_examples=50, deadline=None)
 def test_tiers_below_the_gpu_agree(
@@ -97,6 +99,7 @@ def test_tiers_below_the_gpu_agree(
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(workloads(), st.floats(0.1, 10))
 @settings(max_examples=50, deadline=None)
 def test_arbitrary_times_agree_to_tolerance(workload: tuple[list[dict], dict], scale: float) -> None:
@@ -106,6 +109,7 @@ def test_arbitrary_times_agree_to_tolerance(workload: tuple[list[dict], dict], s
         assert ours.finished_s == pytest.approx(theirs.finished_s, abs=1e-9, nan_ok=True)
 
 
+@pytest.mark.slow
 @given(workloads())
 @settings(max_examples=50, deadline=None)
 def test_tokens_and_blocks_are_conserved(workload: tuple[list[dict], dict]) -> None:
@@ -118,6 +122,7 @@ def test_tokens_and_blocks_are_conserved(workload: tuple[list[dict], dict]) -> N
     assert all(cache.free == cache.usable for cache in engine.caches())
 
 
+@pytest.mark.slow
 @given(
     st.one_of(workloads(), optioned_workloads()),
     st.lists(st.sampled_from(["", *"abcdef"]), min_size=24, max_size=24),

@@ -91,6 +91,7 @@ def drawn(rows: list[tuple[float, str, int]]) -> list[Request]:
     return requests
 
 
+@pytest.mark.slow
 @given(rows=arrivals)
 @settings(max_examples=40, deadline=None)
 def test_turns_in_leaps_are_turns_step_by_step(rows: list[tuple[float, str, int]]) -> None:

@@ -66,6 +66,7 @@ def dates(engine, rows: list[Request]) -> list[tuple[float, float]]:
     return [(r.first_token_s, r.finished_s) for r in copies]
 
 
+@pytest.mark.slow
 @given(requests)
 @settings(max_examples=50, deadline=None)
 def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> None:
@@ -77,6 +78,7 @@ def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> Non
     assert ahead.meters(1e9) == alone.meters(1e9)
 
 
+@pytest.mark.slow
 @given(requests, st.integers(2, 4), st.sampled_from([LockstepEngine, AsyncLockstepEngine, PipelineEngine]))
 @settings(max_examples=90, deadline=None)
 def test_tokens_and_time_are_conserved(rows: list[Request], size: int, kind: type) -> None:
@@ -145,6 +147,7 @@ class OneByOne(Affine):
         return Leap(whole.first_s, whole.growth_s, 1, whole.load)
 
 
+@pytest.mark.slow
 @given(requests, st.integers(2, 4), st.integers(1, 9), st.integers(0, 2))
 @settings(max_examples=25, deadline=None)
 def test_waits_for_other_ranks_are_counted_within_leaps(
@@ -179,6 +182,7 @@ def test_one_scheduler_visits_the_sequences_of_all_batches() -> None:
     assert seen[:4] == [(1, 0), (1, 1), (1, 2), (1, 2)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0.1, 1), st.floats(0, 0.1)), min_size=1, max_size=4))
 def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[float, float]]) -> None:
     lead = slowest([Leap(first, growth) for first, growth in pairs])
@@ -187,6 +191,7 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
     assert leap_s(lead, steps) == pytest.approx(exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [VllmScheduler, PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(requests)
 @settings(max_examples=25, deadline=None)

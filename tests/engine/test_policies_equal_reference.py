@@ -39,6 +39,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(workloads(), st.sampled_from([Affine(), Windowed()]), st.booleans(), st.sampled_from([0.0, 0.1]))
 @settings(max_examples=60, deadline=None)
@@ -58,6 +59,7 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(workloads(), st.booleans(), st.integers(1, 5), st.integers(2, 80))
 @settings(max_examples=60, deadline=None)
 def test_prompts_that_are_held_back_agree_exactly(workload, chunked, steps, tokens) -> None:
@@ -74,6 +76,7 @@ def test_prompts_that_are_held_back_agree_exactly(workload, chunked, steps, toke
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(workloads(), st.integers(90, 400), st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
@@ -115,6 +118,7 @@ def test_a_full_cache_ends_all_requests_in_slots() -> None:
     assert requests[2].started_s == 4 * BASE + PER_TOKEN * 10 + PER_CONTEXT * (4 + 6 + 8)
 
 
+@pytest.mark.slow
 @given(workloads(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
@@ -147,6 +151,7 @@ def test_the_request_with_the_longest_cached_prefix_goes_first(longest, order) -
     assert requests[2].cached_tokens == 8
 
 
+@pytest.mark.slow
 @given(workloads(), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=60, deadline=None)
 def test_static_batches_agree_exactly(workload, model) -> None:
@@ -162,6 +167,7 @@ def test_static_batches_agree_exactly(workload, model) -> None:
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(workloads(), st.floats(0.1, 10))
 @settings(max_examples=25, deadline=None)
@@ -175,6 +181,7 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
         assert dates(ours) == pytest.approx(dates(theirs), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(workloads(), st.integers(2, 3), st.booleans())
 @settings(max_examples=30, deadline=None)

@@ -26,6 +26,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(workloads(), OPTIONS, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_both_loops_agree_exactly(workload, options, overlap) -> None:
@@ -47,6 +48,7 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
     assert_conserved(engine, fast)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=30), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
 def test_tokens_left_of_all_answers_are_the_sum_of_each(answers, at_most) -> None:

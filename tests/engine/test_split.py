@@ -43,6 +43,7 @@ def split_workloads(draw: st.DrawFn):
     return requests, limits, handed, brought
 
 
+@pytest.mark.slow
 @given(split_workloads(), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=25, deadline=None)
 def test_the_fast_engine_is_the_reference(workload, model) -> None:
@@ -60,6 +61,7 @@ def test_the_fast_engine_is_the_reference(workload, model) -> None:
     assert engine.meters(1e9).steps == reference.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @given(split_workloads())
 @settings(max_examples=25, deadline=None)

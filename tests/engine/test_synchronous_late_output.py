@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from math import inf, isnan
 
+import pytest
 from engine_workloads import Affine, rank_limits, workloads
 from hypothesis import given, settings
 from reference_engine import drain
@@ -42,6 +43,7 @@ def late(limits: SchedulerLimits) -> LateOutputEngine:
     return LateOutputEngine(Affine(), limits, PrefillFirstScheduler)
 
 
+@pytest.mark.slow
 @given(workloads())
 @settings(max_examples=60, deadline=None)
 def test_tokens_are_delivered_when_the_next_step_ends(workload) -> None:

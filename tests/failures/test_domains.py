@@ -20,6 +20,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_outages_have_the_means_that_availability_rests_on(law: FailureTimes) -> None:
     rng = np.random.default_rng(1)

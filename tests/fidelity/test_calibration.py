@@ -96,6 +96,7 @@ def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) ->
     assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
 
 
+@pytest.mark.slow
 def test_all_reduces_determine_the_link_of_a_single_run(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "MOST_TRIALS", 1)
     truth = {name: Factor(factor=factor) for name, factor in TWO_GPUS.items() if name.startswith("links.")}
@@ -112,6 +113,7 @@ def test_all_reduces_determine_the_link_of_a_single_run(catalog: Catalog, monkey
         calibrate([replace(rows[0], n_gpus=1, tp=1)], GPU, catalog, 1, all_reduces=[measured])
 
 
+@pytest.mark.slow
 def test_one_run_corrects_its_errors_without_separating_the_factors(catalog: Catalog) -> None:
     rows = made_with(ONE_GPU, [run(2, "llama3.1-8b", 1, prompt=32)], catalog)
     calibration = calibrate(rows, GPU, catalog, 1).calibration
@@ -146,6 +148,7 @@ def test_runs_that_contradict_each_other_determine_less(catalog: Catalog) -> Non
     assert known(contradicting.calibration) < known(agreeing.calibration)
 
 
+@pytest.mark.slow
 def test_a_table_without_a_usable_run_is_refused(catalog: Catalog) -> None:
     rows = made_with({}, [run(2, "llama3.1-8b", 1)], catalog)
     with pytest.raises(NothingToFit, match=r"my\.csv:2: ran on rtx-4090"):

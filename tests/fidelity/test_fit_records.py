@@ -107,6 +107,7 @@ def test_launches_count_where_they_take_longer_than_the_gpu(tokens):
     assert (by["compute:h100-80gb-sxm"] > 0) == (tokens == 8000)
 
 
+@pytest.mark.slow
 def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tmp_path):
     shutil.copytree(data_root(), tmp_path / "data")
     priors = load_priors()
@@ -139,6 +140,7 @@ def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
     assert less["own:a"] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_share_fitted_above_one_is_one_and_not_written(tmp_path):
     shutil.copytree(data_root(), tmp_path / "data")
     priors = load_priors()

@@ -73,6 +73,7 @@ def test_a_batch_shares_its_steps(load: str) -> None:
     assert found["output_tok_s"] == pytest.approx(8 * 11 / 0.110)
 
 
+@pytest.mark.slow
 def test_with_a_rate_and_a_limit_on_requests_in_flight_the_one_that_binds_counts() -> None:
     row = replace(ROW, concurrency=8, num_requests=400)
     assert known(replace(row, rate_req_s=2))["req_s"] == pytest.approx(2, rel=0.1)
@@ -91,6 +92,7 @@ def test_an_open_loop_far_from_its_limit_serves_what_is_offered() -> None:
     assert found["ttft_mean_ms"] == pytest.approx(15)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_continues_at_its_steady_rate() -> None:
     row = replace(ROW, load="burst", isl=2000, osl=100, num_requests=20_000, max_num_seqs=64, concurrency=None)
     prediction = predict(row, CATALOG)
@@ -106,12 +108,14 @@ def test_steady_rates_of_requests_that_finish_together() -> None:
     assert known(row)["req_s"] == pytest.approx(8 / (512 * STEP_S), rel=0.003)
 
 
+@pytest.mark.slow
 def test_requests_that_wait_for_admission_are_marked() -> None:
     row = replace(ROW, isl=500, osl=500, concurrency=64, max_num_seqs=4)
     assert predict(row, CATALOG).saturated
     assert not predict(replace(row, max_num_seqs=64), CATALOG).saturated
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_are_infeasible_with_a_reason() -> None:
     prediction = predict(replace(ROW, model="llama3.1-70b", gpu="rtx-4090"), CATALOG)
     assert prediction.status == "infeasible"
@@ -119,6 +123,7 @@ def test_rows_that_do_not_fit_are_infeasible_with_a_reason() -> None:
     assert prediction.metrics == {}
 
 
+@pytest.mark.slow
 def test_a_row_that_ran_may_have_had_more_memory_than_the_default() -> None:
     # 14 B parameters at 16 bit on 2 x 16 GB: more than 0.9 leaves, less than 0.95
     row = replace(ROW, gpu="rtx-4090", model="qwen2.5-32b", precision="gptq-int4", isl=4000, osl=4000)
@@ -171,6 +176,7 @@ def test_a_batch_without_latencies_ran_inside_the_process() -> None:
     assert not inside(ROW)
 
 
+@pytest.mark.slow
 def test_capped_answers_keep_the_rows_mean() -> None:
     row = replace(ROW, source_key="accelmark", load="poisson", rate_req_s=1, concurrency=None, osl=350)
     found = predict(row, CATALOG).metrics
@@ -191,6 +197,7 @@ def test_a_client_with_a_connection_for_every_request_sends_at_its_rate() -> Non
     assert known(replace(row, rate_req_s=None))["req_s"] > 20
 
 
+@pytest.mark.slow
 def test_recorded_requests_are_replayed(tmp_path: Path) -> None:
     replay = tmp_path / "replay.csv"
     replay.write_text("# settings\nid,arrival_s,prompt_tokens,output_tokens,ttft_ms\na,0,100,11,9\nb,5.0,100,11,9\n")
@@ -206,6 +213,7 @@ def test_a_prepared_row_can_be_simulated_again() -> None:
         assert simulate(ready) == simulate(ready) == predict(ROW, CATALOG)
 
 
+@pytest.mark.slow
 def test_more_gpus_on_nvlink_are_faster_and_more_clients_slower_each() -> None:
     def tok_s(tp: int, clients: int) -> dict[str, float]:
         return predict(replace(ROW, n_gpus=tp, tp=tp, concurrency=clients, isl=500, osl=200), CATALOG).metrics
@@ -215,6 +223,7 @@ def test_more_gpus_on_nvlink_are_faster_and_more_clients_slower_each() -> None:
     assert tok_s(1, 1)["power_w"] < tok_s(2, 1)["power_w"]
 
 
+@pytest.mark.slow
 def test_a_power_cap_is_simulated_where_its_effect_was_measured() -> None:
     row = replace(ROW, gpu="RTX-3090", model="Mistral-7B", concurrency=4, osl=100, precision="bf16")
     free, capped = predict(row, CATALOG), predict(replace(row, power_cap_w=220.0), CATALOG)

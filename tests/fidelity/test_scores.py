@@ -164,6 +164,7 @@ big,rtx-4090,1,1,llama3.1-70b,bf16,closed_loop,500,100,1,,1,1
 """
 
 
+@pytest.mark.slow
 def test_rows_come_back_in_order_whatever_the_number_of_processes(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text(TABLE)

@@ -32,6 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "outputs" / "validate-mine"
 
 
+@pytest.mark.slow
 def test_every_row_with_its_errors(results: Path) -> None:
     with (results / "validation.csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}

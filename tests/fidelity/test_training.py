@@ -148,6 +148,7 @@ ODD = (
 )
 
 
+@pytest.mark.slow
 def test_mutated_rows_are_predicted_or_reported(tmp_path: Path) -> None:
     random = Random(19)
     names = HEADER.split(",")
@@ -243,6 +244,7 @@ def test_a_slower_step_and_a_lower_rate_score_alike(tmp_path: Path) -> None:
     assert errors[0] == pytest.approx(errors[1])
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_validation(tmp_path: Path) -> None:
     read = TRAINING.read(table(tmp_path, BERT, LLAMA))
     outcomes = TRAINING.predict(read, CATALOG, 1, lambda *_: None)

@@ -37,6 +37,7 @@ def run(plan: CasePlan, **changes: object) -> FleetLog:
     return RunningFleet(replace(plan, **changes)).run()
 
 
+@pytest.mark.slow
 def test_a_queue_limit_refuses_as_many_as_in_the_closed_form(plan: CasePlan) -> None:
     """M/M/1/K: the share of arrivals that find the system full."""
     most, load = 4, 1.6 * 40 / 64
@@ -59,6 +60,7 @@ def limited(plan: CasePlan, policy: str = "", ranks: int = 1, **limits: object) 
     return replace(plan, pools=(replace(pool, batching=batching, data_parallel_size=ranks),))
 
 
+@pytest.mark.slow
 def test_a_server_queue_limit_refuses_the_same_requests_as_the_gateway(plan: CasePlan) -> None:
     short = replace(plan, horizon_s=200.0)
     by_gateway = run(short, admission=Admission(max_outstanding=4))
@@ -117,6 +119,7 @@ def test_the_limits_of_a_vllm_server_are_those_of_all_its_ranks(plan: CasePlan) 
         assert 10 < sum(one.rejected for one in requests) < len(requests) - 10
 
 
+@pytest.mark.slow
 def test_requests_that_a_full_cache_ends_are_sent_again(plan: CasePlan) -> None:
     busy = replace(at_rate(plan, 3.0), horizon_s=40.0)
     shared = limited(busy, "slots", kv_unified=True, max_num_seqs=4, max_model_len=200)
@@ -130,6 +133,7 @@ def test_requests_that_a_full_cache_ends_are_sent_again(plan: CasePlan) -> None:
     assert sum(one.attempts > 1 and not one.rejected for one in often.requests) > 10
 
 
+@pytest.mark.slow
 def test_refused_clients_send_again(plan: CasePlan) -> None:
     rules = Admission(max_outstanding=2)
     for backoff_s in (0.0, 1.0):
@@ -143,6 +147,7 @@ def at_rate(plan: CasePlan, rate_rps: float) -> CasePlan:
     return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
 
 
+@pytest.mark.slow
 def test_a_predicted_wait_keeps_the_queue_short(plan: CasePlan) -> None:
     busy = at_rate(plan, 4.0)
     free = run(busy, horizon_s=100.0)

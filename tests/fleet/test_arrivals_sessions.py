@@ -60,6 +60,7 @@ def by_session(requests: list[Request]) -> dict[str, list[Request]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_turn_follows_the_answer_and_finds_the_whole_conversation_cached(tmp_path: Path) -> None:
     for requests in by_session(served(tmp_path)).values():
         for request in requests[1:]:
@@ -71,6 +72,7 @@ def test_a_turn_follows_the_answer_and_finds_the_whole_conversation_cached(tmp_p
                 assert request.cached_tokens == (earlier.prompt_tokens + earlier.output_tokens - 1) // 16 * 16
 
 
+@pytest.mark.slow
 def test_a_session_is_the_same_in_a_slower_fleet_and_takes_longer(tmp_path: Path) -> None:
     fast = by_session(served(tmp_path))
     slow = by_session(served(tmp_path, base_s=0.05))
@@ -97,6 +99,7 @@ def test_users_have_one_session_at_a_time_and_pause_between_them(tmp_path: Path)
             assert begin_s == 0
 
 
+@pytest.mark.slow
 def test_a_refused_request_ends_its_session(tmp_path: Path) -> None:
     found = by_session(served(tmp_path, longest=300))
     refused = [requests for requests in found.values() if any(r.rejected for r in requests)]

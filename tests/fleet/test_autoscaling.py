@@ -112,6 +112,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
     assert [one.finished_s for one in again.log.requests] == [one.finished_s for one in first.log.requests]
 
 
+@pytest.mark.slow
 def test_knative_scales_to_zero_and_its_activator_keeps_the_request(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1,100,50\n500,100,50\n501,100,50\n")
     scaler = "{policy: kpa, target: 8, max_replicas: 3}"
@@ -128,6 +129,7 @@ def test_knative_scales_to_zero_and_its_activator_keeps_the_request(tmp_path: Pa
     assert third.started_s >= 560
 
 
+@pytest.mark.slow
 def test_unwanted_replicas_sleep_with_their_servers_on(tmp_path: Path) -> None:
     result = run(tmp_path, start=ASLEEP, arrivals="{process: poisson, rate_rps: 1}", horizon=600)
     check_laws(result)
@@ -151,6 +153,7 @@ class Wild:
         return self._random.randint(-1, 9)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 99),
@@ -170,6 +173,7 @@ def test_random_scaling_loses_nothing(
     check_laws(run(folder, scaler=scaler, start=start, horizon=1500, arrivals="{process: poisson, rate_rps: 0.2}"))
 
 
+@pytest.mark.slow
 def test_one_line_for_each_mistake(tmp_path: Path) -> None:
     def told(**values: object) -> str:
         with pytest.raises(ScenarioErrors) as caught:

@@ -65,6 +65,7 @@ def time_in(log: FleetLog) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [FailureTimes(100, 10), FailureTimes(100, 10, shape=3, repair="lognormal", repair_cv=0.5)]
 )
@@ -78,6 +79,7 @@ def test_availability_is_that_of_a_renewal_process(plan: CasePlan, law: FailureT
     assert fsum(down) / replicas == pytest.approx((1 - law.availability) * log.end_s, abs=half)
 
 
+@pytest.mark.slow
 def test_few_crews_are_those_of_the_machine_repairman(plan: CasePlan) -> None:
     machines, crews, fails, mends = 5, 2, 1 / 100, 1 / 60
     weights = []
@@ -129,6 +131,7 @@ failures = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     law=laws, of_server=laws, settings_=failures, seed=st.integers(0, 1000), start_s=st.sampled_from([0.0, 2.0]),
     timeout_s=st.sampled_from([None, 1.0, 5.0]), retry=st.sampled_from(["restart", "resume"]),
@@ -163,6 +166,7 @@ def moves(log: FleetLog, replica: int) -> list[float]:
     return [one.start_s for one in log.intervals if one.replica == replica and one.state == "repairing"]
 
 
+@pytest.mark.slow
 def test_fleets_meet_the_same_failures(plan: CasePlan) -> None:
     law = FailureTimes(30, 2)
     few = RunningFleet(failing(plan, 2, of_replicas(2, law), 0.1, horizon_s=500.0, drain_limit_s=0.0)).run()
@@ -349,6 +353,7 @@ def test_spot_capacity_that_returns_within_the_notice_is_another_instance(plan: 
     assert states[:4] == [("serving", 0.0), ("draining", 10.0), ("booting", 15.0), ("serving", 19.0)]
 
 
+@pytest.mark.slow
 def test_every_notice_has_the_stated_length(plan: CasePlan) -> None:
     # nothing to answer at first, so the instance is gone at once; the second time it answers to the end of the notice
     spot = SpotInterruptions(trace={0: 2, 1 / 3600: 3, 20 / 3600: 2}, notice_s=25.0)
@@ -367,6 +372,7 @@ def test_replicas_that_begin_to_serve_at_once_share_the_waiting_requests(plan: C
     assert max(waited.values()) <= min(waited.values()) + 1
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 1000), notice_s=st.sampled_from([0.0, 0.5]), fallback=st.sampled_from([None, "on demand"]),
     on_notice=st.sampled_from(["drain", "migrate"]),

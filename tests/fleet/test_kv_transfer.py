@@ -22,6 +22,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.metrics.case_metrics import measure
 
 
+@pytest.mark.slow
 def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
     _, log = log_of(scenario({"bytes_per_s": 1e30}, PAIR), tmp_path)
     alone = scenario(None, [{"name": "p", "replicas": 3}])
@@ -36,6 +37,7 @@ def test_an_infinite_link_makes_two_queues_in_tandem(tmp_path) -> None:
     assert sum(i.prompt_tokens for i in log.intervals if i.pool == "d") == 0
 
 
+@pytest.mark.slow
 def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
     pools = [PAIR[0] | {"replicas": 8}, PAIR[1] | {"replicas": 1}]
     slow = scenario({"bytes_per_s": 5e8, "latency_s": 0.002, "concurrent": 1}, pools)
@@ -59,6 +61,7 @@ def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
     assert figures["limited_by"] != "kv transfer"
 
 
+@pytest.mark.slow
 def test_full_ports_limit_throughput(tmp_path) -> None:
     slow = scenario({"bytes_per_s": 2e8}, [PAIR[0], PAIR[1] | {"replicas": 1}])
     fleet, log = log_of(slow | {"horizon_s": 10, "drain_limit_s": 0}, tmp_path)
@@ -68,6 +71,7 @@ def test_full_ports_limit_throughput(tmp_path) -> None:
     assert figures["limited_by"] == "kv transfer"
 
 
+@pytest.mark.slow
 def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None:
     tight = {"batching": LIMITS | {"num_gpu_blocks": 150, "enable_prefix_caching": True}}
     lengths = {"distribution": "uniform", "min": 10, "max": 1500}
@@ -169,6 +173,7 @@ def both(tmp_path_factory):
     return [log_of(scenario(LINK | overlap, PAIR, lengths, 2.0), folder)[1] for overlap in ({}, {"overlap": "layers"})]
 
 
+@pytest.mark.slow
 def test_layers_never_arrive_before_prompt_and_transfer(both) -> None:
     after, during = both
     assert [one.first_token_s for one in during.requests] == [one.first_token_s for one in after.requests]
@@ -229,6 +234,7 @@ def count_bytes(fleet) -> None:
     network.send, network._arrived, handover._complete = sent, came, landed
 
 
+@pytest.mark.slow
 @given(
     data=st.fixed_dictionaries(
         {

@@ -32,6 +32,7 @@ def read_at(arrivals_s: list[float]) -> list[float]:
     return done
 
 
+@pytest.mark.slow
 @given(workloads(), st.sampled_from([VllmEngine, AsyncEngine]))
 @settings(max_examples=40, deadline=None)
 def test_the_engine_works_as_if_requests_came_when_they_were_read(workload, kind) -> None:
@@ -55,6 +56,7 @@ def handed_over_at(arrivals_s: list[float]) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @given(workloads(), st.sampled_from([VllmEngine, AsyncEngine]))
 @settings(max_examples=40, deadline=None)
 def test_intake_turns_are_spaced_like_arrivals(workload, kind) -> None:
@@ -98,6 +100,7 @@ def test_no_request_of_a_burst_reaches_the_engine_before_all_are_read() -> None:
     assert min(one.started_s for one in burst[1:]) == pytest.approx(50.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate_rps", "chats", "limit"), [(95, True, "api server"), (20, True, "load"), (650, False, "api server")]
 )
@@ -113,6 +116,7 @@ def test_a_server_busy_with_reading_limits_throughput(rate_rps: int, chats: bool
     assert sim.run(scenario, quiet=True).summary.limited_by[0] == limit
 
 
+@pytest.mark.slow
 def test_each_service_has_its_own_intake() -> None:
     """96 chats a second are as many as one server reads; the other service's server reads 20."""
     lengths = {"prompt": {"distribution": "fixed", "value": 20}, "output": {"distribution": "fixed", "value": 2}}

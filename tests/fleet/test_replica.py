@@ -72,6 +72,7 @@ def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
     assert bool(ends) is not STATE_PROPERTIES[state].rented
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(State)), max_size=40))
 def test_transitions_follow_the_table_and_are_reported_in_order(moves: list[tuple[int, State]]) -> None:
     told: list[tuple[int, State, State]] = []
@@ -105,6 +106,7 @@ def test_replicas_that_belong_together_open_at_once() -> None:
     assert seen == [[State.SERVING] * 3]
 
 
+@pytest.mark.slow
 def test_time_and_energy_tile_over_states_and_each_replica_is_read_for_itself(tmp_path: Path) -> None:
     result = run(tmp_path, '{"06:00": 1, "06:05": 3, "06:20": 1, "06:31": 2, "06:40": 3}')
     log, power = result.log, result.plan.pools[0].power
@@ -137,6 +139,7 @@ def test_time_and_energy_tile_over_states_and_each_replica_is_read_for_itself(tm
     assert made == sum(request.output_tokens for request in log.requests)
 
 
+@pytest.mark.slow
 def test_held_requests_go_to_a_draining_replica_that_serves_again(tmp_path: Path) -> None:
     # the only replica drains from 06:05 on, with an answer of minutes, and is wanted again a minute later
     result = run(tmp_path, '{"06:00": 3, "06:05": 0, "06:06": 3}', rate="0.1", output=8000)
@@ -194,6 +197,7 @@ class Two:
             self.send(request, 1 - source)
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(st.integers(0, 100), st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12),
     moves=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 11)), max_size=25),

@@ -60,6 +60,7 @@ clients = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(client=clients, arrivals=st.sampled_from(["open", "closed"]), seed=st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
 def test_every_request_ends_once(plans: dict[str, CasePlan], client: Client, arrivals: str, seed: int) -> None:
@@ -84,6 +85,7 @@ def test_without_limits_clients_change_nothing(plans: dict[str, CasePlan]) -> No
     assert [one.finished_s for one in patient.requests] == [one.finished_s for one in none.requests]
 
 
+@pytest.mark.slow
 def test_retries_keep_an_overloaded_fleet_from_answering(plans: dict[str, CasePlan]) -> None:
     once = run(plans["open"], Client(timeout_s=3, attempts=1))
     often = run(plans["open"], Client(timeout_s=3, attempts=10, backoff_s=0))

@@ -132,6 +132,7 @@ FLEETS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(data=FLEETS, engines=st.integers(1, 3), takes=st.lists(st.sampled_from([0, 1, 2, 3, 100]), max_size=2))
 @example({**FLEET, "arrivals": ARRIVALS[0], "pools": [(1, STEP, BATCHING[0])]}, 1, [1])  # preempted, and served again
 @settings(max_examples=25, deadline=None)
@@ -147,6 +148,7 @@ def test_a_fleet_in_shards_has_the_log_of_the_whole_fleet(data: dict[str, Any], 
     assert outputs(plan, log) == outputs(plan, whole)
 
 
+@pytest.mark.slow
 def test_large_fleets_run_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = content(RunningFleet(plan_of(FLEET)).run())
     for engines, sharded in ((5, False), (2, True)):

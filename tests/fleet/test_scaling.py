@@ -74,6 +74,7 @@ def ran_s(intervals: list[Interval], *states: str) -> float:
     return sum(one.end_s - one.start_s for one in intervals if one.state in states)
 
 
+@pytest.mark.slow
 def test_replicas_start_serve_drain_and_stop(tmp_path: Path) -> None:
     result = run(tmp_path)
     replicas = by_replica(result)
@@ -94,6 +95,7 @@ def test_replicas_start_serve_drain_and_stop(tmp_path: Path) -> None:
             assert 1800 + 120 <= request.arrived_s < HOUR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["least_outstanding", "round_robin", "random", "power_of_two"])
 def test_every_policy_chooses_serving_replicas_only(tmp_path: Path, policy: str) -> None:
     replicas = '{"06:10": 3, "06:20": 1}'
@@ -103,6 +105,7 @@ def test_every_policy_chooses_serving_replicas_only(tmp_path: Path, policy: str)
     assert {request.replica for request in result.log.requests if not 720 <= request.arrived_s < 1200} == {0}
 
 
+@pytest.mark.slow
 def test_requests_wait_while_no_replica_serves(tmp_path: Path) -> None:
     result = run(tmp_path, replicas='{"06:30": 3, "07:00": 0}', horizon=3500)
     early = [request for request in result.log.requests if request.arrived_s < 1920]
@@ -111,6 +114,7 @@ def test_requests_wait_while_no_replica_serves(tmp_path: Path) -> None:
     assert all(request.replica >= 0 for request in result.log.requests)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     replicas=st.dictionaries(st.integers(6 * 60, 7 * 60), st.integers(0, 3), min_size=1, max_size=5).filter(
@@ -137,6 +141,7 @@ def test_states_tile_time_and_nothing_is_lost(tmp_path_factory, replicas, starti
     assert sum(row.amount_nano_usd for row in result.ledger.rows) == result.ledger.total_nano_usd
 
 
+@pytest.mark.slow
 def test_rent_runs_from_a_start_to_its_stop_in_whole_steps(tmp_path: Path) -> None:
     # replica 0 runs all of two hours; 1 and 2 from 06:30 to 07:00 and a little more, which is one started hour each
     seldom = "poisson, rate_rps: 0.1"
@@ -207,6 +212,7 @@ def test_no_time_of_day(text: object) -> None:
         TypeAdapter(ReplicaSchedule).validate_python({"replicas": {text: 1}, "starting_s": 0})
 
 
+@pytest.mark.slow
 @given(replicas=st.dictionaries(st.integers(0, 1439), st.integers(0, 5), min_size=1), at=st.floats(0, 86399))
 def test_the_wanted_number_changes_only_at_switching_times(replicas, at) -> None:
     schedule = ReplicaSchedule(replicas=replicas, starting_s=0)
@@ -258,6 +264,7 @@ def test_replicas_that_load_at_once_share_the_link() -> None:
     assert arrivals([(0, store(10e9, of_server=True), 0)] * 2) == pytest.approx([20.0, 20.0])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.sampled_from([0.1, 0.5, 1.0])), max_size=8))
 def test_a_shared_link_gives_no_more_than_it_has(
     wanted: list[tuple[int, int, float]],

@@ -102,6 +102,7 @@ def requests_of(spec: dict[str, Any], scheduling: str) -> list[Request]:
     return RunningFleet(resolve(loaded, cases(loaded)[0], load_catalog())).run().requests
 
 
+@pytest.mark.slow
 def test_fair_shares_keep_a_noisy_neighbour_from_the_others() -> None:
     assert quiet_ttft_s("fair") < 0.1 * quiet_ttft_s("fcfs")
 
@@ -115,6 +116,7 @@ def test_only_requests_over_the_limit_are_refused() -> None:
     assert not any(r.rejected for r in requests if r.tenant == "quiet")
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=60, max_size=60))
 @settings(max_examples=20, deadline=None)
 def test_backlogged_tenants_get_tokens_by_weight(sizes: list[tuple[int, int]]) -> None:
@@ -141,6 +143,7 @@ def test_idle_tenants_gain_no_credit() -> None:
     assert [queue.pop().request.tenant for _ in range(6)] == ["busy", "late"] * 3
 
 
+@pytest.mark.slow
 def test_tenants_and_unattributed_rows_sum_to_the_fleet(tmp_path: Path) -> None:
     scenario = Scenario.model_validate(
         {
@@ -208,6 +211,7 @@ def judged(slo: dict[str, Any]) -> tuple[CaseResult, CaseMetrics]:
     return result, measure(result)
 
 
+@pytest.mark.slow
 def test_a_tenant_is_judged_by_its_own_limits_and_the_fleet_by_all() -> None:
     strict, loose = {"ttft_s": 3.0, "attainment": 0.5}, {"e2e_s": 1e3}
     for others, own, met in ((strict, loose, True), (strict, {"e2e_s": 1e-3}, False), ({"e2e_s": 1e-3}, loose, False)):

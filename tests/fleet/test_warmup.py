@@ -35,6 +35,7 @@ def test_nothing_is_cut_from_a_constant() -> None:
     assert mser5(np.ones(400)) == WarmupTruncation(0, True)
 
 
+@pytest.mark.slow
 def test_truncation_removes_the_bias_of_the_mean() -> None:
     # AR(1) around 10 that starts at 60: the known transient is 50 x 0.95^i, below a hundredth of the mean from 121 on
     rng = np.random.default_rng(3)
@@ -71,6 +72,7 @@ def queue(**more: Any) -> dict[str, Any]:
     } | more
 
 
+@pytest.mark.slow
 def test_a_filling_fleet_is_measured_once_it_is_full(tmp_path: Any) -> None:
     # every answer takes 10 s: the number in the system grows for 10 s to 30
     found = ran(tmp_path, queue())
@@ -79,6 +81,7 @@ def test_a_filling_fleet_is_measured_once_it_is_full(tmp_path: Any) -> None:
     assert any(interval.start_s == found.plan.warmup_s for interval in found.log.intervals), "the meters are read then"
 
 
+@pytest.mark.slow
 def test_an_overloaded_fleet_never_settles(tmp_path: Any) -> None:
     arrivals = {"process": "poisson", "rate_rps": 12.0}
     data = queue()
@@ -88,6 +91,7 @@ def test_an_overloaded_fleet_never_settles(tmp_path: Any) -> None:
     assert found.window_s[0] == pytest.approx(200, rel=0.1), "half of the run is left out"
 
 
+@pytest.mark.slow
 def test_clients_that_start_together_are_cut(tmp_path: Any) -> None:
     data = queue()
     data["workload"]["arrivals"] = {"process": "closed_loop", "concurrency": 32, "think_s": 1.0}

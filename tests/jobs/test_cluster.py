@@ -94,6 +94,7 @@ JOBS = st.lists(
 LEVELS = st.lists(st.integers(0, 8), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(JOBS, LEVELS, st.sampled_from([FIFO, BACKFILL, PRIORITY, Priority(policy="priority", preempt=False)]))
 def test_service_and_jobs_never_have_more_gpus_than_there_are(

@@ -52,6 +52,7 @@ def found(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return folder, rows
 
 
+@pytest.mark.slow
 def test_gpu_hours_of_service_jobs_and_idle_time_are_all_there_are(found: tuple[Path, list[QueueRow]]) -> None:
     shared = found[1][0].cells
     # the first night has an hour less: clocks go forward. Two days of 11.5 h with 8 GPUs, the rest of 48 h with 2

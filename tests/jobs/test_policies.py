@@ -121,6 +121,7 @@ def test_each_start_is_that_of_kiefer_and_wolfowitz() -> None:
         heappush(free, work.finished_s)
 
 
+@pytest.mark.slow
 def test_waiting_is_that_of_m_m_c() -> None:
     job_states = simulate(poisson_jobs(20_000, 2.0, seed=104), 4, FIFO).job_states
     waits = [work.started_s - work.job.arrived_s for work in job_states]
@@ -144,6 +145,7 @@ JOBS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(JOBS, st.sampled_from(POLICIES))
 def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[ClusterJob], policy: SchedulingPolicy) -> None:
@@ -162,6 +164,7 @@ def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[ClusterJ
         assert 0 <= used <= 8
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(JOBS)
 def test_backfilling_never_delays_the_first_that_waits(jobs: list[ClusterJob]) -> None:

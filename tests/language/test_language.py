@@ -53,6 +53,7 @@ def places(texts: Iterable[str]) -> set[tuple[str, str | None]]:
     return {(name, "" if form and form[0] == " " else form) for _, name, form, _ in fields if name}  # "{key: value}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", OTHERS)
 def test_a_translation_has_the_places_of_its_message(code: str) -> None:
     complaints = []
@@ -77,6 +78,7 @@ def left_in_english(text: str, code: str) -> list[str]:
     return left and english(text, NAMES | untranslated(code))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", OTHERS)
 def test_the_catalogue_is_read_as_babel_reads_it(code: str) -> None:
     catalog = read_po(BytesIO(file_of(code).read_bytes()), locale=code)
@@ -146,6 +148,7 @@ def test_a_message_is_translated_by_its_template_for_any_values() -> None:
     assert told == "may be drawn as 0.6: is 1; low: and high: narrow the range"
 
 
+@pytest.mark.slow
 def test_every_message_has_as_many_values_as_places(root: Path) -> None:
     calls = [
         (node, f"{file.name}:{node.lineno}")
@@ -167,6 +170,7 @@ def with_f_strings(file: Path) -> str:
     return text if re.search(r"""(?i)\bf?r?f['"].* """, text) else ""
 
 
+@pytest.mark.slow
 def test_no_f_string_loses_the_template_of_a_sentence(root: Path) -> None:
     files = {file.relative_to(root).as_posix(): file for file in (root / "sim").rglob("*.py")}
     bare = [
@@ -181,6 +185,7 @@ def test_no_f_string_loses_the_template_of_a_sentence(root: Path) -> None:
     assert [text for _, text in bare_sentences(built)] == ["is larger than {} MB"]
 
 
+@pytest.mark.slow
 def test_names_of_a_scenario_are_never_translated() -> None:
     text = "2x A100 bought cannot be planned: must be above 0, not -1"
     kept = keep(["2x A100", "2x A100 bought", "lone"])
@@ -256,6 +261,7 @@ def test_the_error_for_an_unknown_language_names_the_option_that_set_it(
         _in_language(words)
 
 
+@pytest.mark.slow
 def test_json_is_english_for_everybody(gpufleet: Command) -> None:
     told = [gpufleet("check", "4x4090-vs-2xa100", "--format", "json", "--lang", code).stdout for code in LANGUAGES]
     assert len(set(told)) == 1

@@ -2,6 +2,7 @@
 
 from math import isnan
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ TENANTS = [
 ]
 
 
+@pytest.mark.slow
 @given(
     data=st.fixed_dictionaries(
         {

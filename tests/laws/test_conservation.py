@@ -46,6 +46,7 @@ ARRIVALS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a["process"])
 @pytest.mark.parametrize("routing", ["round_robin", "random", "least_outstanding", "power_of_two"])
 def test_every_request_ends_and_every_token_is_metered(simulate, arrivals: dict, routing: str) -> None:
@@ -62,6 +63,7 @@ def test_every_request_ends_and_every_token_is_metered(simulate, arrivals: dict,
     assert sum(i.prompt_tokens + i.cached_tokens for i in intervals) == sum(r.prompt_tokens for r in done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a["process"])
 def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: dict) -> None:
     (result,) = simulate(scenario(arrivals))
@@ -90,6 +92,7 @@ def test_intervals_tile_time_and_energy_is_power_times_time(simulate, arrivals: 
                 assert row.prefill_energy_j / row.prefill_s > decode_j / decode_s > idle_w
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0.5, 8), seed=st.integers(0, 1000))
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_ledger_rows_sum_exactly_and_energy_is_billed_once(simulate, rate: float, seed: int) -> None:
@@ -101,6 +104,7 @@ def test_ledger_rows_sum_exactly_and_energy_is_billed_once(simulate, rate: float
     assert ledger.by_component()["energy"] / NANO_PER_USD == pytest.approx(kwh * 0.2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_little_law_running_requests(simulate) -> None:
     """The integral of sequences in the step is the sum of the times from admission to the last token."""
     (result,) = simulate(scenario({"process": "poisson", "rate_rps": 5.0}, warmup_s=0, drain_limit_s=100_000))
@@ -146,6 +150,7 @@ def test_interactive_response_time_law(simulate, pauses: str, off: float) -> Non
     assert spread < 1.2 if pauses == "random" else spread > 2
 
 
+@pytest.mark.slow
 def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
     data = scenario({"process": "poisson", "rate_rps": 6.0}, sweep={"fleets.boxes.pools.0.replicas": [2, 4, 8]})
     means = []
@@ -155,6 +160,7 @@ def test_more_replicas_are_never_slower_on_the_same_requests(simulate) -> None:
     assert means == sorted(means, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon_s", [120, None])
 def test_meters_are_read_at_the_full_hours_of_the_clock(simulate, horizon_s: float | None) -> None:
     """Readings at full hours keep every reading within one tariff."""
@@ -179,6 +185,7 @@ POLICIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", POLICIES, ids=lambda b: b["policy"])
 def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simulate, batching: dict) -> None:
     fleet = FLEET | {"pools": [POOL | {"batching": batching}]}

@@ -20,6 +20,7 @@ DENSE = CATALOG.model("llama3.1-70b")
 FORMATS = [CATALOG.quantization(name) for name in ("bf16", "gptq-int8", "int8-w8a8", "fp8", "gptq-int4", "int4-wo")]
 
 
+@pytest.mark.slow
 @given(tp=st.sampled_from([1, 2, 4, 8]), pp=st.integers(1, 8))
 def test_fewer_bits_weigh_less(tp: int, pp: int) -> None:
     sizes = [
@@ -29,6 +30,7 @@ def test_fewer_bits_weigh_less(tp: int, pp: int) -> None:
     assert sizes == sorted(sizes)
 
 
+@pytest.mark.slow
 @given(
     form=st.sampled_from(FORMATS),
     sizes=st.sampled_from([(1, 2), (2, 4), (4, 8), (8, 16)]),
@@ -43,6 +45,7 @@ def test_fewer_ranks_never_have_more_blocks(form: object, sizes: tuple[int, int]
     assert few.num_gpu_blocks <= many.num_gpu_blocks
 
 
+@pytest.mark.slow
 @given(seats=st.integers(1, 2048), tokens=st.integers(16, 32768), share=st.floats(0.5, 0.98))
 def test_parts_add_up_to_the_usable_memory(seats: int, tokens: int, share: float) -> None:
     limits = {"max_num_seqs": seats, "max_num_batched_tokens": tokens}

@@ -78,6 +78,7 @@ def test_experts_over_eight_cards(fit_ids: Fit) -> None:
     assert result.kv_tokens == pytest.approx(238_208, rel=0.03)
 
 
+@pytest.mark.slow
 @given(
     engine=st.sampled_from(["vllm-0.11", "vllm-0.6", "sglang-0.5", "tensorrt-llm-1.0", "lmdeploy"]),
     gpu=st.sampled_from(["rtx-4090", "l40s", "a100-80gb-sxm"]),

@@ -99,6 +99,7 @@ def test_models_with_states_count_them() -> None:
         pool("qwen3.5-9b", enable_prefix_caching=True, enable_chunked_prefill=False, max_num_batched_tokens=8192)
 
 
+@pytest.mark.slow
 def test_windows_have_groups_where_the_engine_deals_them() -> None:
     assert rank_limits(pool("gpt-oss-20b")).kv_groups == (None, 128)
     assert rank_limits(pool("gpt-oss-20b", {"engine": "vllm-0.6"})).kv_groups == (None,)
@@ -189,6 +190,7 @@ def test_places_of_a_request_follow_the_release(engine: str, overlap: bool, requ
     assert plan(engine, model="qwen3-32b").pools[0].batching.overlap_schedule
 
 
+@pytest.mark.slow
 def test_operators_move_the_limit() -> None:
     engine = "sglang-0.5.16"
     assert at_once(engine, max_num_seqs=8) == 8

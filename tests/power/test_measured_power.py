@@ -79,11 +79,13 @@ def error(row):
     return simulated_w(*row[:-1]) / row[-1] - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", MEASURED, ids=lambda row: f"{row[0]} {row[1]} {row[4]:g}")
 def test_watts_of_a_serving_gpu(row):
     assert abs(error(row)) < 0.22
 
 
+@pytest.mark.slow
 def test_half_of_the_rows_are_within_10_percent():
     assert median(abs(error(row)) for row in MEASURED) < 0.1
 
@@ -114,6 +116,7 @@ FOUR_3090 = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", FOUR_3090, ids=lambda row: row[0])
 def test_cards_that_wait_for_each_other_draw_less(row):
     quantization, engine, ranks, stages, measured_w = row
@@ -135,6 +138,7 @@ def test_a_rank_that_reads_little_draws_little_for_data_centres_and_much_on_a_gr
     assert above_idle["h100-80gb-sxm"] < 0.8
 
 
+@pytest.mark.slow
 def test_a_large_batch_draws_nearly_the_limit_and_a_small_one_does_not():
     """ML.ENERGY leaderboard 3, H100, Llama-3.1-8B: 690 W at 256 sequences, 486 W at 8."""
     large = simulated_w("h100-80gb-sxm", "llama3.1-8b", V3, 1, 255.2, 100, 703)

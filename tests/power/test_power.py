@@ -37,6 +37,7 @@ def server(max_power_w=None):
     )
 
 
+@pytest.mark.slow
 @given(idle=st.floats(10, 100), more=st.floats(0, 300), duration_s=st.floats(1, 1e5), busy=FRACTIONS, load=FRACTIONS)
 def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy, load):
     gpu = GpuPower(idle, idle + more)
@@ -46,6 +47,7 @@ def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy
     assert energy_j / duration_s <= gpu.limit_w * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(
     name=st.sampled_from(GPU_IDS), compute=FRACTIONS, memory=FRACTIONS, more=FRACTIONS,
     tokens=st.floats(0, 1e5), further=st.floats(0, 1e5), busy=FRACTIONS,
@@ -172,6 +174,7 @@ def test_a_power_cap_slows_the_card_as_measured():
         COEFFICIENTS.speed(card("l40s"), 300)
 
 
+@pytest.mark.slow
 @given(cap_w=st.floats(230, 600), further_w=st.floats(0, 300), load=FRACTIONS)
 def test_a_lower_cap_never_draws_more_nor_works_faster(cap_w, further_w, load):
     gpu = card("rtx-4090")

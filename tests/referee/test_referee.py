@@ -86,6 +86,7 @@ def scenario(case: dict[str, Any], trace: dict[str, Any]) -> dict[str, Any]:
     return {"name": case["name"], "workload": {"trace": trace}, "fleets": [{"name": "referee", "pools": [pool]}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> None:
     case = json.loads(path.read_text())

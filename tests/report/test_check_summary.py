@@ -35,6 +35,7 @@ def test_windows_leave_room_for_more_sequences_at_full_context() -> None:
     assert row[-1] == str(73_001 // (4096 + 20 * (-(-(1023 + 2 * 8192) // 64) + 1)))
 
 
+@pytest.mark.slow
 def test_each_pool_that_does_not_fit_has_its_own_changes() -> None:
     catalog = load_catalog()
     pools = "[{gpu: rtx-4090, tensor_parallel_size: 4}, {name: small, gpu: rtx-4090}, {name: tiny, gpu: l4}]"
@@ -44,6 +45,7 @@ def test_each_pool_that_does_not_fit_has_its_own_changes() -> None:
     assert all(found.values()), found
 
 
+@pytest.mark.slow
 def test_a_misfit_comes_first_with_changes_that_fit() -> None:
     catalog = load_catalog()
     scenario = load(SCENARIO, ["quantization=none", "sweep=null"], catalog=catalog)

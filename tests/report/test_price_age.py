@@ -3,6 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from sim.catalogue.catalog import load_catalog
 from sim.report.price_age import OLD, price_age_note
 from sim.scenario.reading.load import load
@@ -17,6 +19,7 @@ def test_the_newest_price_is_that_of_some_offer() -> None:
     assert CATALOG.newest_price() == max(days)
 
 
+@pytest.mark.slow
 def test_offers_older_than_half_a_year_are_counted_and_the_oldest_is_named() -> None:
     [note] = price_age_note(load(DEMO, ["fleets.0.cost.quotes={}"], catalog=CATALOG), CATALOG)
     offer = note.partition("(rtx-4090/")[2].partition(")")[0]

@@ -108,6 +108,7 @@ def test_the_catalogue_fits() -> None:
         printed(width, "show", "prices", "rtx-4090")
 
 
+@pytest.mark.slow
 def test_addresses_are_whole(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SCENARIO)
     done = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml"), "--format", "json"])

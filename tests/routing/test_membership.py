@@ -40,6 +40,7 @@ def start(policy: str, replicas: int = REPLICAS, seed: int = 1) -> Router:
     return POLICIES[policy].start(pools, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(events=EVENTS)
 @settings(max_examples=30, deadline=None)
@@ -70,6 +71,7 @@ def test_only_open_replicas_are_chosen_and_the_least_loaded_where_load_counts(po
             router.opened(replica, outstanding[replica])
 
 
+@pytest.mark.slow
 @given(switches=st.lists(st.tuples(st.integers(1, 8), st.integers(2, REPLICAS - 1)), max_size=30))
 @settings(max_examples=40)
 def test_round_robin_keeps_its_turn(switches: list[tuple[int, int]]) -> None:

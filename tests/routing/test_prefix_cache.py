@@ -63,6 +63,7 @@ def hits(policy: str, seed: int) -> PrefixHits:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["session_affinity", "consistent_hashing", "cache_aware", "prefix_score"])
 def test_prefix_routing_hits_more_than_chance_and_less_than_one_endless_cache(policy: str) -> None:
     looked, chance = [hits(policy, seed) for seed in (1, 2)], [hits("random", seed) for seed in (1, 2)]
@@ -84,6 +85,7 @@ def test_the_hit_bound_equals_one_endless_block_cache() -> None:
     assert prefix_hits([turn(0, 20, 12), turn(1, 40, 1)], 0.0, 9.0) == PrefixHits(0.0, 31 / 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [[], [64, None]])
 def test_the_exact_index_equals_the_cache_contents(windows: list[int | None]) -> None:
     """Of caches grouped by window, the group that keeps all tokens is compared."""
@@ -141,6 +143,7 @@ def test_reports_come_after_their_delay() -> None:
     assert index.matches(request) == []
 
 
+@pytest.mark.slow
 def test_a_session_stays_at_its_replica() -> None:
     requests = fleet_of({"policy": "session_affinity"}, 4).run().requests
     homes = defaultdict(set)

@@ -57,6 +57,7 @@ def prompt(tokens: int) -> Request:
     return Request(0, 0.0, tokens, 1)
 
 
+@pytest.mark.slow
 def test_each_request_goes_to_the_pools_of_its_length_class(tmp_path: Path) -> None:
     result = run(tmp_path)
     requests = result.log.requests
@@ -72,6 +73,7 @@ def test_each_request_goes_to_the_pools_of_its_length_class(tmp_path: Path) -> N
     assert len({one.replica for one in requests}) == 5
 
 
+@pytest.mark.slow
 @given(
     pools=st.lists(st.sampled_from("abc"), min_size=3, max_size=9).filter(lambda names: set(names) == set("abc")),
     limits=st.tuples(st.integers(1, 50), st.integers(51, 99)),
@@ -118,6 +120,7 @@ def test_pools_without_serving_replicas_are_left_out() -> None:
     assert running.choose(prompt(11)) in (0, 1)
 
 
+@pytest.mark.slow
 def test_requests_wait_while_their_pool_is_switched_off(tmp_path: Path) -> None:
     late = 'schedule: {replicas: {"00:00": 0, "00:02": 2}, starting_s: 10}'
     text = SCENARIO.replace("name: large, replicas: 2", f"name: large, replicas: 2, {late}")
@@ -144,6 +147,7 @@ def test_invalid_length_classes_are_refused(classes: list[dict[str, Any]], text:
         ByLength.model_validate({"policy": "by_length", "classes": classes})
 
 
+@pytest.mark.slow
 def test_each_pool_pays_in_its_own_way(tmp_path: Path) -> None:
     result = run(tmp_path)
     ledger = result.ledger
@@ -155,6 +159,7 @@ def test_each_pool_pays_in_its_own_way(tmp_path: Path) -> None:
     assert {row.source for row in ledger.rows if row.pool == "large"} == {"scenario: pools.1.cost.quotes.l40s"}
 
 
+@pytest.mark.slow
 def test_pools_with_the_same_terms_share_servers(tmp_path: Path) -> None:
     def capital(first: str, second: str) -> float:
         text = SCENARIO.replace("replicas: 3, server: workstation-4x4090, cost: {acquisition: buy}", first)
@@ -172,6 +177,7 @@ def test_pools_with_the_same_terms_share_servers(tmp_path: Path) -> None:
     assert apart == pytest.approx(2 * together)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [

@@ -111,6 +111,7 @@ def test_a_leap_uses_as_many_kv_blocks_at_any_time_as_its_steps(kind: str) -> No
     assert len(set(seen[0])) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval_s", [0.0, 0.1])
 def test_ranks_share_a_load(interval_s: float) -> None:
     step = {"model": "affine", "base_s": 0.01, "per_token_s": 0.0, "per_context_token_s": 0.0}

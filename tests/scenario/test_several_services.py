@@ -63,6 +63,7 @@ def services_of(run: Any) -> Any:
     return run.services.set_index("service")
 
 
+@pytest.mark.slow
 def test_the_parts_sum_to_the_whole(run: Any) -> None:
     total, parts = run.summary.iloc[0], services_of(run)
     assert parts.index.tolist() == ["fast", "slow", "talk"]
@@ -72,6 +73,7 @@ def test_the_parts_sum_to_the_whole(run: Any) -> None:
     assert round(1e9 * billed.sum()) == round(1e9 * total["cost_usd_per_h"] * 3.2 / 3600)
 
 
+@pytest.mark.slow
 def test_each_service_is_judged_by_its_own_limits(run: Any) -> None:
     parts = services_of(run)
     assert parts["meets_slo"].tolist()[:2] == [True, False]
@@ -80,6 +82,7 @@ def test_each_service_is_judged_by_its_own_limits(run: Any) -> None:
     assert met.to_dict() == pytest.approx({"fast": parts.loc["fast", "slo_attainment"], "slow": 0.0, "talk": 1.0})
 
 
+@pytest.mark.slow
 def test_each_service_has_a_chart_with_its_own_target(tmp_path: Path) -> None:
     services = [FAST | {"slo": {"e2e_s": 0.02, "attainment": 0.75}}, SLOW, TALK]
     sweep = {"services.fast.workload.arrivals.rate_rps": [100, 200]}
@@ -99,12 +102,14 @@ def test_requests_and_meters_name_their_service(run: Any) -> None:
     assert run.usage.groupby("service")["replica"].unique().map(list).tolist() == [[0, 1, 2], [3, 4], [5]]
 
 
+@pytest.mark.slow
 def test_the_requests_of_a_service_do_not_depend_on_the_other_services(run: Any) -> None:
     alone = sim.run(scenario(services=[TALK, FAST], fleets=[{"name": "f", "pools": [POOLS[2], POOLS[0]]}]), quiet=True)
     times = [one.requests[one.requests["service"] == "fast"]["finished_s"].tolist() for one in (run, alone)]
     assert times[0] == times[1]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_billed_anew_by_service(run: Any) -> None:
     dearer = run.price({"finance.life_years": 2})
     parts, total = services_of(dearer), dearer.summary.iloc[0]

@@ -104,6 +104,7 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.slow
 @given(data=fleets())
 @settings(max_examples=6, deadline=None)
 def test_the_services_sum_to_the_fleet_and_every_request_ends_once(data: dict[str, Any]) -> None:
@@ -140,6 +141,7 @@ def split(*pools: dict[str, Any], services: list[dict[str, Any]], **more: Any) -
     return data
 
 
+@pytest.mark.slow
 def test_services_share_prompts_answers_and_their_bill_where_pools_have_roles() -> None:
     chat, batch = service("chat", 3.0, talks=True), service("batch", 2.0)
     pools = [pool("chat", "batch", role="prefill"), pool("chat", role="decode"), pool("batch", "chat", role="decode")]
@@ -158,6 +160,7 @@ def test_services_share_prompts_answers_and_their_bill_where_pools_have_roles() 
         assert sum(meters.output_tokens for meters in own.log.meters) == pytest.approx(done, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
     chat, code = service("chat", 3.0), service("code", 2.0)
     own = [pool("chat", role="prefill"), pool("chat", role="decode")]
@@ -177,6 +180,7 @@ def test_a_service_with_roles_of_its_own_is_as_it_would_be_alone() -> None:
     assert {one.prefill_replica for one in both.log.requests if one.service == "code"} == {-1}
 
 
+@pytest.mark.slow
 def test_requests_of_a_service_do_not_depend_on_the_sharing_services() -> None:
     chat = service("chat", talks=True)
     together = run(scenario([chat, service("batch", 1.0, talks=True)], [pool("chat", "batch")]))
@@ -191,6 +195,7 @@ def test_requests_of_a_service_do_not_depend_on_the_sharing_services() -> None:
     assert not [r for r in together.log.requests if r.turn == 1 and r.cached_tokens], "what another service was told"
 
 
+@pytest.mark.slow
 def test_a_noisy_neighbour_waits_where_shares_are_fair_and_is_refused_where_it_has_a_limit() -> None:
     chat, noisy = service("chat", 1.0), service("batch", 30.0)
 
@@ -207,6 +212,7 @@ def test_a_noisy_neighbour_waits_where_shares_are_fair_and_is_refused_where_it_h
     assert fcfs["batch"]["rejected"] == 0
 
 
+@pytest.mark.slow
 def test_a_service_that_shares_a_pool_has_the_capacity_that_the_others_leave(tmp_path: Path) -> None:
     slo = {"slo": {"ttft_s": 1.0}}
     data = scenario([service("chat", 2.0, **slo), service("batch", 1.0, **slo)], [pool("chat", "batch")], horizon_s=8)
@@ -237,6 +243,7 @@ def shared_card(request: pytest.FixtureRequest) -> CaseResult:
     return run(scenario(MODELS, [request.param]))
 
 
+@pytest.mark.slow
 def test_models_share_a_card_and_its_bill(shared_card: CaseResult) -> None:
     whole, parts = measure(shared_card), results_by_service(shared_card)
     assert whole["rejected"] == 0
@@ -274,6 +281,7 @@ def test_a_finished_run_is_billed_anew_alike(shared_card: CaseResult, tmp_path: 
     assert sides[0] == sides[1]
 
 
+@pytest.mark.slow
 def test_services_share_slots_for_adapters_and_each_asks_for_its_own() -> None:
     adapted = [
         one | {"workload": one["workload"] | {"adapters": {"weights": {name: 1, "sql": 2}, "base_share": 0.2}}}

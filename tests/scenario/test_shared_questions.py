@@ -82,6 +82,7 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
     assert outlook.output_tokens == pytest.approx(12 * 730 * 3600 * 80)
 
 
+@pytest.mark.slow
 def test_capacity_of_one_service_beside_the_others(tmp_path: Path) -> None:
     asked = scenario(service="chat", breakeven={"load": 3.0})
     ledgers = CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(6.0))
@@ -94,6 +95,7 @@ def test_capacity_of_one_service_beside_the_others(tmp_path: Path) -> None:
     assert why_no_plan(scenario(service="chat", plan={"years": 1, "starts": "2027-01"})).startswith("service: chat")
 
 
+@pytest.mark.slow
 def test_sensitivity_moves_the_loads_of_all_services_together(tmp_path: Path) -> None:
     inputs = {"load_scale": [0.5, 2.0], "services.code.workload.lengths.output.value": [20, 40]}
     base, moved = swings(scenario(sensitivity={"inputs": inputs}), CATALOG, tmp_path, ProcessPool(1)).swings
@@ -115,6 +117,7 @@ def sized(rate_rps: float, **more: Any) -> Scenario:
     return Scenario.model_validate(data | {"services": services, "max_model_len": 2048})
 
 
+@pytest.mark.slow
 def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None:
     asked = sized(8.0)
     answer = search(asked, CATALOG, tmp_path, ProcessPool(1))
@@ -162,6 +165,7 @@ def tenants(**more: Any) -> Scenario:
     return Scenario.model_validate(data | more)
 
 
+@pytest.mark.slow
 def test_a_tenant_grows_while_the_others_hold_theirs(tmp_path: Path) -> None:
     asked = tenants(tenant="batch")
     axis = LoadAxis.of(asked)

@@ -45,6 +45,7 @@ def test_the_verdict_equals_that_of_price(
     assert table.content == (folder / document["out"] / "summary.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_parts_of_every_cost_sum_to_it(client: TestClient) -> None:
     gap = asked(client, "site.pue=1.1", of="gap").json()["gap"]
     assert len(gap) == 4
@@ -52,6 +53,7 @@ def test_the_parts_of_every_cost_sum_to_it(client: TestClient) -> None:
         assert sum(one["parts"].values()) == pytest.approx(one["total"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_stricter_limit_lowers_attainment_and_capacity(client: TestClient) -> None:
     def reach(*sets: str) -> list[float | None]:
         return [one["met"] for one in asked(client, *sets, of="capacity").json()["capacity"]]
@@ -61,6 +63,7 @@ def test_a_stricter_limit_lowers_attainment_and_capacity(client: TestClient) -> 
     assert strict == [None, None]
 
 
+@pytest.mark.slow
 def test_each_chart_names_the_input_of_its_limit_line(client: TestClient) -> None:
     ways = [chart["limit"] and chart["limit"]["path"] for chart in asked(client).json()["charts"]]
     assert ways == ["slo.ttft_s", "slo.tpot_s", None, "slo.ttft_s", "slo.tpot_s", "slo.attainment"]
@@ -70,6 +73,7 @@ def test_each_chart_names_the_input_of_its_limit_line(client: TestClient) -> Non
     assert named == {"path": "slo.ttft_s", "percentile": "p90", "scale": 1.0}
 
 
+@pytest.mark.slow
 def test_charts_have_the_fields_that_their_script_declares(client: TestClient) -> None:
     script = (STATIC / "answer" / "plot.js").read_text(encoding="utf-8")
 
@@ -81,6 +85,7 @@ def test_charts_have_the_fields_that_their_script_declares(client: TestClient) -
         assert declared("ChartData") == set(chart)
 
 
+@pytest.mark.slow
 def test_a_price_changes_data_and_axes_of_charts_alone(client: TestClient) -> None:
     """The page draws a chart anew, which is slow, only where the rest of its specification differs."""
 
@@ -95,6 +100,7 @@ def test_a_price_changes_data_and_axes_of_charts_alone(client: TestClient) -> No
     assert [one for one in usual if one in dear] == usual[3:], "latencies stay as they are"
 
 
+@pytest.mark.slow
 def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:
     adjustable_inputs = {one["path"]: one["value"] for one in asked(client, "finance.life_years=7").json()["inputs"]}
     assert adjustable_inputs["finance.life_years"] == 7
@@ -105,6 +111,7 @@ def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> No
             assert asked(client, f"{path}={value}", of="verdict").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "text"),
     [
@@ -122,6 +129,7 @@ def test_bad_values_are_reported(client: TestClient, sets: list[str], text: str)
     assert text in json.dumps(answer.json())
 
 
+@pytest.mark.slow
 def test_a_missing_run_is_reported(client: TestClient, folder: Path) -> None:
     assert asked(client).status_code == 200
     shutil.rmtree(folder / RUN)
@@ -131,6 +139,7 @@ def test_a_missing_run_is_reported(client: TestClient, folder: Path) -> None:
     assert client.get("/api/answer").status_code == 400
 
 
+@pytest.mark.slow
 def test_requests_beyond_the_limit_are_asked_to_retry(folder: Path, client: TestClient) -> None:
     runs: LoadedRuns = client.app.app.routes[3].endpoint.__self__.runs  # type: ignore[attr-defined]
     for _ in range(MOST_WAITING):
@@ -180,6 +189,7 @@ def test_a_workbook_has_the_limits_that_are_moved(client: TestClient) -> None:
         assert row["slo_met"] <= in_time
 
 
+@pytest.mark.slow
 def test_capacity_states_its_basis(client: TestClient) -> None:
     one, other = asked(client, of="capacity").json()["capacity"]
     assert one["text"].startswith("capacity between 0.5 and 2 req/s (simulated), about ")
@@ -188,6 +198,7 @@ def test_capacity_states_its_basis(client: TestClient) -> None:
     assert other["text"] == "meets the SLO up to 2 req/s, the highest that was simulated"
 
 
+@pytest.mark.slow
 def test_capacity_follows_a_logistic_curve_through_both_loads(client: TestClient) -> None:
     """A load at which no request is in time lies far beyond the capacity, which is then nearer to the load within."""
     one, _other = asked(client, of="capacity").json()["capacity"]
@@ -198,6 +209,7 @@ def test_capacity_follows_a_logistic_curve_through_both_loads(client: TestClient
     assert share > (low - 0.95) / (low - high), "beyond the straight line, which falls from the first load on"
 
 
+@pytest.mark.slow
 def test_costs_per_token_are_interpolated_with_their_tokens(client: TestClient) -> None:
     line = asked(client).json()["readings"][0]
     tokens = next(figure for figure in line["figures"] if figure["weights"])
@@ -209,6 +221,7 @@ def test_costs_per_token_are_interpolated_with_their_tokens(client: TestClient) 
     assert len(line["steady"]) == len(line["x"])
 
 
+@pytest.mark.slow
 def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClient) -> None:
     quote = "fleets.1.cost.quotes={a100-80gb-pcie: {price: 9000, currency: EUR}}"
     adjustable_inputs = {one["path"]: one for one in asked(client, quote).json()["inputs"]}
@@ -225,6 +238,7 @@ def test_prices_in_another_currency_and_of_servers_have_sliders(client: TestClie
     assert total() < total(f"{server}=9999") < total(f"{gpu}=20000")
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: TestClient) -> None:
     points = client.get("/api/diff", params={"a": RUN, "b": RUN}).json()["points"]
     costs = [one for one in points if one["metric"] == "usd_per_million_output_tokens"]
@@ -233,6 +247,7 @@ def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: T
     assert [one["first"] for one in costs] == pytest.approx(totals)
 
 
+@pytest.mark.slow
 def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: TestClient) -> None:
     found = asked(client, of="marks").json()
     answer = asked(client).json()
@@ -246,6 +261,7 @@ def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: Te
     assert all(text in page for text in found["key"])
 
 
+@pytest.mark.slow
 def test_a_catalogue_price_in_another_currency_has_a_slider_in_dollars(root: Path) -> None:
     catalog = load_catalog()
     sets = ["fleets.1.cost={acquisition: buy}", "site={electricity_usd_per_kwh: 0.1, pue: 1.2}"]
@@ -258,6 +274,7 @@ def test_a_catalogue_price_in_another_currency_has_a_slider_in_dollars(root: Pat
     assert (slider.value, slider.unit) == (pytest.approx(50000 * 0.14), "USD each")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "status"), [("plan", 200), ("../demo/report", 404)])
 def test_the_page_of_another_command_can_be_taken_along(
     client: TestClient, folder: Path, command: str, status: int

@@ -38,6 +38,7 @@ def keep_answer(folder: Path, values: dict[str, Any]) -> None:
     (kept / "gap.csv").write_text(GAP)
 
 
+@pytest.mark.slow
 def test_parts_are_those_of_the_same_question(client: TestClient, folder: Path) -> None:
     keep_answer(folder, {**MOVED, "sensitivity": {"between": FLEETS}})
     assert asked(client).json() == {"gaps": []}
@@ -51,6 +52,7 @@ def test_parts_are_those_of_the_same_question(client: TestClient, folder: Path) 
     assert (turned["gap"], turned["parts"][0]["part"]) == (2.0, 3.2)
 
 
+@pytest.mark.slow
 def test_a_missing_cost_gap_is_queued(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "raise SystemExit(0)"))
     params = {"run": "outputs/demo", "set": ["site.pue=1.2"], "between": FLEETS}

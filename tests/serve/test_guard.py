@@ -35,6 +35,7 @@ def test_pages_of_others_are_refused(client: TestClient, origin: str) -> None:
     assert client.get("/api/workspace").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_a_change_needs_more_than_the_cookie(tmp_path: Path, access: Access, method: str) -> None:
     cookie = {"cookie": f"{access.cookie}={access.token}"}
@@ -47,6 +48,7 @@ def test_a_change_needs_more_than_the_cookie(tmp_path: Path, access: Access, met
     assert server(tmp_path, access).request(method, "/api/workspace", headers=proof).status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_all_but_the_health_needs_the_token(tmp_path: Path, host: str) -> None:
     access = Access.of(host, 8765)
@@ -97,6 +99,7 @@ def test_browsers_may_load_nothing_from_elsewhere(client: TestClient) -> None:
     assert page.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 def test_large_requests_are_refused(client: TestClient) -> None:
     large = b"x" * 10_000_000
     assert client.post("/api/workspace", content=large).status_code == 413
@@ -105,6 +108,7 @@ def test_large_requests_are_refused(client: TestClient) -> None:
     assert client.get("/", params={"run": "x" * 20_000}).status_code == 414
 
 
+@pytest.mark.slow
 def test_the_list_has_what_lies_in_the_folder(client: TestClient, folder: Path) -> None:
     (folder / "mine.yaml").write_text("name: mine\n")
     (folder / ".hidden.yaml").write_text("name: hidden\n")

@@ -34,6 +34,7 @@ def test_what_is_named_is_shown(folder: Path, root: Path, monkeypatch: pytest.Mo
         opened(folder / "outputs", None)
 
 
+@pytest.mark.slow
 def test_mistakes_end_it_with_one_line(gpufleet: Command, folder: Path) -> None:
     assert gpufleet("serve", "nowhere.yaml").stderr == "nowhere.yaml: there is no such scenario or run\n"
     with socket.socket() as taken:

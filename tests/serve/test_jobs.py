@@ -57,6 +57,7 @@ def eventually(client: TestClient, name: str, wanted: Callable[[dict[str, Any]],
     raise AssertionError(job)
 
 
+@pytest.mark.slow
 def test_two_tabs_start_one_run_and_a_cancelled_run_can_be_resumed(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_finished_runs_open_and_failed_runs_state_the_reason(
     assert (told["state"], told["message"]) == ("failed", "no room on the disk")
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_not_started(client: TestClient, folder: Path) -> None:
     assert started(client).status_code == 404
     (folder / "small.yaml").write_text(SMALL.replace("rtx-4090", "rtx-4900"))
@@ -117,6 +119,7 @@ def test_nothing_starts_without_the_token(client: TestClient, token: str) -> Non
     assert client.post("/api/jobs", json={"path": "small.yaml"}, headers={"x-csrf-token": token}).status_code == 403
 
 
+@pytest.mark.slow
 def test_a_queued_run_is_the_scenario_that_was_checked(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +217,7 @@ def pid_of(queue: CommandQueue, job: dict[str, Any]) -> int | None:
     return jobs._number(queue.queue_folder / job["id"] / jobs.PID)
 
 
+@pytest.mark.slow
 def test_a_server_finds_what_outlived_the_one_before(
     queues: Callable[..., CommandQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_every_mistake_is_shown_at_its_field(catalog: Catalog) -> None:
     assert field_of("horizon_s") == ""
 
 
+@pytest.mark.slow
 def test_the_server_fills_and_reads_the_form(client: TestClient) -> None:
     text = client.get("/api/scenario", params={"template": "my-numbers"}).json()["text"]
     found = form(client, text)

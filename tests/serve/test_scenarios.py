@@ -56,6 +56,7 @@ def test_no_file_elsewhere_is_read(client: TestClient, folder: Path, lines: str)
     assert error["line"] == 11
 
 
+@pytest.mark.slow
 def test_a_base_of_a_base_and_a_set_value_stay_inside(client: TestClient, folder: Path) -> None:
     (folder / "base.yaml").write_text(f"{SMALL}base: ../other.yaml\n")
     assert "outside" in checked(client, "name: x\nbase: base.yaml\n")["errors"][0]["message"]
@@ -64,6 +65,7 @@ def test_a_base_of_a_base_and_a_set_value_stay_inside(client: TestClient, folder
     assert checked(client, SMALL, "model=qwen2-72b-instruct", "quantization=gptq-int4")["errors"] == []
 
 
+@pytest.mark.slow
 def test_odd_texts_are_answered(client: TestClient) -> None:
     for text in ("", "[]", "a: &x [*x]", "\0", "{" * 5000, "é" * 1000, "name: !!python/object:os.system x"):
         assert checked(client, text)["errors"]
@@ -83,6 +85,7 @@ def saved(client: TestClient, text: str, digest: str = "", path: str = "small.ya
     return client.put("/api/scenario", json={"path": path, "text": text, "digest": digest})
 
 
+@pytest.mark.slow
 def test_what_somebody_else_has_changed_is_not_overwritten(client: TestClient, folder: Path) -> None:
     first = saved(client, SMALL).json()["digest"]
     assert client.get("/api/scenario", params={"path": "small.yaml"}).json() == {
@@ -99,6 +102,7 @@ def test_what_somebody_else_has_changed_is_not_overwritten(client: TestClient, f
     assert client.get("/api/scenario", params={"path": "outputs/demo/summary.csv"}).status_code == 400
 
 
+@pytest.mark.slow
 def test_templates_are_sound_starts(client: TestClient, folder: Path) -> None:
     listed = client.get("/api/templates").json()["templates"]
     assert [one["name"] for one in listed[:3]] == ["4x4090-vs-2xa100", "office", "chat-from-a-trace"]

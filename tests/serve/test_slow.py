@@ -59,6 +59,7 @@ def page_s(access: Access) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_slow_clients_are_cut_off_and_pages_do_not_wait(served: Access) -> None:
     head = f"Host: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n".encode()
     slow_headers = [client(served, b"GET / HTTP/1.1\r\nHo") for _ in range(100)]

@@ -26,6 +26,7 @@ def job(folder: Path) -> Path:
     return folder / RUN
 
 
+@pytest.mark.slow
 def test_a_job_is_a_page(client: TestClient, job: Path) -> None:
     def asked(*sets: str, of: str = "answer") -> Any:
         answer = client.get(f"/api/{of}", params={"run": RUN, "set": list(sets)})
@@ -49,6 +50,7 @@ def test_a_job_is_a_page(client: TestClient, job: Path) -> None:
     assert client.get("/api/causes", params={"run": RUN, "between": ["a", "b"]}).status_code == 400
 
 
+@pytest.mark.slow
 def test_a_job_is_taken_along_at_moved_prices(client: TestClient, job: Path) -> None:
     listed = [one["format"] for one in client.get("/api/exports", params={"run": RUN}).json()["exports"]]
     assert listed == ["xlsx", "csv", "focus", "png", "svg", "html", "yaml"]

@@ -86,6 +86,7 @@ def test_compressed_entries_and_their_indexer_are_counted_once_for_several_token
     assert weight("deepseek-v4-flash", "o_a_proj").params == 43 * 64 * 512 * 1024
 
 
+@pytest.mark.slow
 def test_a_compressed_context_is_read_by_entries(build):
     steptime = build("deepseek-v4-flash", *H200, tp=8)
     values, rate = steptime.values, BYTES_PER_S * steptime.values["memory_efficiency"].value

@@ -93,6 +93,7 @@ def test_chosen_tokens_are_read_by_another_kernel() -> None:
     assert one_call(replace(dense, model=CATALOG.model("minimax-m3"))) is None
 
 
+@pytest.mark.slow
 @drawn(st.integers(1, 512), st.integers(1, 20_000), st.integers(1, 4096))
 def test_one_call_is_never_faster_than_two(sequences, context, chunk) -> None:
     for running in STEPTIMES.values():
@@ -126,6 +127,7 @@ def prompts(chunks, **decodes) -> Batch:
 CHUNK = st.tuples(st.integers(1, 4096), st.integers(0, 20_000))
 
 
+@pytest.mark.slow
 @drawn(CHUNK, st.integers(1, 8), st.lists(CHUNK, max_size=8))
 def test_the_longest_chunk_by_sums_is_no_longer_than_the_longest(chunk, times, others) -> None:
     """The two are equal where all chunks are alike."""
@@ -135,6 +137,7 @@ def test_the_longest_chunk_by_sums_is_no_longer_than_the_longest(chunk, times, o
     assert mean * (1 - 1e-9) <= longest_chunk(prompts(every)) <= longest * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @drawn(st.integers(1, 256), st.integers(1, 20_000), st.integers(512, 4096), st.integers(1, 64))
 def test_a_short_prompt_beside_a_long_one_makes_a_step_no_shorter(sequences, context, long, short) -> None:
     for running in STEPTIMES.values():

@@ -16,6 +16,7 @@ def allreduces(link):
     return [AllReduce.over(link(name), ranks, 1.5) for name in LINKS for ranks in (2, 3, 4, 8, 16)]
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(SIZES, min_size=2, max_size=10))
 def test_larger_messages_are_never_faster(allreduces, sizes):
     sizes.sort()

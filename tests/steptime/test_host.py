@@ -98,6 +98,7 @@ def test_what_keeps_the_gpu_busy_for_longer_or_has_a_graph_is_not_held_up(build,
     assert launching().leap(batch) == build().leap(batch)
 
 
+@pytest.mark.slow
 def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(build, launching):
     for tokens in (1, 64, 300, 400, 500, 2000):
         waiting, free = launching(), build()
@@ -107,6 +108,7 @@ def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(buil
         )
 
 
+@pytest.mark.slow
 def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
     def captured(**layout):
         known = launching().inputs

@@ -60,6 +60,7 @@ def batches(draw, prefill=True):
     )
 
 
+@pytest.mark.slow
 @given(batch=batches(prefill=False), steps=st.integers(1, 5000))
 def test_a_step_of_a_leap_lasts_what_the_same_step_alone_would(steptime, batch, steps):
     leap = steptime.leap(batch)
@@ -89,6 +90,7 @@ def test_steps_take_time_and_at_most_the_full_load(steptime, batch):
     assert leap.valid_steps >= 1
 
 
+@pytest.mark.slow
 @given(batch=batches(), more=st.integers(1, 500))
 def test_more_tokens_or_longer_contexts_are_never_faster(steptime, batch, more):
     first_s = steptime.leap(batch).first_s * (1 + 1e-12)

@@ -71,6 +71,7 @@ GROUPS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     groups=st.lists(GROUPS, min_size=1, max_size=4), size=st.integers(1, 6), staged=st.booleans(), order=st.randoms()
 )
@@ -151,6 +152,7 @@ def test_more_lanes_or_a_higher_rate_are_never_slower(link, rising):
             assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.slow
 def test_networks_of_one_rate_take_the_same_time_and_faster_ones_less(link):
     names = ("roce-100g", "roce-200g", "infiniband-hdr", "roce-400g", "infiniband-xdr")
     for ranks in (2, 4, 8, 16):

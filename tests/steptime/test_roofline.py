@@ -86,6 +86,7 @@ def test_a_smaller_cache_is_read_faster(build):
     assert build(kv_bytes=1.0).leap(batch).first_s < build(kv_bytes=2.0).leap(batch).first_s
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_gains_more_over_nvlink_than_over_pcie(build):
     def speedup(card, over):
         alone, four = (build(card=card, over=over, tp=tp).leap(decode(64, 500)).first_s for tp in (1, 4))
@@ -222,6 +223,7 @@ def test_experts_see_the_tokens_that_all_ranks_really_have(build):
     assert model.leap(alone).first_s < model.leap(both).first_s == model.leap(prompts).first_s
 
 
+@pytest.mark.slow
 def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficients):
     def overhead_s(**spec):
         return build(spec=Roofline(**spec)).breakdown(decode(100))["overhead"]
@@ -357,6 +359,7 @@ def test_an_engine_kernels_for_a_format_change_the_arithmetic_of_experts_and_not
     assert with_factor("other").leap(batch) == plain.leap(batch)
 
 
+@pytest.mark.slow
 def test_experts_without_tuned_tiles_are_slower_until_a_release_fixes_it(build, engine):
     twice = engine.overheads.moe_layer_factor.model_copy(update={"value": 2.0})
 

@@ -52,6 +52,7 @@ def expected_near(found: ServingStates, counts: tuple[int, ...], share: float) -
     assert found.share(counts) == pytest.approx(share, abs=2 * half)
 
 
+@pytest.mark.slow
 def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
     found = serving_states(failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1)), failures=1500)
     assert np.sum(list(found.shares.values()), axis=0) == pytest.approx(np.ones(BATCHES))
@@ -60,6 +61,7 @@ def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
     assert found.full == (4,)
 
 
+@pytest.mark.slow
 def test_warm_spare_serves_after_its_takeover(plan: CasePlan) -> None:
     spares = StandbyReplicas(count=1, kind="warm", takeover_s=2.0)
     found = serving_states(
@@ -70,6 +72,7 @@ def test_warm_spare_serves_after_its_takeover(plan: CasePlan) -> None:
     assert 0.85 < found.share((3,)) < 0.9477
 
 
+@pytest.mark.slow
 def test_server_failure_stops_both_of_its_replicas(plan: CasePlan) -> None:
     domains = domains_of({"server": LAW}, ServerLayout(4, 1, replicas_per_server=2), 1)
     found = serving_states(failing(plan, domains), failures=1500)
@@ -123,6 +126,7 @@ def test_fleet_in_a_state_has_serving_replicas_without_failures(plan: CasePlan, 
     assert (pool.replicas, pool.failures) == (3, None)
 
 
+@pytest.mark.slow
 def test_standby_spares_are_on_the_bill_of_the_whole_fleet(tmp_path: Path) -> None:
     failures = "{replica: {mtbf_h: 1, repair_h: 1}, spares: {count: 1}}"
     (fleet,) = loaded(tmp_path, FOUR, f"fleets.0.pools.0.failures={failures}").fleets

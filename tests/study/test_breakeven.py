@@ -55,6 +55,7 @@ def test_simple_payback_is_the_price_over_the_saving() -> None:
     assert payback_months(cost(5250, 50, FINANCE), cost(0, 200)) == pytest.approx(35)
 
 
+@pytest.mark.slow
 @given(
     price=st.floats(100, 1e6),
     running=st.floats(1, 1e4),
@@ -127,6 +128,7 @@ TERMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(sorted(TERMS)), rate=st.floats(0, 0.3), residual=st.floats(0, 1), life=st.sampled_from([1, 2])
 )
@@ -165,6 +167,7 @@ def test_working_capital_by_hand() -> None:
     assert [at.cash_usd for at in path] == pytest.approx([300, 300, 1000, 1300, 1300, 1300, 300, 1300, 2000, 2000])
 
 
+@pytest.mark.slow
 @given(capex=st.floats(0, 1e6), running=st.floats(0, 1e5), rate=st.floats(0, 0.5), count=st.integers(1, 80))
 def test_money_paid_never_falls_without_a_resale(capex, running, rate, count) -> None:
     finance = Annuity(method="annuity", discount_rate=rate, life_years=4, residual_fraction=0.0)
@@ -275,6 +278,7 @@ def test_single_candidate_is_not_called_cheapest(tmp_path: Path) -> None:
     assert "cheapest" not in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
@@ -364,6 +368,7 @@ def _few_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakeven, "LOADS_SHOWN", 2)
 
 
+@pytest.mark.slow
 def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
     answer = decided(tmp_path)
     told = sentences(answer)

@@ -110,6 +110,7 @@ def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     assert means[0] == means[1], "to the last digit"
 
 
+@pytest.mark.slow
 def test_capacity_is_infinite_where_the_largest_load_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = {"process": "constant", "rate_rps": 1.2}  # the search begins at 1
     loaded = scenario(tmp_path, arrivals, {"distribution": "fixed", "value": TOKENS}, horizon_s=300, replications=1)
@@ -120,6 +121,7 @@ def test_capacity_is_infinite_where_the_largest_load_meets(tmp_path: Path, monke
     assert not beyond.requests_run_out
 
 
+@pytest.mark.slow
 def test_load_without_requests_in_the_window_is_ignored(tmp_path: Path) -> None:
     # 60 requests, half of a second each: from one a second on they all arrive within the warm-up
     arrivals = {"process": "poisson", "rate_rps": 0.1, "num_requests": 60}
@@ -147,6 +149,7 @@ def test_clients_in_think_time_do_not_limit_capacity(tmp_path: Path) -> None:
     assert 45 < found(loaded, tmp_path / "out", 0.05).mean < 66
 
 
+@pytest.mark.slow
 def test_clients_come_in_whole_numbers(tmp_path: Path) -> None:
     arrivals = {"process": "closed_loop", "concurrency": 2}
     loaded = scenario(tmp_path, arrivals, {"distribution": "fixed", "value": TOKENS}, horizon_s=100, warmup_s=20)

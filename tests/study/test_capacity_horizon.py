@@ -55,6 +55,7 @@ def test_the_interval_holds_the_long_run_capacity_whatever_the_horizon(monkeypat
     assert horizons.covering(horizons.long_run_rps(queue), every) >= 18
 
 
+@pytest.mark.slow
 def test_the_queue_of_a_short_window_has_not_built_up(tmp_path: Path) -> None:
     # one second of work each: at 1.2 a second the last of 24 requests waits for 4 s, at 1.1 for 2 s
     one = found(scenario(tmp_path), tmp_path / "out")
@@ -63,6 +64,7 @@ def test_the_queue_of_a_short_window_has_not_built_up(tmp_path: Path) -> None:
     assert (one.horizon_s or 0) > 20
 
 
+@pytest.mark.slow
 def test_capacity_that_is_not_accepted_is_reported_first(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
     one = found(asked, tmp_path / "out", Precision(max_horizon_s=20))

@@ -67,6 +67,7 @@ def test_the_search_ends_and_the_answer_names_the_key_to_set(tmp_path: Path) -> 
     assert "asked for" not in note
 
 
+@pytest.mark.slow
 def test_no_capacity_has_a_reason(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "slo={ttft_s: 0.001}", "replications=1")
     row = at_capacity(found(asked, tmp_path / "out", None), asked.slo).row(LoadAxis.of(asked))
@@ -75,6 +76,7 @@ def test_no_capacity_has_a_reason(tmp_path: Path) -> None:
     assert row["reason"].endswith(", below which no request arrives in the window")
 
 
+@pytest.mark.slow
 def test_without_a_precision_no_runs_are_added_and_the_answer_reports_it(tmp_path: Path) -> None:
     one = found(scenario(tmp_path), tmp_path / "out", None)
     assert len(one.found) == 1
@@ -83,6 +85,7 @@ def test_without_a_precision_no_runs_are_added_and_the_answer_reports_it(tmp_pat
     assert "precision={relative: 0.1}" in note
 
 
+@pytest.mark.slow
 def test_what_no_chance_is_in_is_searched_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{i},1,20\n" for i in range(30))

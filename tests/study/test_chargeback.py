@@ -64,6 +64,7 @@ REQUESTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(AMOUNTS, REQUESTS, RULES, RULES, RULES)
 def test_the_chargeback_sums_to_the_bill_exactly(

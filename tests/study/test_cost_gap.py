@@ -25,6 +25,7 @@ def test_two_players() -> None:
     assert shapley(("a", "b"), worth.__getitem__) == {"a": Fraction(5, 2), "b": Fraction(7, 2)}
 
 
+@pytest.mark.slow
 @given(game=GAMES)
 def test_values_sum_to_the_gap(game) -> None:
     found = shapley(PLAYERS, game.__getitem__)
@@ -33,12 +34,14 @@ def test_values_sum_to_the_gap(game) -> None:
     assert fsum(map(float, found.values())) == pytest.approx(float(gap), abs=1e-9)
 
 
+@pytest.mark.slow
 @given(game=GAMES)
 def test_who_adds_nothing_gets_nothing(game) -> None:
     found = shapley(PLAYERS, lambda chosen: game[chosen - {"c"}])
     assert found["c"] == 0
 
 
+@pytest.mark.slow
 @given(game=GAMES)
 def test_equal_players_have_equal_shapley_values(game) -> None:
     swap = {"a": "b", "b": "a", "c": "c"}

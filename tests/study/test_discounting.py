@@ -96,6 +96,7 @@ def test_the_method_changes_no_ranking(points: Path) -> None:
     assert present(straight) == pytest.approx(present(annuity), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_rate_of_the_comparison_holds_for_fleets_with_terms_of_their_own(points: Path) -> None:
     """A fleet's own method and rate spread its purchase in the books; the comparison has one rate."""
     own = SCENARIO["fleets"][0] | {"finance": finance("annuity", discount_rate=0.3, residual_fraction=0.2)}
@@ -140,6 +141,7 @@ def answer(folder: Path, command: str, data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_size_chooses_by_the_rate(tmp_path: Path) -> None:
     data = {name: value for name, value in SCENARIO.items() if name != "fleets"}
     data |= {"model": "llama3.2-1b", "finance": finance("straight_line", discount_rate=0.15)}
@@ -183,6 +185,7 @@ price = st.floats(0, 1e6)
 monthly = st.floats(0, 5e4)
 
 
+@pytest.mark.slow
 @given(
     candidates=st.lists(st.tuples(price, monthly, st.floats(0, 1e5)), min_size=2, max_size=5),
     rate=st.floats(0, 0.5),
@@ -210,6 +213,7 @@ def test_the_cheapest_per_hour_has_the_lowest_net_present_cost(
     assert all(a <= b + 1e-6 * max(1, b) for a, b in pairwise(dearer))
 
 
+@pytest.mark.slow
 @given(rate=st.floats(0, 0.5), growth=st.floats(-0.5, 0.5), life=st.integers(1, 6), opex=st.floats(1, 1e4))
 def test_inflation_levels_out_to_the_same_worth(rate: float, growth: float, life: int, opex: float) -> None:
     terms = {"method": "annuity", "discount_rate": rate, "life_years": life, "inflation": {"staff": growth}}

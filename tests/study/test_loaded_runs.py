@@ -59,6 +59,7 @@ PRICES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", PRICES, ids=["terms", "rent", "quotes"])
 def test_changed_prices_equal_those_of_price(
     answers: RunAnswers, folder: Path, catalog: Catalog, values: dict[str, Any], tmp_path: Path
@@ -72,6 +73,7 @@ def test_changed_prices_equal_those_of_price(
     assert answers.under({}).points[0].row["cost_usd_per_h"] != rows[0]["cost_usd_per_h"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slo", [{"ttft_s": 0.4, "tpot_s": 0.03}, {"ttft_s": {"p90": 0.5}, "e2e_s": 8.0, "attainment": 0.9}]
 )

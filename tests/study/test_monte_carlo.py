@@ -113,6 +113,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(tmp_path_factory.mktemp("futures"))
 
 
+@pytest.mark.slow
 def test_without_spread_every_future_is_the_plain_run_to_the_last_digit(run: Run) -> None:
     study = run.study("site.pue={uniform: [1.4, 1.4]}", "finance.life_years={normal: [4, 0]}", "futures.draws=100")
     scenario = run.scenario()
@@ -136,6 +137,7 @@ def test_draw_costs_equal_the_ledger_at_its_values(run: Run) -> None:
     assert len(run.study(*DRAWN).drawn) == len(DRAWN) - 1
 
 
+@pytest.mark.slow
 def test_scheduled_rent_of_a_draw_equals_the_ledger(run: Run) -> None:
     schedule = '{replicas: {"00:00": 2, "09:00": 1}, starting_s: 5}'
     pool = _pool().replace("replicas: 4", f"replicas: 2, schedule: {schedule}")
@@ -178,6 +180,7 @@ def _stored(run: Run, scenario: Scenario) -> list[StoredCase]:
     return run_points(scenario, run.catalog, run.out, ProcessPool(1), lambda *_: None)
 
 
+@pytest.mark.slow
 def test_all_fleets_share_the_same_draws(run: Run) -> None:
     fleets = [
         {
@@ -233,6 +236,7 @@ def test_adding_an_input_keeps_the_draws_of_the_first(run: Run) -> None:
     assert np.array_equal(alone.drawn[place], joined.drawn[place])
 
 
+@pytest.mark.slow
 def test_drawn_load_is_interpolated_linearly(run: Run) -> None:
     study = run.study("workload.arrivals.rate_rps={uniform: [2, 6]}", "futures.draws=100")
     assert [one.axes for one in study.outcomes] == [{}, {}]
@@ -244,6 +248,7 @@ def test_drawn_load_is_interpolated_linearly(run: Run) -> None:
     assert study.outcomes[0].draws[MILLION] == pytest.approx(1e6 * usd / tokens)
 
 
+@pytest.mark.slow
 def test_a_tornado_moves_one_input_at_a_time(run: Run) -> None:
     drawn = ("site.pue={uniform: [1, 2]}", "finance.discount_rate={uniform: [0, 0.2]}")
     study = run.study(*drawn, "futures.draws=100")

@@ -104,6 +104,7 @@ def test_waiting_without_rent_or_api_is_left_out_and_an_api_serves_until_deliver
     assert found.times[-1].expected_usd == pytest.approx(paid_usd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dependence", ["gaussian_copula", "iman_conover"])
 def test_draws_have_the_expected_cost_as_their_mean_and_regrets_add_up(dependence: str) -> None:
     """Costs are linear in prices, except for a used machine that would sell for more than a new one."""

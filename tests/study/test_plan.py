@@ -152,6 +152,7 @@ def test_payments_due_after_the_plan_are_reported_and_not_counted(
         assert f"${owed_usd:,.0f}" in told
 
 
+@pytest.mark.slow
 def test_capital_cost_equals_its_annuity() -> None:
     """Payments and receipts for hardware have the present value of the ledger's yearly payments."""
     annuity = {"method": "annuity", "discount_rate": 0.08, "life_years": 2, "resale": {"loss_per_year": 0.3}}

@@ -173,6 +173,7 @@ ENTRIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     entries=ENTRIES,
@@ -219,6 +220,7 @@ def plan_selling(months: Sequence[int]) -> Any:
     return sales
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", ["old", "new", "rented"])
 @pytest.mark.parametrize("lead", [0, 2])
 def test_no_other_months_of_sale_cost_less(fleet: str, lead: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +238,7 @@ def test_no_other_months_of_sale_cost_less(fleet: str, lead: int, monkeypatch: p
                 assert best.present_usd <= other.present_usd + 1e-4
 
 
+@pytest.mark.slow
 def test_sales_of_many_groups_are_locally_optimal() -> None:
     """More ways than are tried together: still no single group's other month costs less."""
     entries = [THREE_OLD_MONTHS | {"bought": month} for month in ("2026-05", "2026-08", "2026-10", "2026-12")]

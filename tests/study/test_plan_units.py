@@ -1,5 +1,6 @@
 """Units over the months, whatever demand does."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def conserved(stock: Supply) -> None:
     assert bought == stock.retired(stock.months)
 
 
+@pytest.mark.slow
 @given(needed=NEEDED, purchasing=PURCHASING)
 def test_buying_covers_every_month_after_the_lead_time(needed: list[int], purchasing: Purchasing) -> None:
     stock = supply(needed, purchasing, None)
@@ -28,6 +30,7 @@ def test_buying_covers_every_month_after_the_lead_time(needed: list[int], purcha
             assert stock.in_service(month) == 0
 
 
+@pytest.mark.slow
 @given(needed=NEEDED, purchasing=PURCHASING)
 def test_no_unit_is_bought_before_it_is_needed(needed: list[int], purchasing: Purchasing) -> None:
     stock = supply(needed, purchasing, None)
@@ -37,6 +40,7 @@ def test_no_unit_is_bought_before_it_is_needed(needed: list[int], purchasing: Pu
         assert batch.retires - batch.delivered == min(purchasing.life_months, stock.months - batch.delivered)
 
 
+@pytest.mark.slow
 @given(needed=NEEDED, purchasing=PURCHASING, term=st.integers(1, 24))
 def test_bridging_rental_covers_every_month(needed: list[int], purchasing: Purchasing, term: int) -> None:
     stock = supply(needed, purchasing, Renting(term))

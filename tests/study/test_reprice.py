@@ -116,6 +116,7 @@ def test_the_same_prices_change_nothing_to_the_last_digit(tmp_path: Path, seed, 
         assert (different, missing) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_request_that_moves_pays_each_pool_for_what_it_took_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def test_repricing_equals_a_new_run(run: Path, tmp_path: Path) -> None:
     assert find(again, "rented", 2).metrics["cost_usd"] == before.metrics["cost_usd"]
 
 
+@pytest.mark.slow
 def test_prices_change_only_the_columns_declared_to_depend_on_them(run: Path) -> None:
     again = repriced(run, "site.electricity_usd_per_kwh=0.5", "site.pue=1.1", "finance.life_years=3")
     both = (summarize(found, ["rate_rps"], {}) for found in (stored(run), again))
@@ -221,6 +223,7 @@ def test_terms_add_and_remove_their_figures(tmp_path: Path, cost: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_requests_and_what_no_request_caused_sum_to_the_bill(run: Path) -> None:
     for case in [*stored(run), *repriced(run, "fleets.rented.cost.quotes.rtx-4090=3")]:
         requests = sum(round(usd * 1e9) for usd in case.requests()["cost_usd"].to_pylist())
@@ -258,6 +261,7 @@ def test_what_needs_a_simulation_is_refused(run: Path, option: str, says: str) -
         repriced(run, option)
 
 
+@pytest.mark.slow
 def test_swept_price_cannot_be_set(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", sweep={"site.pue": [1.2, 1.5]})
     with pytest.raises(ScenarioErrors, match="is swept"):

@@ -50,6 +50,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     # capital per hour = 7,000 / (life * 8,760) whatever is simulated: twice from 4 to 2 years, half from 4 to 8
     inputs = "{finance.life_years: [2, 8], site.electricity_usd_per_kwh: [0.1, 0.4]}"
@@ -67,6 +68,7 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     assert power.low["one"].value == life.high["one"].value == found.base["one"].value
 
 
+@pytest.mark.slow
 def test_counterfactual_with_all_groups_of_one_fleet_equals_that_fleet(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
     two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
@@ -90,11 +92,13 @@ def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert full.clients == 4
 
 
+@pytest.mark.slow
 def test_gap_of_equal_fleets_is_zero(tmp_path: Path) -> None:
     gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, ProcessPool(1), "one", "one").gaps
     assert [part for gap in gaps for part in gap.parts.values()] == [0.0] * 2 * len(GROUPS)
 
 
+@pytest.mark.slow
 def test_gap_to_a_more_expensive_copy_is_price_alone(tmp_path: Path) -> None:
     text = TWO_OR_ONE.replace(
         "gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090", "gpu: a100-80gb-pcie"
@@ -165,6 +169,7 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
     assert "Utilisation: the cost gap between two and one is $" in done.out
 
 
+@pytest.mark.slow
 def test_infeasible_end_of_a_range_is_reported(tmp_path: Path) -> None:
     asked = "{metric: tpot_s_p95, inputs: {fleets.one.pools.0.batching.gpu_memory_utilization: [0.15, 0.9]}}"
     text = TWO_OR_ONE.replace(
@@ -178,6 +183,7 @@ def test_infeasible_end_of_a_range_is_reported(tmp_path: Path) -> None:
     assert (row["at_low"], row["state_at_low"], row["state_at_high"]) == ("inf", "cannot run", "")
 
 
+@pytest.mark.slow
 def test_quote_is_varied_like_its_price(tmp_path: Path) -> None:
     asked = "{inputs: {fleets.two.cost.quotes.rtx-4090: {relative: 0.5}}}"
     (one,) = swings(
@@ -235,11 +241,13 @@ def test_bad_input(tmp_path: Path, section: str, line: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_without_a_cost_there_is_no_question(tmp_path: Path) -> None:
     done = run(tmp_path, TWO_OR_ONE.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", ""))
     assert (done.code, "fleets.1.cost: is missing" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_no_feasible_fleet_reports_the_reasons(tmp_path: Path) -> None:
     small = TWO_OR_ONE.replace("tensor_parallel_size: 2, ", "")
     done = run(tmp_path, small.replace("model: llama3.1-8b", "model: llama3.1-70b"))

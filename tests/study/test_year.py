@@ -112,6 +112,7 @@ def test_run_breakeven_and_plan_bill_the_same_energy(folder: Path, ledgers: Cand
     assert fsum(row.opex_usd["energy"] for row in plan.months) == pytest.approx(kwh * USD_PER_KWH)
 
 
+@pytest.mark.slow
 def test_a_plan_without_demand_takes_the_mean_of_the_profile_and_buys_for_its_peak(folder: Path) -> None:
     plan = planned(folder, Scenario.model_validate(SCENARIO), most=3.0)
     assert [row.demand for row in plan.months] == pytest.approx([MEAN] * 12)
@@ -127,6 +128,7 @@ def test_an_idle_fleet_is_simulated_and_not_extrapolated(ledgers: CandidateLedge
     assert usd_per_h == pytest.approx(IDLE_KW * PUE * USD_PER_KWH)
 
 
+@pytest.mark.slow
 def test_size_bills_the_year_of_the_profile_and_asks_for_its_peak(folder: Path) -> None:
     size = {"gpus": ["rtx-4090"], "costs": {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 99}}}}
     scenario = Scenario.model_validate(SCENARIO | {"size": size | {"max_replicas": 1}})
@@ -189,6 +191,7 @@ def test_clients_and_empty_hours_make_a_year(tmp_path: Path) -> None:
     assert "in the other 6,760 the servers stay on and idle" in page
 
 
+@pytest.mark.slow
 def test_hours_of_the_day_take_their_own_prices(tmp_path: Path) -> None:
     day = "[" + ", ".join("8" if 9 <= hour < 17 else "0" for hour in range(24)) + "]"
     prices = "[" + ", ".join("1.0" if hour < 8 else "0.25" for hour in range(24)) + "]"
@@ -200,6 +203,7 @@ def test_hours_of_the_day_take_their_own_prices(tmp_path: Path) -> None:
     assert float(year["usd_per_year"]) == pytest.approx(by_hand, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_requests_per_second_may_be_none_at_night(tmp_path: Path) -> None:
     text = OFFICE.replace("{process: closed_loop, concurrency: 8, think_s: 5}", "{process: poisson, rate_rps: 1}")
     text = text.replace("workload.arrivals.concurrency: [4, 8]", "workload.arrivals.rate_rps: [1]")

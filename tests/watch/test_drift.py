@@ -22,6 +22,7 @@ def states(seed: int, count: int, change: float = 1.0, kept: float = 0.0) -> lis
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.0, 0.3])
 def test_two_unchanged_weeks_seldom_raise_an_alarm(kept: float) -> None:
     assert sum(one is not None for one in states(1, 100, kept=kept)) <= 3

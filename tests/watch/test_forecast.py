@@ -30,6 +30,7 @@ def test_intervals_hold_their_share_and_growth_is_found() -> None:
     assert np.mean(growth) == pytest.approx(np.expm1(0.1), abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_short_history_has_no_forecast_and_gaps_are_left_out() -> None:
     hours = [3600 * place for place in range(24 * 9)]
     assert forecast_of(hours[: 7 * 24], [1.0] * 7 * 24, 3) is None

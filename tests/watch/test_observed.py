@@ -15,6 +15,7 @@ def hours_of(fleet: MadeUpFleet) -> list[HourObserved]:
     return observed_hours(series, [], START, fleet.hours, fleet.shown)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=2, max_size=40))
 def test_restarts_conserve_what_was_counted(steps: list[tuple[int, bool]]) -> None:
     samples, total, now = [0.0], 0, 0

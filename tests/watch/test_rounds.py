@@ -51,6 +51,7 @@ def watch_of(out: Path, fleet: MadeUpFleet, **options: float) -> Watch:
     )
 
 
+@pytest.mark.slow
 def test_a_restart_gives_the_same_bytes(tmp_path: Path) -> None:
     whole = watch_of(tmp_path / "whole", MadeUpFleet(hours=30))
     whole.read()
@@ -62,6 +63,7 @@ def test_a_restart_gives_the_same_bytes(tmp_path: Path) -> None:
     assert not any(start < START + 18 * HOUR_S for start, _ in parts.source.asked)  # only what is new was read
 
 
+@pytest.mark.slow
 def test_each_hour_has_a_line_with_its_own_values(tmp_path: Path) -> None:
     watch = watch_of(tmp_path, MadeUpFleet(hours=4, gap=range(70, 110)))
     watch.read()
@@ -124,6 +126,7 @@ def test_gaps_and_restarts_are_said(answer: WatchAnswer) -> None:
     assert "restarted 1 times" in notes
 
 
+@pytest.mark.slow
 def test_a_wrong_clock_is_said_and_missing_histograms_are_left_out(tmp_path: Path) -> None:
     watch = watch_of(tmp_path, MadeUpFleet(hours=2, without="time_to_first"))
     watch.clock = lambda: START + 2 * HOUR_S - 3297.0

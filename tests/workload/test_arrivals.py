@@ -83,11 +83,13 @@ def test_a_burst_is_all_at_0() -> None:
     assert Burst(process="burst", num_requests=3).arrivals_s(STREAMS, 10.0).tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_flat_profile_is_poisson() -> None:
     flat = profile([2.0, 2.0]).arrivals_s(STREAMS, 9000.0)
     assert flat == pytest.approx(poisson(2.0).arrivals_s(STREAMS, 9000.0), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_each_hour_gets_its_rate_and_the_profile_repeats() -> None:
     rates = np.array([2.0, 0.0, 0.0, 5.0, 0.5, 0.0])
     arrivals_s = profile(rates.tolist()).arrivals_s(STREAMS, 20 * 6 * 3600.0)

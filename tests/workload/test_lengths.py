@@ -102,6 +102,7 @@ def test_empirical_lengths_are_scaled_before_they_are_clipped() -> None:
     assert np.all(np.abs(scaled - np.minimum(2 * plain, 4000)) <= 1)
 
 
+@pytest.mark.slow
 @given(fields=st.sampled_from(LAWS), start=st.integers(0, 5000), cuts=st.lists(st.integers(1, 40), max_size=5))
 def test_lengths_do_not_depend_on_how_many_are_drawn_at_once(
     fields: dict[str, object], start: int, cuts: list[int]
@@ -115,6 +116,7 @@ def test_lengths_do_not_depend_on_how_many_are_drawn_at_once(
     assert np.array_equal(np.concatenate(pieces), whole)
 
 
+@pytest.mark.slow
 @given(
     fields=st.sampled_from([LAWS[2], LAWS[4], LAWS[5]]),
     least=st.integers(1, 300),
@@ -127,6 +129,7 @@ def test_clipping_moves_only_values_outside(fields: dict[str, object], least: in
     assert np.array_equal(clipped, np.clip(free, least, least + span))
 
 
+@pytest.mark.slow
 @given(fields=st.sampled_from(LAWS), u=st.lists(st.floats(2**-54, 1 - 2**-53), min_size=2))
 def test_lengths_are_whole_tokens_that_rise_with_the_quantile(fields: dict[str, object], u: list[float]) -> None:
     drawn = law(**fields).quantile(np.sort(u))

@@ -63,6 +63,7 @@ def sessions() -> list[Session]:
     return drawn(150)
 
 
+@pytest.mark.slow
 def test_prompt_continues_from_the_preceding_response(sessions: list[Session]) -> None:
     for session in sessions:
         for turn in session.turns:
@@ -136,6 +137,7 @@ def test_session_depends_on_its_number_only() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_rate_counts_requests_and_stretches_the_same_sessions() -> None:
     slow = workload().offered_sessions(STREAMS, 2000.0)
     fast = workload(arrivals={"process": "poisson", "rate_rps": 4.0}).offered_sessions(STREAMS, 1000.0)

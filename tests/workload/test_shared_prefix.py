@@ -105,6 +105,7 @@ def test_prompts_sent_before_lie_in_each_group_of_layers(tmp_path: Path, groups:
     assert [request.cached_tokens for request in result.log.requests] == [992] * 3 + [0] * 6
 
 
+@pytest.mark.slow
 def test_of_more_prompts_than_the_cache_holds_the_last_ones_are_there(tmp_path: Path) -> None:
     process = "closed_loop, concurrency: 1, num_requests: 500"
     found = [

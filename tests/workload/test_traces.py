@@ -149,6 +149,7 @@ def test_json_lines_with_usage_objects(trace: Open) -> None:
     assert (requests.arrived_s.tolist(), requests.prompt_tokens.tolist()) == ([0.0, 1.0], [3, 4])
 
 
+@pytest.mark.slow
 @given(
     gaps=st.lists(st.floats(0, 1e6), min_size=1),
     rate_scale=st.floats(0.01, 100),

@@ -55,6 +55,7 @@ def documents(form: str, **pool: Any) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(FORMATS[form][1](groups_of(scenario, case, CATALOG), [])) if one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", SCALED.values(), ids=SCALED)
 @pytest.mark.parametrize("form", ["kubernetes", "kserve", "llm-d", "vllm"])
 def test_autoscalers_read_back_are_the_same(tmp_path: Path, form: str, keys: dict[str, Any]) -> None:
@@ -64,6 +65,7 @@ def test_autoscalers_read_back_are_the_same(tmp_path: Path, form: str, keys: dic
     assert deployed(read_back(tmp_path, text, ending)) == deployed(resolve(scenario, case, CATALOG))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keys",
     [
@@ -109,6 +111,7 @@ def test_a_slice_is_requested_by_its_profile() -> None:
     assert container["resources"]["limits"] == {"nvidia.com/mig-3g.40gb": "1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "index", "form", "reason"),
     [
@@ -133,6 +136,7 @@ def stored(folder: Path, *rows: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_cheapest_fleet_at_the_highest_load_is_deployed(tmp_path: Path) -> None:
     folder = stored(tmp_path, "a,1,1,true,2", "a,2,2,true,4", "b,1,1,true,1", "b,2,2,true,5")
     text, _ = deployment_text(folder, "vllm", None, CATALOG)
@@ -149,6 +153,7 @@ def test_an_answer_without_a_winner_asks_for_a_fleet(tmp_path: Path) -> None:
         deployment_text(folder, "vllm", "c", CATALOG)
 
 
+@pytest.mark.slow
 def test_labels_of_gpus_are_read_back() -> None:
     for gpu in CATALOG.ids("gpus"):
         key, value = label_of(gpu, CATALOG)

@@ -75,6 +75,7 @@ def read_back(folder: Path, text: str, ending: str) -> CasePlan:
     return resolve(again, cases(again)[0], CATALOG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["vllm", "kubernetes", "kserve", "llm-d", "dynamo"])
 @pytest.mark.parametrize(("name", "index"), FLEETS)
 def test_a_deployment_read_back_is_the_same_plan(tmp_path: Path, name: str, index: int, form: str) -> None:

@@ -101,6 +101,7 @@ def refused(paths: list[Path], target: Path, **options: Any) -> list[str]:
 ODD = "When,In,Out\n2026-11-28T09:30:00Z,100,20\n2026-11-28T09:30:05Z,200,30\n"
 
 
+@pytest.mark.slow
 def test_headers_that_no_synonym_knows_are_named(tmp_path: Path) -> None:
     (path,) = written(tmp_path, odd__csv=ODD)
     (fault, *_) = refused([path], tmp_path / "mine.yaml")
@@ -116,6 +117,7 @@ def test_headers_that_no_synonym_knows_are_named(tmp_path: Path) -> None:
     assert "there is none" in refused([serve], tmp_path / "other.yaml", columns=named)[0]
 
 
+@pytest.mark.slow
 def test_a_log_and_a_command_are_one_scenario(tmp_path: Path) -> None:
     paths = written(tmp_path, requests__csv=LOG, serve__sh=SERVE)
     draft, text, scenario = drafted(tmp_path, paths, gpu="h100")
@@ -131,6 +133,7 @@ def test_a_log_and_a_command_are_one_scenario(tmp_path: Path) -> None:
     assert draft.sources[1].harmless == ["--served-model-name"]
 
 
+@pytest.mark.slow
 def test_a_log_elsewhere_is_named_relative_to_the_scenario(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "plans").mkdir()
@@ -140,6 +143,7 @@ def test_a_log_elsewhere_is_named_relative_to_the_scenario(tmp_path: Path) -> No
     assert Path(scenario.workload.model_dump()["trace"]["path"]).resolve() == log.resolve()
 
 
+@pytest.mark.slow
 def test_a_manifest_states_gpu_replicas_and_release(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, server__yaml=MANIFEST))
     [pool] = scenario.fleets[0].pools
@@ -153,6 +157,7 @@ def test_a_manifest_states_gpu_replicas_and_release(tmp_path: Path) -> None:
     assert draft.assumed.keys() == {"workload", "slo", "cost"}
 
 
+@pytest.mark.slow
 def test_a_config_gets_gpus_that_hold_it(tmp_path: Path) -> None:
     larger = CONFIG | {"num_hidden_layers": 200}
     draft, _, scenario = drafted(tmp_path, written(tmp_path, config__json=json.dumps(larger)))
@@ -162,12 +167,14 @@ def test_a_config_gets_gpus_that_hold_it(tmp_path: Path) -> None:
     assert {"gpu", "tensor_parallel_size", "engine", "workload"} <= draft.assumed.keys()
 
 
+@pytest.mark.slow
 def test_a_config_describes_a_model_with_an_unknown_name(tmp_path: Path) -> None:
     paths = written(tmp_path, config__json=json.dumps(CONFIG), serve__sh="vllm serve acme/secretless-33b -tp 2")
     _, text, _ = drafted(tmp_path, paths)
     assert "model: config.json" in text
 
 
+@pytest.mark.slow
 def test_a_page_of_metrics_is_the_traffic_since_the_start(tmp_path: Path) -> None:
     [path] = written(tmp_path, now__prom=page(2200))
     os.utime(path, (1.7e9 + 4400, 1.7e9 + 4400))
@@ -176,12 +183,14 @@ def test_a_page_of_metrics_is_the_traffic_since_the_start(tmp_path: Path) -> Non
     assert scenario.model == "llama3.1-8b"
 
 
+@pytest.mark.slow
 def test_two_pages_are_the_traffic_between_them(tmp_path: Path) -> None:
     paths = written(tmp_path, before__prom=page(1000), after__prom=page(2200))
     _, _, scenario = drafted(tmp_path, paths, seconds=600.0)
     assert scenario.model_dump()["workload"]["arrivals"]["rate_rps"] == 2.0
 
 
+@pytest.mark.slow
 def test_sglang_in_its_own_names(tmp_path: Path) -> None:
     text = (
         "HF_TOKEN=x python3 -m sglang.launch_server --model-path Qwen/Qwen3-32B-FP8 --tp 2 --mem-fraction-static 0.85 "
@@ -194,6 +203,7 @@ def test_sglang_in_its_own_names(tmp_path: Path) -> None:
     assert (batching["gpu_memory_utilization"], batching["enable_prefix_caching"]) == (0.85, False)
 
 
+@pytest.mark.slow
 def test_docker_names_the_release_and_the_gpus(tmp_path: Path) -> None:
     text = (
         "docker run --gpus '\"device=0,1\"' --env HUGGING_FACE_HUB_TOKEN=hf_hunter2 -p 8000:8000 "
@@ -204,6 +214,7 @@ def test_docker_names_the_release_and_the_gpus(tmp_path: Path) -> None:
     assert draft.notes == ["GPUs in the files: 2; simulated: 1, as the server's command states"]
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     text = "vllm serve acme/unknown-33b \\\n  --tensor-paralel-size 4 \\\n  --max-num-seqs many -q bits --brand-new 1\n"
     [serve, other] = written(tmp_path, serve__sh=text, notes__txt="Dear diary")

@@ -246,6 +246,7 @@ def scenario_of(folder: Path, gpu: str | None = None, **texts: str) -> Scenario:
     return drafted(folder, written(folder, **texts), gpu=gpu)[2]
 
 
+@pytest.mark.slow
 def test_an_hpa_in_a_file_of_its_own_scales_its_deployment(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, server__yaml=MANIFEST, hpa__yaml=HPA))
     [pool] = scenario.fleets[0].pools
@@ -266,6 +267,7 @@ def test_an_hpa_in_a_file_of_its_own_scales_its_deployment(tmp_path: Path) -> No
     assert "max_num_seqs" in draft.defaulted[0]
 
 
+@pytest.mark.slow
 def test_the_start_of_a_scaled_engine_that_was_never_measured_is_assumed(tmp_path: Path) -> None:
     text = MANIFEST.replace("vllm/vllm-openai:v0.11.0", "lmsysorg/sglang:v0.5.4").replace(
         "[--model, ", "[--model-path, "
@@ -278,6 +280,7 @@ def test_the_start_of_a_scaled_engine_that_was_never_measured_is_assumed(tmp_pat
     assert draft.data["fleets"][0]["pools"][0]["cold_start"] == {"engine_s": 60}
 
 
+@pytest.mark.slow
 def test_an_argument_with_spaces_in_its_value_is_one_word(tmp_path: Path) -> None:
     text = MANIFEST.replace('"--tensor-parallel-size=2"', "'--hf-overrides={\"a\": 0}', --tensor-parallel-size 2")
     text = text.replace("replicas: 3", "replicas: 0")
@@ -286,6 +289,7 @@ def test_an_argument_with_spaces_in_its_value_is_one_word(tmp_path: Path) -> Non
     assert "llama: replicas 0 (read as not stated)" in draft.sources[0].not_simulated
 
 
+@pytest.mark.slow
 def test_keda_counts_requests_of_a_query_and_its_address_is_not_copied(tmp_path: Path) -> None:
     [pool] = scenario_of(tmp_path, server__yaml=f"{MANIFEST}---\n{KEDA}").fleets[0].pools
     assert pool.autoscaling is not None
@@ -299,6 +303,7 @@ def test_keda_counts_requests_of_a_query_and_its_address_is_not_copied(tmp_path:
     }
 
 
+@pytest.mark.slow
 def test_a_gauge_that_keda_averages_is_that_of_an_hpa(tmp_path: Path) -> None:
     text = KEDA.replace("minReplicaCount: 0", "minReplicaCount: 1").replace('threshold: "16"', 'threshold: "0.7"')
     query = text[text.index("query:") : text.index("threshold")]
@@ -312,6 +317,7 @@ def test_a_gauge_that_keda_averages_is_that_of_an_hpa(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_kserve_has_prefill_and_decode_servers(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, kserve__yaml=KSERVE)
     prefill, decode = scenario.fleets[0].pools
@@ -326,6 +332,7 @@ def test_kserve_has_prefill_and_decode_servers(tmp_path: Path) -> None:
     assert scenario.fleets[0].kv_transfer is not None
 
 
+@pytest.mark.slow
 def test_a_predictor_is_scaled_by_knative(tmp_path: Path) -> None:
     [pool] = scenario_of(tmp_path, predictor__yaml=PREDICTOR).fleets[0].pools
     assert (pool.gpu, pool.max_model_len) == ("l40s", 4096)
@@ -338,6 +345,7 @@ def test_a_predictor_is_scaled_by_knative(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_workers_of_a_dynamo_graph_have_roles(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, graph__yaml=DYNAMO))
     assert [(pool.name, pool.role, pool.replicas, pool.gpu) for pool in scenario.fleets[0].pools] == [
@@ -347,6 +355,7 @@ def test_workers_of_a_dynamo_graph_have_roles(tmp_path: Path) -> None:
     assert draft.sources[0].secrets == ["envFromSecret"]
 
 
+@pytest.mark.slow
 def test_values_of_llm_d_state_parallelism_beside_the_command(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, values__yaml=LLM_D)
     [pool] = scenario.fleets[0].pools
@@ -354,6 +363,7 @@ def test_values_of_llm_d_state_parallelism_beside_the_command(tmp_path: Path) ->
     assert pool.batching.model_dump()["block_size"] == 32
 
 
+@pytest.mark.slow
 def test_ray_serve_scales_on_ongoing_requests(tmp_path: Path) -> None:
     inside = "".join(f"    {line}\n" for line in RAY.splitlines())
     service = f"apiVersion: ray.io/v1\nkind: RayService\nmetadata: {{name: r}}\nspec:\n  serveConfigV2: |\n{inside}"
@@ -371,6 +381,7 @@ def test_ray_serve_scales_on_ongoing_requests(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["command: --model Qwen", "entrypoint: [vllm]\n    command: [serve, --model, Qwen"],
@@ -398,12 +409,14 @@ def test_merge_keys_of_docker_compose_are_read(tmp_path: Path) -> None:
     assert draft.sources[0].secrets == ["HF_TOKEN"]  # own keys win over merged keys
 
 
+@pytest.mark.slow
 def test_a_gpu_that_replaces_the_files_gpu_is_noted(tmp_path: Path) -> None:
     draft, _, _ = drafted(tmp_path, written(tmp_path, kserve__yaml=KSERVE), gpu="h200")
     assert "GPU in the files: h100-80gb-sxm; simulated: h200-141gb-sxm, as --gpu states" in draft.notes
     assert "LLMInferenceService: router.scheduler (see routing of a fleet)" in draft.sources[0].not_simulated
 
 
+@pytest.mark.slow
 def test_values_of_the_production_stack_are_deployments_with_keda(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=STACK))
     [pool] = scenario.fleets[0].pools
@@ -434,6 +447,7 @@ def test_a_runtime_of_the_production_stack_scales_on_running_requests(tmp_path: 
     }
 
 
+@pytest.mark.slow
 def test_components_of_a_dynamo_graph_read_their_config_map(tmp_path: Path) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, graph__yaml=GRAPH))
     [pool] = scenario.fleets[0].pools
@@ -506,6 +520,7 @@ def test_pods_of_a_ray_cluster_are_one_replica(tmp_path: Path) -> None:
     assert "raySpec: the pods of qwen are one replica" in draft.sources[0].read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "gpu"), [("TYPE_GPU_USED", "h100-80gb-sxm"), ("NVIDIA-L40S", "l40s")])
 def test_values_of_vllms_chart_hold_the_command(tmp_path: Path, label: str, gpu: str) -> None:
     draft, _, scenario = drafted(tmp_path, written(tmp_path, values__yaml=CHART % label))
@@ -546,6 +561,7 @@ def test_what_of_manifests_is_refused(tmp_path: Path, text: str, mistake: str) -
     assert any(mistake in line for line in lines), lines
 
 
+@pytest.mark.slow
 def test_two_servers_need_the_name_of_the_scaled_one(tmp_path: Path) -> None:
     second = MANIFEST[MANIFEST.index("---") :].replace("name: llama", "name: other")
     text = f"{MANIFEST}{second}---\n{HPA.replace('name: llama', 'name: third')}"

@@ -25,6 +25,7 @@ def row(price: float, day: date = date(2026, 11, 1), **changes: Any) -> PriceRow
     return PriceRow(price=price, as_of=day, where="p5.48xlarge", **(keys | changes))
 
 
+@pytest.mark.slow
 def test_imported_prices_are_offers_of_the_catalogue(tmp_path: Path) -> None:
     rows = [row(6.88), row(5.5, currency="EUR", region="eu-central-1")]
     assert written_to(tmp_path, rows, "AWS", TODAY, "index.csv") == (2, 0, 0)
@@ -71,6 +72,7 @@ def test_differences_and_old_prices(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_successor_of_an_offer_has_its_terms(tmp_path: Path) -> None:
     rows = [row(6.88), row(5.0, date(2026, 11, 20)), row(1.0, date(2026, 11, 25), terms="spot")]
     written_to(tmp_path, rows, "AWS", TODAY, "a")
@@ -80,6 +82,7 @@ def test_the_successor_of_an_offer_has_its_terms(tmp_path: Path) -> None:
     assert successor_of(new, catalog) == new
 
 
+@pytest.mark.slow
 def test_all_runs_are_billed_at_the_newest_offers(tmp_path: Path) -> None:
     entries = tmp_path / "gpufleet.d"
     written_to(entries, [row(4.0, gpu="rtx-4090")], "AWS", TODAY, "a")

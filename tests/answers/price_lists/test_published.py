@@ -176,6 +176,7 @@ def test_skus_of_google_are_gpus_alone(tmp_path: Path) -> None:
     assert rows[0].where.endswith("GPU alone")
 
 
+@pytest.mark.slow
 def test_lists_of_gpu_clouds_need_a_date(tmp_path: Path) -> None:
     day = date(2026, 11, 20)
     assert brief(read(tmp_path, LAMBDA, day=day)) == [("h100-80gb-sxm", "", "on demand", 2.99)]

@@ -18,6 +18,7 @@ def afresh() -> Iterator[None]:
     fonts._reported.clear()
 
 
+@pytest.mark.slow
 def test_without_a_font_one_line_reports_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_character_is_found_where_a_font_has_it() -> None:
     assert not fonts.has_glyph("\U0010fffd")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not fonts.has_glyph("四"), reason="no East Asian font on this machine")
 def test_no_box_where_there_is_a_font(capsys: pytest.CaptureFixture[str]) -> None:
     panel_picture([], TEXT, [])._repr_png_()

@@ -34,6 +34,7 @@ def boxes(texts: list[PlacedText]) -> list[tuple[float, float, float, float]]:
     return [(one.x, one.y, one.x + one.width, one.y + one.height) for one in places]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", SIZES)
 @pytest.mark.parametrize("fleets", [2, 4, 6])
 def test_texts_cover_neither_each_other_nor_a_limit(layout: str, fleets: int) -> None:

@@ -36,6 +36,7 @@ def texts(one: Chart, tmp_path: Path) -> list[str]:
     return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text]
 
 
+@pytest.mark.slow
 def test_a_picture_has_each_text_of_its_chart_once(tmp_path: Path) -> None:
     found = texts(chart(), tmp_path)
     for text in ("Which is cheaper?", "This one.", "Cost", "IDR per day", "load"):
@@ -43,6 +44,7 @@ def test_a_picture_has_each_text_of_its_chart_once(tmp_path: Path) -> None:
     assert found.count("a fleet") == 2, "in the key and beside its curve; texts of narrow pages are left out"
 
 
+@pytest.mark.slow
 def test_each_suffix_has_its_form_and_others_are_refused(tmp_path: Path) -> None:
     for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<svg"), (".pdf", b"%PDF")):
         chart().save(tmp_path / f"picture{suffix}")
@@ -51,6 +53,7 @@ def test_each_suffix_has_its_form_and_others_are_refused(tmp_path: Path) -> None
         chart().save(tmp_path / "picture.gif")
 
 
+@pytest.mark.slow
 def test_packing_changes_no_pixel() -> None:
     shown = chart()._repr_png_()
     plain = converter().vegalite_to_png(dict(chart().spec), scale=1.5)
@@ -59,6 +62,7 @@ def test_packing_changes_no_pixel() -> None:
         assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bytes() -> None:
     code = (
         "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from test_picture import chart;"
@@ -70,6 +74,7 @@ def test_another_process_draws_the_same_bytes() -> None:
     assert done.stdout.strip() == hashlib.sha256(chart()._repr_png_()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_machine_without_fonts_writes_its_texts(tmp_path: Path) -> None:
     (tmp_path / "fonts.conf").write_text(NO_FONTS)
     code = (
@@ -89,6 +94,7 @@ def test_expressions_on_the_width_of_a_page_have_a_width_in_a_picture() -> None:
     assert "width" not in str(picture([figure], "", []).spec["vconcat"][0]["hconcat"][1]["encoding"]["x"]["scale"])
 
 
+@pytest.mark.slow
 def test_a_figure_for_a_paper_has_axes_legend_and_width_but_no_heading(tmp_path: Path) -> None:
     curves = tuple(
         ChartCurve(name, color, (1.0, 2.0), (1.0, 2.0 + at), marker="o")

@@ -154,6 +154,7 @@ def test_names_cannot_end_a_script() -> None:
     assert json.loads(text) == {"fleet": "</script><b>"}
 
 
+@pytest.mark.slow
 def test_a_constant_part_of_a_curve_takes_two_points_and_one_label() -> None:
     steps = ChartCurve("one", "#0072B2", (0, 1, 2, 3, 3, 4, 5), (1, 1, 1, 1, 2, 2, 2), good=(True,) * 7)
     layers = {one["mark"]["type"]: one for one in chart_spec(Panel("", "", "x", (steps,)))["layer"]}

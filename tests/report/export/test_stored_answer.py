@@ -10,6 +10,7 @@ from sim.cli import app
 from sim.report.export.stored_answer import read_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", ["csv", "parquet", "none"])
 def test_frames_hold_the_run(tmp_path: Path, requests: str) -> None:
     steady = {"workload.arrivals": {"process": "constant", "rate_rps": 2}, "horizon_s": 10, "requests": requests}

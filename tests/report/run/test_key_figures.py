@@ -40,6 +40,7 @@ def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., 
     assert {one.half_width for one in alone} == {None}
 
 
+@pytest.mark.slow
 def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[Any], make_case: Any) -> None:
     third = [make_case("third", 1.0, i, capacity=1.5, usd_per_h=1.0) for i in range(3)]
     found = differences(summarize([*two_fleets, *third], ["rate_rps"], SLO))
@@ -58,6 +59,7 @@ def test_every_pair_of_fleets_at_every_point(tmp_path: Path, two_fleets: list[An
     assert len(blocks(found, ["rate_rps"], SLO)) == 3
 
 
+@pytest.mark.slow
 def test_all_pairs_are_in_one_table(two_fleets: list[Any]) -> None:
     found = blocks(differences(summarize(two_fleets, ["rate_rps"], SLO)), ["rate_rps"], SLO)
     one_pair = difference_table(found)
@@ -73,6 +75,7 @@ def test_all_pairs_are_in_one_table(two_fleets: list[Any]) -> None:
     assert difference_table([]) is None
 
 
+@pytest.mark.slow
 def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
     console = Console(width=80, record=True, file=None)
     with console.capture() as captured:

@@ -18,6 +18,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_requests_of_all_cases_with_their_place_in_front(tmp_path: Path, two_fleets: list[Any]) -> None:
     write_requests(tmp_path, two_fleets, ["rate_rps"], "csv")
     rows = rows_of(tmp_path / "requests.csv")
@@ -35,6 +36,7 @@ def test_times_round_trip_and_what_never_happened_is_empty(tmp_path: Path, two_f
     assert (rows[49]["status"], rows[49]["finished_s"]) == ("unfinished", "")
 
 
+@pytest.mark.slow
 def test_parquet_when_asked_for_or_when_there_are_many(
     tmp_path: Path, two_fleets: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,6 +55,7 @@ def test_none_writes_no_requests(tmp_path: Path, two_fleets: list[Any]) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_usage_and_costs(tmp_path: Path, two_fleets: list[Any]) -> None:
     write_usage(tmp_path / "usage.csv", two_fleets, ["rate_rps"])
     write_costs(tmp_path / "costs.csv", two_fleets, ["rate_rps"])

@@ -25,6 +25,7 @@ def rows(lines: list[str]) -> list[str]:
     return [line for line in table if line.strip() and line.strip()[-1].isdigit()]
 
 
+@pytest.mark.slow
 def test_one_table_has_a_row_per_fleet_and_load(two_fleets: list[Any]) -> None:
     lines = printed(two_fleets)
     points = {(case.fleet, case.axes["rate_rps"]) for case in two_fleets}
@@ -36,6 +37,7 @@ def test_one_table_has_a_row_per_fleet_and_load(two_fleets: list[Any]) -> None:
     assert "±" not in "".join(rows(lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 70, 80])
 @pytest.mark.parametrize("name", ["8x H200 with NVLink in Frankfurt, reserved for three years", "a" * 30])
 def test_long_names_leave_one_table(two_fleets: list[Any], width: int, name: str) -> None:
@@ -46,6 +48,7 @@ def test_long_names_leave_one_table(two_fleets: list[Any], width: int, name: str
     assert "USD/M" in " ".join(lines[:4])
 
 
+@pytest.mark.slow
 def test_differences_are_those_of_the_pair_that_decides(two_fleets: list[Any]) -> None:
     lines = printed(two_fleets)
     (title,) = [line for line in lines if line.startswith("Difference")]
@@ -55,6 +58,7 @@ def test_differences_are_those_of_the_pair_that_decides(two_fleets: list[Any]) -
     assert not any(line.startswith("Difference") for line in printed(two_fleets, of_year=True))
 
 
+@pytest.mark.slow
 def test_a_fleet_that_cannot_run_has_a_row_and_a_reason(make_case: Callable[..., Any], two_fleets: list[Any]) -> None:
     unable = replace(make_case("small", 1.0, capacity=1.0, usd_per_h=1.0), status="infeasible", reason="needs 145.9 GB")
     text = " ".join(" ".join(printed([*two_fleets, unable])).split())

@@ -128,6 +128,7 @@ def test_each_setting_of_a_second_axis_has_its_answer(make_case: Callable[..., A
     assert "At cv 4: a is cheaper" in said
 
 
+@pytest.mark.slow
 def test_many_settings_are_a_sentence_and_a_table(make_case: Callable[..., Any]) -> None:
     cases = [
         make_case(name, load, capacity=capacity, usd_per_h=usd, cv=cv)

@@ -85,6 +85,7 @@ def test_everything_is_shown_in_the_scenarios_currency(
     assert amounts > 10
 
 
+@pytest.mark.slow
 def test_dollars_have_no_second_column(tmp_path: Path) -> None:
     called(tmp_path, "run", SCENARIO | {"finance": FINANCE})
     header = (tmp_path / "out" / "summary.csv").read_text().partition("\n")[0].split(",")

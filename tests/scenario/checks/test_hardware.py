@@ -70,6 +70,7 @@ def notes(folder: Path, text: str) -> list[str]:
     return gpus_without_server_notes(load(folder / "s.yaml", catalog=load_catalog()), load_catalog())
 
 
+@pytest.mark.slow
 def test_only_bought_gpus_that_need_a_host(tmp_path: Path) -> None:
     told, host = notes(tmp_path, SCENARIO)
     assert told.startswith(TOLD)

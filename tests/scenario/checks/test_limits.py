@@ -107,6 +107,7 @@ def test_a_closed_loop_over_years(tmp_path: Path, catalog: Catalog) -> None:
 RATES, SEEDS = ([*range(1, 1001)], [*range(1000)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sweep",
     [
@@ -241,6 +242,7 @@ def test_files_that_are_no_config(tmp_path: Path, content: bytes) -> None:
         model_from_config(tmp_path)
 
 
+@pytest.mark.slow
 def test_limits_are_in_the_schema() -> None:
     assert "limits" in Scenario.model_json_schema()["properties"]
 

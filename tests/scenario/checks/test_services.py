@@ -107,6 +107,7 @@ def test_sizing_a_service_needs_no_fleet_beside_its_candidates(tmp_path: Path, c
     assert load_for_size(path, catalog=catalog).size is not None
 
 
+@pytest.mark.slow
 def test_a_run_of_a_given_batch_time_by_hand() -> None:
     burst = {"arrivals": {"process": "burst", "num_requests": 10}}
     run = sim.run(scenario({"steptime": AFFINE, "batching": DYNAMIC}, workload=burst, requests="csv"))
@@ -115,6 +116,7 @@ def test_a_run_of_a_given_batch_time_by_hand() -> None:
     assert requests["started_s"].tolist() == pytest.approx([0.0] * 8 + [0.012] * 2)
 
 
+@pytest.mark.slow
 def test_computed_services_are_billed_by_the_thousand() -> None:
     pool = {"gpu": "l4", "model": "sd-2.1", "steptime": {"model": "one_pass", "steps": 20}, "batching": DYNAMIC}
     cost = {"acquisition": "rent", "quotes": {"l4": 0.6}}
@@ -157,6 +159,7 @@ def test_tables_of_ones_own_fit_a_slice(tmp_path: Path, catalog: Catalog) -> Non
     assert load(path, catalog=catalog).fleets[0].pools[0].mig == "1g.10gb"
 
 
+@pytest.mark.slow
 def test_a_trace_of_arrivals_alone(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "t.csv").write_text("arrival_s\n0.5\n0.5\n2.0\n")
     workload = {"trace": {"path": str(tmp_path / "t.csv"), "format": "csv"}}
@@ -174,6 +177,7 @@ def test_a_trace_with_tokens_is_none_of_a_service(tmp_path: Path, catalog: Catal
     assert "workload.trace: brings tokens, and a request of a service is one unit" in told
 
 
+@pytest.mark.slow
 def test_a_query_brings_several_samples() -> None:
     pool = {
         "gpu": "l4",
@@ -192,6 +196,7 @@ def test_a_query_brings_several_samples() -> None:
     assert [unit for _, unit in ends] == ["sample", "query"]
 
 
+@pytest.mark.slow
 def test_the_terminal_names_the_unit(tmp_path: Path, gpufleet: Any) -> None:
     pool = {"gpu": "l4", "model": "resnet-50", "quantization": "int8", "batching": DYNAMIC}
     fleets = [{"name": "f", "pools": [pool], "cost": {"acquisition": "rent", "quotes": {"l4": 0.6}}}]

@@ -72,6 +72,7 @@ def test_quantiles_are_those_of_the_textbook() -> None:
     assert Uncertain.model_validate({"lognormal": [2, 0.5]}).quantiles(0.5)[0] == pytest.approx(2 / sqrt(1.25))
 
 
+@pytest.mark.slow
 @given(st.floats(0.001, 1e4), st.sampled_from(["triangular", "uniform", "normal", "lognormal"]))
 def test_without_spread_every_draw_is_the_number_itself(value: float, family: str) -> None:
     numbers = {"triangular": [value] * 3, "uniform": [value] * 2, "normal": [value, 0], "lognormal": [value, 0]}
@@ -80,6 +81,7 @@ def test_without_spread_every_draw_is_the_number_itself(value: float, family: st
     assert set(one.distribution.quantile(MIDDLES[::500])) == {value}
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["{triangular: [1, 2, 6]}", "{uniform: [1, 6]}", "{normal: [3, 1]}", "{lognormal: [3, 2]}"]),
     st.lists(st.floats(0, 1), min_size=2, max_size=5),

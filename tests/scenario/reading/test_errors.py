@@ -172,6 +172,7 @@ def test_one_mistake_against_the_catalogue(
     assert [line[: len(start)] for line, start in zip(found, full(lines), strict=True)] == full(lines)
 
 
+@pytest.mark.slow
 def test_all_mistakes_at_once(tmp_path: Path, catalog: Catalog) -> None:
     text = REAL.replace("rate_rps: 1.0", "rate_rps: -1").replace("gpu: rtx-4090", "gpu: rtx4900")
     text = text.replace("horizon_s: 100", "horizont_s: 100\nseed: -1") + "  - {name: a, pools: [{gpu: l40s, tp: 3}]}\n"

@@ -42,6 +42,7 @@ def test_null_takes_a_value_away(root: Path, catalog: Catalog) -> None:
     assert found.sweep is None
 
 
+@pytest.mark.slow
 def test_a_misspelt_key_set_to_null_is_an_error(root: Path, catalog: Catalog) -> None:
     with pytest.raises(ScenarioErrors, match="unknown key; did you mean residual_fraction"):
         load(root / "scenarios" / "4x4090-vs-2xa100.yaml", ["finance.residual_fractions=null"], catalog=catalog)
@@ -104,6 +105,7 @@ def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", ["", "sweep: {workload.trace.rate_scale: [1, 2]}\n"])
 def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catalog, sweep: str) -> None:
     from sim.report.charts.sweep_panels import panels_of

@@ -74,6 +74,7 @@ scalars = (
 )
 
 
+@pytest.mark.slow
 @given(
     value=scalars | st.lists(scalars, max_size=3),
     index=st.integers(0, 1),
@@ -233,6 +234,7 @@ def test_labels(paths: list[str], labels: list[str]) -> None:
 words = st.text("ab", min_size=1, max_size=2)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(words, min_size=1, max_size=4).map(".".join), min_size=1, max_size=6, unique=True))
 def test_labels_are_unique_suffixes(paths: list[str]) -> None:
     labels = axis_labels(paths)
@@ -240,6 +242,7 @@ def test_labels_are_unique_suffixes(paths: list[str]) -> None:
     assert all(path == label or path.endswith(f".{label}") for path, label in labels.items())
 
 
+@pytest.mark.slow
 @given(st.lists(words, min_size=1, max_size=3, unique=True), st.data())
 def test_a_place_is_found_by_its_dotted_path(names: list[str], data: st.DataObject) -> None:
     fleets = [{"name": name, "x": {"y.z": 1}} for name in names]

@@ -41,6 +41,7 @@ def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
     return [request_s, spec.turn_s(inputs.engine), *(changed.leap(batch) for batch in BATCHES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "gpu", "engine", "pool"), [
     ("llama3.1-8b", "rtx-4090", "vllm-0.14", {"kv_cache_dtype": "fp8"}),
     ("llama3.1-8b", "h100-80gb-sxm", "vllm-0.8", {}),

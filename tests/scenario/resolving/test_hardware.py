@@ -138,6 +138,7 @@ def test_cards_on_both_sockets_of_a_server_sum_across_them(catalog: Catalog, ran
     assert slower > 1.5 if crosses else slower == 1
 
 
+@pytest.mark.slow
 def test_sums_across_sockets_are_never_faster_than_within_one(catalog: Catalog) -> None:
     for link in map(catalog.link, catalog.ids("links")):
         for near, far in zip(link.allreduce_tables, link.across_sockets().allreduce_tables, strict=True):
@@ -146,6 +147,7 @@ def test_sums_across_sockets_are_never_faster_than_within_one(catalog: Catalog) 
                 assert far == near
 
 
+@pytest.mark.slow
 def test_a_plan_names_the_link_across_sockets_and_who_sums_what(catalog: Catalog) -> None:
     told = scenario(gpu="rtx-pro-6000", server="server-8xrtx-pro-6000", tensor_parallel_size=8)
     loaded = load(as_document(told), catalog=catalog)

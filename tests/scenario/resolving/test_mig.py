@@ -61,6 +61,7 @@ def run() -> Any:
     )
 
 
+@pytest.mark.slow
 def test_seven_slices_are_one_gpu_and_the_eighth_needs_another(run: Any) -> None:
     rows = {row["fleet"]: row for row in run.summary.to_dict("records")}
     assert {name: (row["gpus"], row["capex_usd"]) for name, row in rows.items()} == {
@@ -73,6 +74,7 @@ def test_seven_slices_are_one_gpu_and_the_eighth_needs_another(run: Any) -> None
     assert gpu_s["eight"] == pytest.approx(2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_unused_slices_are_booked_as_idle(run: Any) -> None:
     """14 slices of which 8 are used: 6/14 of capital is idle whatever the load, and of the rest what is not busy."""
     costs, rows = run.costs, run.summary.set_index("fleet")
@@ -88,6 +90,7 @@ def test_unused_slices_are_booked_as_idle(run: Any) -> None:
     assert (booked < sums).all()
 
 
+@pytest.mark.slow
 def test_idle_slices_draw_the_idle_power_of_whole_gpus(catalog: Catalog) -> None:
     run = sim.run(scenario(1e-6, eight=[SLICE | {"replicas": 8}], whole=[WHOLE]), quiet=True)
     power = GpuPower.of(catalog.gpu(A100), power_coefficients(catalog))
@@ -97,6 +100,7 @@ def test_idle_slices_draw_the_idle_power_of_whole_gpus(catalog: Catalog) -> None
     assert watts["whole"] == pytest.approx(power.idle_w, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_full_card_of_busy_slices_draws_its_sms_part_of_the_way_to_the_limit(catalog: Catalog) -> None:
     run = sim.run(scenario(8000, seven=[SLICE | {"replicas": 7}]) | {"horizon_s": 0.4}, quiet=True)
     power = GpuPower.of(catalog.gpu(A100), power_coefficients(catalog))
@@ -105,6 +109,7 @@ def test_a_full_card_of_busy_slices_draws_its_sms_part_of_the_way_to_the_limit(c
     assert run.summary["gpu_power_w_mean"][0] == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_finished_run_on_slices_is_billed_anew_to_the_cent(run: Any) -> None:
     again = run.price()
     assert again.summary["cost_usd_per_h"].tolist() == run.summary["cost_usd_per_h"].tolist()

@@ -84,6 +84,7 @@ def test_a_host_too_small_is_infeasible_and_check_shows_the_split() -> None:
     assert "GB of host memory for weights and KV cache, a replica's part is 68.7" in str(table.loc["f1", "infeasible"])
 
 
+@pytest.mark.slow
 def test_a_run_is_limited_by_the_host() -> None:
     summary = sim.run(scenario(LLAMA_CPP | {"n_gpu_layers": 44, "max_model_len": 512}), quiet=True).summary
     assert summary["limited_by"].tolist() == ["host"]

@@ -76,6 +76,7 @@ def planned_fleets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_plans_along_a_sweep_are_those_of_its_cases_one_by_one(swept: Scenario, catalog: Catalog) -> None:
     for case in cases(swept)[::5]:
         alone = load_catalog(catalog.root)
@@ -83,6 +84,7 @@ def test_plans_along_a_sweep_are_those_of_its_cases_one_by_one(swept: Scenario, 
         assert fleet_of(swept, case, catalog).machines == fleet_of(swept, case, alone).machines
 
 
+@pytest.mark.slow
 def test_a_fleet_is_planned_once_by_the_checks_and_for_all_loads(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +152,7 @@ def test_every_fact_has_a_source(main_plans: list[CasePlan], catalog: Catalog) -
         assert all(catalog.source(fact.value.source) for fact in plan.facts)
 
 
+@pytest.mark.slow
 def test_a_description_is_plain_data(main_plans: list[CasePlan], catalog: Catalog) -> None:
     for plan in main_plans:
         said = describe(plan, catalog)
@@ -172,6 +175,7 @@ def test_the_nearest_setting_wins(tmp_path: Path, catalog: Catalog) -> None:
     assert (first.name, second.name) == ("rtx-4090-1", "rtx-4090-2")
 
 
+@pytest.mark.slow
 def test_infeasible_fleets_have_a_reason_and_no_error(tmp_path: Path, catalog: Catalog) -> None:
     plan = plan_of(tmp_path, catalog, scenario_data() | {"model": "qwen2-72b-instruct"})
     assert "needs 145" in plan.infeasible
@@ -204,6 +208,7 @@ def test_requests_take_longer_where_the_client_stands(tmp_path: Path, catalog: C
     assert at_client.request_overhead_s > at_engine.request_overhead_s == 0
 
 
+@pytest.mark.slow
 def test_replicas_share_their_servers(tmp_path: Path, catalog: Catalog) -> None:
     def base_w(replicas: int) -> float:
         [pool] = plan_of(tmp_path, catalog, scenario_data(server="workstation-4x4090", replicas=replicas)).pools

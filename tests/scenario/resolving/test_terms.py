@@ -40,6 +40,7 @@ def run(folder: Path, **changes: Any) -> tuple[CaseResult, dict[str, Any]]:
     return result, describe(result.plan, load_catalog())
 
 
+@pytest.mark.slow
 def test_all_three_reach_the_metrics(tmp_path: Path) -> None:
     result, described = run(tmp_path)
     found = measure(result)
@@ -58,6 +59,7 @@ def test_all_three_reach_the_metrics(tmp_path: Path) -> None:
     assert "After 4 years the hardware is sold for 30% of its price." in described["notes"]
 
 
+@pytest.mark.slow
 def test_the_report_may_have_a_currency_of_its_own(tmp_path: Path) -> None:
     terms = BASIS["finance"] | {"fx": {"RMB": 0.138}, "currency": "RMB"}
     found = measure(run(tmp_path, finance=terms)[0])
@@ -73,6 +75,7 @@ def test_the_report_may_have_a_currency_of_its_own(tmp_path: Path) -> None:
         run(tmp_path, finance=terms | {"currency": "EUR"})
 
 
+@pytest.mark.slow
 def test_a_fleet_has_its_own(tmp_path: Path) -> None:
     own = {"operations": {"software": {"usd_per_gpu_year": 8760}}, "api": {"input": 0, "output": 1}}
     result, _ = run(tmp_path, fleets=[BASIS["fleets"][0] | own])

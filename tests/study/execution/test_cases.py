@@ -64,6 +64,7 @@ def points(loaded: Scenario, catalog: Any, out: Path) -> dict[str, bytes]:
     return {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 def test_one_simulation_for_two_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     costs = {"dear": RENTED % 2, "cheap": RENTED % 1, "bought": BOUGHT % "false"}
     both = points(scenario(tmp_path, costs), catalog, tmp_path / "all")
@@ -75,6 +76,7 @@ def test_one_simulation_for_two_prices(tmp_path: Path, catalog: Any, simulated: 
     assert both == alone
 
 
+@pytest.mark.slow
 def test_shared_server_cannot_be_repriced(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     """Half of the server draws less than the whole."""
     costs = {"whole": BOUGHT % "false", "half": BOUGHT % "true", "rented": RENTED % 1}
@@ -85,6 +87,7 @@ def test_shared_server_cannot_be_repriced(tmp_path: Path, catalog: Any, simulate
     assert alone.items() <= both.items()
 
 
+@pytest.mark.slow
 def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     axes = "sweep={site.pue: [1.2, 1.4], finance.discount_rate: [0.05, 0.1], workload.arrivals.rate_rps: [1, 2]}"
     loaded = scenario(tmp_path, {"bought": BOUGHT % "false"}, axes, "warmup_s=auto")
@@ -123,6 +126,7 @@ def summary(folder: Path, workload: str) -> dict[str, str]:
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "rejected"),
     [
@@ -137,6 +141,7 @@ def test_all_are_refused(tmp_path: Path, workload: str, rejected: int) -> None:
     assert row["ttft_s_p50"] == "inf"
 
 
+@pytest.mark.slow
 def test_the_window_lasts_until_the_last_arrival(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n100,100,10\n")
     row = summary(tmp_path, TRACE)
@@ -144,6 +149,7 @@ def test_the_window_lasts_until_the_last_arrival(tmp_path: Path) -> None:
     assert float(row["offered_rps"]) == pytest.approx(0.02)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_window_is_billed_again_as_it_was(tmp_path: Path) -> None:
     before = summary(tmp_path, f"{{arrivals: {{process: burst, num_requests: 5}}, {LENGTHS}}}")
     options = ["--out", str(tmp_path / "again"), "--quiet", "--no-report", "--set", "site.pue=1.5"]

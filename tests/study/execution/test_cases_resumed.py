@@ -100,6 +100,7 @@ def test_interrupted_run_continues_where_it_was(folder: Path, workers: str, stop
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_interrupt_before_the_simulation_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -126,12 +127,14 @@ def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: py
 TINY = ("--set", "sweep={workload.arrivals.rate_rps: [5]}", "--replications", "1")
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_results(folder: Path) -> None:
     for out, seed in (("one", "3"), ("other", "4")):
         run_here(folder, out, *TINY, "--seed", seed, "--no-report")
     assert not filecmp.cmp(folder / "one" / "summary.csv", folder / "other" / "summary.csv", shallow=False)
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path) -> None:
     run_here(folder, "out", *TINY, "--no-report")
     before = finished(folder / "out")
@@ -142,6 +145,7 @@ def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path
     assert sorted(path.name for path in folder.iterdir()) == ["out", "slow.yaml"]
 
 
+@pytest.mark.slow
 def test_no_report_is_not_left_from_an_earlier_run(folder: Path) -> None:
     run_here(folder, "out", *TINY)
     assert (folder / "out" / "report.html").exists()

@@ -56,6 +56,7 @@ def test_files_named_by_other_sweep_points_are_not_sent(folder: Path) -> None:
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
 
 
+@pytest.mark.slow
 def test_model_folder_keeps_its_name_on_the_worker(folder: Path, tmp_path: Path) -> None:
     """The model is named after the folder of its config.json, which the worker must find under the same name."""
     import io

@@ -90,6 +90,7 @@ def test_changed_config_json_gives_another_case(tmp_path: Path) -> None:
     assert name() == before
 
 
+@pytest.mark.slow
 def test_data_files_count_by_content(folder: Path, tmp_path: Path) -> None:
     root = shutil.copytree(load_catalog().root, tmp_path / "data")
     scenario = load(folder / "s.yaml", (), catalog=load_catalog())
@@ -120,6 +121,7 @@ def test_a_folder_that_was_moved_keeps_its_cases(folder: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["truncated", "edited", "gone", "no checksums"])
 def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     out = folder / "out"
@@ -142,6 +144,7 @@ def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pyte
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.slow
 def test_tables_in_a_file_each_are_read(folder: Path) -> None:
     command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
     assert CliRunner().invoke(app, command).exit_code == 0
@@ -243,6 +246,7 @@ def test_interrupted_replacement_is_completed(tmp_path: Path, monkeypatch: pytes
         assert not list(out.glob(".*"))
 
 
+@pytest.mark.slow
 def test_nothing_is_taken_for_finished_while_it_is_written(folder: Path) -> None:
     over, found = threading.Event(), []
 
@@ -285,6 +289,7 @@ def by_replication(out: Path) -> list[Path]:
     return sorted(points, key=lambda point: '"replication": 1' in (point / "case.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["copied", "swapped", "linked", "linked to nothing"])
 def test_a_point_that_is_another_one_is_simulated_again(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
@@ -345,6 +350,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_edited_scenario_cannot_be_repriced(finished: Path) -> None:
     kept = finished / "out/scenario.yaml"
     text = kept.read_text()
@@ -368,6 +374,7 @@ def test_edited_scenario_cannot_be_repriced(finished: Path) -> None:
 CHANGED = "has changed since this run was simulated: run its scenario again"
 
 
+@pytest.mark.slow
 def test_changed_trace_is_reported(finished: Path) -> None:
     trace = finished / "t.csv"
     text = trace.read_text()
@@ -379,6 +386,7 @@ def test_changed_trace_is_reported(finished: Path) -> None:
     assert told.stderr == f"{finished}/out: the file {name} {CHANGED}\n"
 
 
+@pytest.mark.slow
 def test_changed_catalogue_is_reported_where_simulations_read_it(finished: Path, tmp_path: Path) -> None:
     root = shutil.copytree(load_catalog().root, tmp_path / "data")
     card = root / "gpus/rtx-4090.yaml"

@@ -50,6 +50,7 @@ def covered(centres: np.ndarray, halves: list[float | None], truth: float) -> fl
     return sum(known) / len(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["mean", "p95"])
 def test_intervals_over_five_replications_cover_as_they_say(what: str) -> None:
     found = waits(np.random.default_rng(1), 200 * 5, 2000)
@@ -61,6 +62,7 @@ def test_intervals_over_five_replications_cover_as_they_say(what: str) -> None:
     assert 0.90 <= share <= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["mean", "p95"])
 def test_batch_intervals_of_one_run_cover_as_they_say(what: str) -> None:
     found = waits(np.random.default_rng(2), 200, 10_000)
@@ -71,6 +73,7 @@ def test_batch_intervals_of_one_run_cover_as_they_say(what: str) -> None:
     assert covered(centres, halves, truth) >= 0.94
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", [1000, 2400])
 def test_few_requests_have_no_interval_that_is_too_narrow(requests: int) -> None:
     # without the test of independent draws these cover 70 to 85 %
@@ -79,6 +82,7 @@ def test_few_requests_have_no_interval_that_is_too_narrow(requests: int) -> None
     assert sum(half is not None for half in halves) <= 10
 
 
+@pytest.mark.slow
 def test_independent_draws_of_an_autoregressive_series() -> None:
     # x' = 0.8 x + noise: a correlation time of (1 + 0.8) / (1 - 0.8) = 9
     rng = np.random.default_rng(12)
@@ -90,6 +94,7 @@ def test_independent_draws_of_an_autoregressive_series() -> None:
     assert independent_draws(np.ones(1000)) == 0
 
 
+@pytest.mark.slow
 def test_batch_intervals_of_a_rate_cover_as_they_say() -> None:
     # what leaves M/M/1 is a Poisson stream (Burke); with amounts of mean 1 the rate is LOAD per second
     rng = np.random.default_rng(8)
@@ -151,6 +156,7 @@ def test_wilson_by_effective_draws_is_wilson() -> None:
     assert share_interval(0.9, half) == pytest.approx(wilson(90, 100), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 2])
 def test_intervals_of_one_and_two_runs_cover_as_they_say(runs: int) -> None:
     found = waits(np.random.default_rng(9), 150 * runs, 4000).reshape(150, runs, 4000)
@@ -188,6 +194,7 @@ def growth(rng: np.random.Generator, load: float, requests: int) -> Growth:
     return queue_growth(arrived, started, left, 0.1 * end_s, end_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "least", "most"), [(0.5, 0.0, 0.0), (0.9, 0.0, 0.01), (1.3, 0.95, 1.0)])
 def test_overload_is_seen_and_not_imagined(load: float, least: float, most: float) -> None:
     rng = np.random.default_rng(5)

@@ -47,6 +47,7 @@ def test_level_by_hand() -> None:
     assert TimeWeightedLevel.of([]) == TimeWeightedLevel(0.0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(1, 5))
 def test_cutting_intervals_changes_nothing(levels: list[int], parts: int) -> None:
     whole = [(10.0 * i, 10.0 * (i + 1), float(level)) for i, level in enumerate(levels)]
@@ -87,6 +88,7 @@ def test_a_scaled_fleet_has_the_gpus_that_it_holds_and_never_its_bound(run: sim.
     assert scaled.cost_usd_per_h == pytest.approx(0.5 * scaled.gpu_hours_per_day / 24, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_what_is_bought_is_held_all_the_time(tmp_path: Path) -> None:
     path = tmp_path / "bought.yaml"
     bought = "    cost: {acquisition: buy, quotes: {rtx-4090: 2000}}\n"
@@ -98,6 +100,7 @@ def test_what_is_bought_is_held_all_the_time(tmp_path: Path) -> None:
     assert row["replicas_max"] < 9
 
 
+@pytest.mark.slow
 def test_page_and_terminal_show_the_replicas_of_a_scaled_fleet(
     run: sim.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_misspelt_figure_is_an_error_and_a_missing_one_is_empty() -> None:
         found["request"]
 
 
+@pytest.mark.slow
 def test_the_pages_have_every_column(root: Path) -> None:
     spec = importlib.util.spec_from_file_location("pages", root / "docs" / "pages.py")
     assert spec is not None

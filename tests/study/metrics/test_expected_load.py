@@ -33,6 +33,7 @@ api: {input: 0.1, output: 0.4}
 """
 
 
+@pytest.mark.slow
 def test_tokens_at_every_load_are_rate_times_mean_length(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SCENARIO)
     scenario = load(tmp_path / "s.yaml", (), catalog=CATALOG)

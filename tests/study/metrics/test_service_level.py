@@ -127,6 +127,7 @@ def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None
     assert limit.at == 0.06
 
 
+@pytest.mark.slow
 def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) -> None:
     levels = "sweep={slo.ttft_s: [{p90: 0.0001}, {p90: 100}, 100]}"
     asked = scenario(tmp_path, "{ttft_s: 1}", (levels,))
@@ -149,6 +150,7 @@ def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     assert "to the first token" in floor.refusal(Slo.model_validate({"ttft_s": {"p50": 0.03}}))
 
 
+@pytest.mark.slow
 def test_only_service_level_module_decides_verdicts(root: Path) -> None:
     """No other module compares a share with `attainment`, or a latency with its limit, for a verdict."""
     readers = {
@@ -184,6 +186,7 @@ def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
     assert "TTFT p90 at most 0.06 s" in (tmp_path / "out" / "capacity.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_paired_table_compares_the_percentiles_that_are_named(tmp_path: Path) -> None:
     """Terminal and report compare p90 of TTFT, the goal, and not p95."""
     text = SCENARIO.replace("SLO", "{ttft_s: {p90: 0.06}}")

@@ -69,6 +69,7 @@ SCENARIO = {
 }
 
 
+@pytest.mark.slow
 def test_goodput_token_costs_at_least_as_much_as_a_token(tmp_path):
     scenario = Scenario.model_validate(SCENARIO)
     cases = run_scenario(scenario, CATALOG, tmp_path, ProcessPool(1), report=False, quiet=True, command=["test"])

@@ -81,6 +81,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder / "out", done.stdout
 
 
+@pytest.mark.slow
 def test_the_winner_costs_as_much_when_it_is_run(answered: tuple[Path, str], tmp_path: Path) -> None:
     out, _ = answered
     with (out / "size.csv").open(encoding="utf-8") as file:

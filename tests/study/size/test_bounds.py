@@ -58,6 +58,7 @@ def rented(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[st
     return folder, *sized(folder, SCENARIO + RENTED)
 
 
+@pytest.mark.slow
 def test_budget_equal_to_the_cost_admits_the_fleet(rented: tuple[Path, list[dict[str, str]], str]) -> None:
     folder, (winner, *_), _ = rented
     exact = 0.29 * int(winner["replicas"]) * 730
@@ -89,6 +90,7 @@ def test_each_row_has_the_number_of_its_replications(rented: tuple[Path, list[di
     assert all(row["replications"] == "" for row in rows if row["status"] in ("not simulated", "impossible"))
 
 
+@pytest.mark.slow
 def test_the_bill_of_a_simulated_fleet_decides_over_a_budget_that_its_bound_is_within(tmp_path: Path) -> None:
     # two replicas attain the most; with work to do they draw more than the budget has money for
     scenario = SCENARIO.replace("attainment", "").replace("max_replicas: 5", "max_replicas: 2") + BOUGHT
@@ -119,6 +121,7 @@ def test_a_precision_needs_no_fleets_of_the_scenario(tmp_path: Path) -> None:
         load_for_size(tmp_path / "s.yaml", catalog=catalog)
 
 
+@pytest.mark.slow
 def test_size_reports_that_it_ignores_a_precision(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         SCENARIO.replace("max_replicas: 5", "max_replicas: 1") + RENTED + "precision: {}\n"

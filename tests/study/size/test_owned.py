@@ -55,6 +55,7 @@ def searched(folder: Path, text: str = SCENARIO) -> tuple[Search, Scenario]:
     return Search(scenario, scenario.size, CATALOG, folder / "out", ProcessPool(1)), scenario
 
 
+@pytest.mark.slow
 def test_owned_hardware_pays_what_bought_hardware_pays_by_the_month(tmp_path: Path) -> None:
     _, scenario = searched(tmp_path)
     pool: dict[str, Any] = {"gpu": "rtx-4090", "replicas": 2, "server": "workstation-2x4090"}
@@ -94,6 +95,7 @@ def test_no_fleet_around_owned_gpus_is_cheaper_or_below_its_bound(tmp_path: Path
     assert found.winner.usd_per_h == pytest.approx(min(trial.usd_per_h for trial in trials if trial.meets))
 
 
+@pytest.mark.slow
 def test_what_is_added_to_owned_gpus_costs_as_much_when_it_is_run(tmp_path: Path) -> None:
     scenario_of(tmp_path)
     out = tmp_path / "out"
@@ -110,6 +112,7 @@ def test_what_is_added_to_owned_gpus_costs_as_much_when_it_is_run(tmp_path: Path
     assert again["cost_usd_per_h"] == pytest.approx(float(row["usd_per_h"]))
 
 
+@pytest.mark.slow
 def test_the_answer_states_the_number_of_owned_gpus_in_use(tmp_path: Path) -> None:
     one, scenario = searched(tmp_path)
     told = sentences(one.run(), scenario)
@@ -124,6 +127,7 @@ def test_an_owned_gpu_pays_for_its_part_of_the_server(tmp_path: Path) -> None:
     assert half == pytest.approx(whole / 2)
 
 
+@pytest.mark.slow
 def test_others_are_added_to_owned_gpus_only_where_these_may_not_suffice(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 30", "rate_rps: 3").replace("owned: {rtx-4090: 2}", "owned: {rtx-4090: 20}")
     one, scenario = searched(tmp_path, text)
@@ -135,6 +139,7 @@ def test_others_are_added_to_owned_gpus_only_where_these_may_not_suffice(tmp_pat
     assert not any(" and 1x (1x l40s" in name for name in names)
 
 
+@pytest.mark.slow
 def test_a_fleet_of_the_scenario_that_the_section_also_has_is_listed_once(tmp_path: Path) -> None:
     own = """\
 fleets:
@@ -147,6 +152,7 @@ fleets:
     assert len({"mine", "3x (1x l40s, rented)"} & set(names)) == 1
 
 
+@pytest.mark.slow
 def test_a_fleet_that_inherits_its_format_is_listed_once(tmp_path: Path) -> None:
     own = """\
 quantization: fp8
@@ -189,6 +195,7 @@ def test_owned_gpus_alone_need_no_finance_and_no_other_candidates(tmp_path: Path
     assert sim.check(tmp_path / "s.yaml")
 
 
+@pytest.mark.slow
 def test_a_rented_fleet_of_owned_gpus_is_reported_to_pay_rent(tmp_path: Path) -> None:
     own = "fleets: [{name: mine, pools: [{gpu: rtx-4090}], cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}}]\nsize:"
     one, scenario = searched(tmp_path, SCENARIO.replace("size:", own).replace("rate_rps: 30", "rate_rps: 3"))

@@ -278,6 +278,7 @@ def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -
     assert found.mixed.proved
 
 
+@pytest.mark.slow
 def test_load_without_requests_is_reported(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 0.00001").replace("[l4, rtx-4090, l40s]", "[l40s]")
     scenario = scenario_of(tmp_path, text)
@@ -326,6 +327,7 @@ def test_spares_are_paid_for(tmp_path: Path) -> None:
     assert found.winner.name.startswith(f"{found.winner.replicas}+1x (")
 
 
+@pytest.mark.slow
 def test_nothing_meets(tmp_path: Path) -> None:
     done = run(tmp_path, SCENARIO.replace("ttft_s: 1,", "ttft_s: 0.001,"))
     assert done.code == 0, done.err
@@ -333,6 +335,7 @@ def test_nothing_meets(tmp_path: Path) -> None:
     assert not (tmp_path / "out/winner.yaml").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
@@ -411,6 +414,7 @@ def test_what_cannot_be_looked_for(changes, told) -> None:
     assert told in str(found.value)
 
 
+@pytest.mark.slow
 def test_budget_excludes_split_fleets_that_exceed_it() -> None:
     few = SIZE | {
         "gpus": ["h100-80gb-sxm"],
@@ -433,6 +437,7 @@ def search_of(folder: Path, text: str) -> Sizing:
 CEILING = SCENARIO.replace("[1, 2]\n  max_replicas: 3\n", "[1]\n  max_replicas: 3\n  cost_ceiling: {%s}\n")
 
 
+@pytest.mark.slow
 def test_the_fastest_fleet_within_the_ceiling_is_found(tmp_path: Path) -> None:
     speeds = []
     for limit in ("usd_per_h: 1.3", "usd_per_h: 2.6"):

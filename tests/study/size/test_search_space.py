@@ -165,6 +165,7 @@ def run(folder: Path, text: str, command: str = "size") -> SimpleNamespace:
     return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
 
 
+@pytest.mark.slow
 def test_the_command_names_the_host_and_the_best_within_a_budget(tmp_path: Path) -> None:
     text = SCENARIO.replace("[rtx-4090, l40s]", "[rtx-4090, gh200-96gb]").replace("max_replicas: 3", "max_replicas: 2")
     done = run(tmp_path, text.replace("size:\n", "size:\n  budget: {capex_usd: 3000}\n"))

@@ -78,6 +78,7 @@ def test_the_winner_states_what_fails_whatever_its_spares(tmp_path: Path) -> Non
     assert load(tmp_path / "winner.yaml", catalog=CATALOG).fleets[0].pools[0].failures == size.failures
 
 
+@pytest.mark.slow
 def test_rented_cards_without_a_server_have_hot_spares_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "serving_states", partial(serving_states, failures=200))
     costs = "{bought: {acquisition: buy, quotes: {rtx-4090: 1900, workstation-4x4090: 3400}}}"
