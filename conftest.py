@@ -34,6 +34,5 @@ def _horizons_as_stated() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: tests wait for processes that they start, for disks and for a browser."""
-    cores = os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    """Two for each core: tests wait for processes that they start, for disks and for a browser."""
+    return 2 * (os.cpu_count() or 1)
