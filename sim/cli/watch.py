@@ -106,10 +106,10 @@ def watch(
         options = WatchOptions(
             history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
         )
-        _refuse_without_metrics(source, history_days, folder / FILE, once)
+        _refuse_without_metrics(source, history_days, folder / FILE)
         stack.enter_context(showing(read))
         there = stack.enter_context(workplace(workers, None, None, folder, read, path))
-        write_manifest(folder, _manifest(read, own_catalogue(catalog), once))
+        write_manifest(folder, _manifest(read, own_catalogue(catalog)))
         try:
             storage = Storage(folder / FILE, match)
         except StorageError as error:
@@ -155,7 +155,7 @@ def _why_not_ours(folder: Path) -> str:
     return "" if known is None or command == "watch" else Message("holds an answer of gpufleet {command}", command)
 
 
-def _manifest(scenario: Any, catalogue: dict[str, Any], once: bool) -> dict[str, Any]:
+def _manifest(scenario: Any, catalogue: dict[str, Any]) -> dict[str, Any]:
     from sim.answers.folder import program_version
 
     return {
@@ -169,7 +169,7 @@ def _manifest(scenario: Any, catalogue: dict[str, Any], once: bool) -> dict[str,
     }
 
 
-def _refuse_without_metrics(source: Any, history_days: float, storage: Path, once: bool) -> None:
+def _refuse_without_metrics(source: Any, history_days: float, storage: Path) -> None:
     """End the command, before anything is written, where a first round has nothing to read."""
     from sim.watch.prometheus import PrometheusError
 

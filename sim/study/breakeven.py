@@ -6,6 +6,7 @@ ledger.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from math import ceil, exp, log
 from typing import Any
@@ -284,7 +285,8 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
     tipping = [] if models else list(tipping_points(ledgers))
     tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
     fleets, others = {one.name: one.fleet for one in ledgers.candidates}, terms.financing
-    financed = _after_tax(every, cash, ledgers.horizon, fleets, others)
+    financed_by = cache(lambda name: _financed(every[name], cash[name], ledgers.horizon))
+    financed = _after_tax(every, financed_by, fleets, others)
     return BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
@@ -303,7 +305,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         tipping_of_machines=tipping_of_machines,
         models=models,
         after_tax=financed,
-        earnings=_earnings(every, cash, ledgers.horizon),
+        earnings=_earnings(every, financed_by),
         financings=_financings(every, cash, ledgers.horizon, financed, others),
         timings=timings_of_candidates(scenario, ledgers, every if not models else at_load),
         starts=starts_of(scenario),
@@ -313,19 +315,19 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
 
 def _after_tax(
     costs: Mapping[str, Cost],
-    cash: Mapping[str, Sequence[CumulativeCost]],
-    horizon: Horizon,
+    financed: Callable[[str], AfterTax],
     fleets: Mapping[str, str],
     others: Mapping[str, Financing] | None = None,
 ) -> dict[str, AfterTax]:
     """Return the cost of each candidate with its financing and tax over the horizon in whole months; empty without any.
 
-    A purchase is compared with the other ways to pay for its own fleet (*fleets*: candidate -> fleet), else with the
-    cheapest candidate with less capital cost. *others* are further ways to finance, which need this cost, too.
+    *financed* returns it by candidate. A purchase is compared with the other ways to pay for its own fleet (*fleets*:
+    candidate -> fleet), else with the cheapest candidate with less capital cost. *others* are further ways to finance,
+    which need this cost, too.
     """
     if not others and not any(one.finance is not None and one.finance.is_financed for one in costs.values()):
         return {}
-    flows = {name: _financed(cost, cash[name], horizon) for name, cost in costs.items()}
+    flows = {name: financed(name) for name in costs}
     present = {name: one.net_present_usd for name, one in flows.items()}
     found = {}
     for name, cost in costs.items():
@@ -342,12 +344,9 @@ def _financed(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> A
     return after_tax(_payments(cost, path, horizon), cost.finance, *terms)
 
 
-def _earnings(
-    costs: Mapping[str, Cost], cash: Mapping[str, Sequence[CumulativeCost]], horizon: Horizon
-) -> dict[str, Earnings]:
-    """Return the value and return of each candidate that sells tokens, with its financing and tax."""
-    sellers = {name: cost for name, cost in costs.items() if cost.revenue_usd_per_h is not None}
-    return {name: _financed(cost, cash[name], horizon).earnings for name, cost in sellers.items()}
+def _earnings(costs: Mapping[str, Cost], financed: Callable[[str], AfterTax]) -> dict[str, Earnings]:
+    """Return the value and return of each candidate that sells tokens; *financed* returns its financing and tax."""
+    return {name: financed(name).earnings for name, cost in costs.items() if cost.revenue_usd_per_h is not None}
 
 
 def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> Payments:

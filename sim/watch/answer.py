@@ -16,13 +16,13 @@ from sim.report.page.page import PageTable, render_page, text_table
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, heading_mark
 from sim.report.words.text import difference, plain, seconds, spread
+from sim.units import HOURS_PER_DAY
 from sim.watch.drift import REFERENCE, Alarm, DriftState
 from sim.watch.forecast import LEAST_DAYS, LoadForecast
 from sim.watch.observed import HOUR_S, HourObserved
 from sim.watch.orders import DAY_S, CapacityOutlook
 from sim.watch.storage import StoredCalibration
 
-DAY_H = 24
 METRICS: dict[str, tuple[str, Callable[[float], str]]] = {
     "ttft_s_mean": (N_("TTFT mean"), seconds),
     "ttft_s_p95": (N_("TTFT p95"), seconds),
@@ -80,7 +80,7 @@ class WatchAnswer:
     forecast: LoadForecast | None
     """Forecast of the rate; None where the history is too short."""
     outlook: CapacityOutlook | None
-    """When the load reaches the capacity; None without a forecast or a capacity."""
+    """Dates at which the load reaches the capacity, and the order; None without a forecast or a capacity."""
     notes: tuple[str, ...]
 
     @property
@@ -112,7 +112,7 @@ def verdict(answer: WatchAnswer) -> str:
         count = sum(one.usable and one.requests > 0 for one in answer.hours)
         return _(
             "{fleet}: no forecast yet: {count} hours with requests are known, and it needs {least} ({days} days).",
-            fleet=fleet, count=count, least=LEAST_DAYS * DAY_H, days=LEAST_DAYS,
+            fleet=fleet, count=count, least=LEAST_DAYS * HOURS_PER_DAY, days=LEAST_DAYS,
         )  # fmt: skip
     if outlook is None:
         return _("{fleet}: no capacity within the SLO is known, so no order date.", fleet=fleet)
@@ -121,7 +121,7 @@ def verdict(answer: WatchAnswer) -> str:
         return _(
             "{fleet} suffices: its capacity of {capacity} req/s within the SLO is not reached in the next {days:.0f} "
             "days.",
-            fleet=fleet, capacity=capacity, days=len(answer.forecast.starts) / DAY_H,
+            fleet=fleet, capacity=capacity, days=len(answer.forecast.starts) / HOURS_PER_DAY,
         )  # fmt: skip
     order = _order(answer, outlook)
     if outlook.busiest_rps > outlook.capacity_rps and outlook.early <= answer.end + 7 * DAY_S:
@@ -265,7 +265,7 @@ def _signed(change: float) -> str:
 
 
 def _busiest(forecast: LoadForecast) -> dict[str, str]:
-    week = slice(0, 7 * DAY_H)
+    week = slice(0, 7 * HOURS_PER_DAY)
     place = int(np.argmax(forecast.median[week]))
     return {
         "median": plain(float(forecast.median[place])),
@@ -306,7 +306,7 @@ def _of_hour(answer: WatchAnswer, at: int, one: ComparedHour | None) -> dict[str
 
 
 def _document(answer: WatchAnswer) -> dict[str, Any]:
-    """Return the part of the answer that is the same for all hours."""
+    """Return plain data of the state after the last stored hour, with the values of an hour left at None."""
     forecast, outlook = answer.forecast, answer.outlook
     found: dict[str, Any] = {
         "hour": None,
@@ -328,8 +328,11 @@ def _document(answer: WatchAnswer) -> dict[str, Any]:
     }
     if forecast is not None:
         found["forecast"] = {
-            "hours": [moment(one) + "Z" for one in forecast.starts[:DAY_H]],
-            **{name: [float(one) for one in getattr(forecast, name)[:DAY_H]] for name in ("median", "low", "high")},
+            "hours": [moment(one) + "Z" for one in forecast.starts[:HOURS_PER_DAY]],
+            **{
+                name: [float(one) for one in getattr(forecast, name)[:HOURS_PER_DAY]]
+                for name in ("median", "low", "high")
+            },
             "growth_per_week": forecast.growth_per_week,
             "growth_interval": list(forecast.growth_interval),
             "backtest": {"hours": forecast.backtested, "held": forecast.held, "error": forecast.error},
@@ -451,7 +454,7 @@ def _panels(answer: WatchAnswer) -> Iterator[Panel]:
     curves = [_curve(_("observed"), COLORS[0], rates)]
     limit = None
     if answer.forecast is not None:
-        kept = slice(0, SHOWN_DAYS * DAY_H)
+        kept = slice(0, SHOWN_DAYS * HOURS_PER_DAY)
         pairs = [*zip(answer.forecast.starts[kept], answer.forecast.median[kept].tolist(), strict=True)]
         ends = tuple(zip(answer.forecast.low[kept].tolist(), answer.forecast.high[kept].tolist(), strict=True))
         curves.append(_curve(_("forecast"), COLORS[1], pairs, ends))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.study.metrics.statistics import normal_quantile
-from sim.units import HOURS_PER_WEEK
+from sim.units import HOURS_PER_DAY, HOURS_PER_WEEK
 from sim.watch.observed import HOUR_S
 
 Floats = NDArray[np.float64]
@@ -96,7 +96,7 @@ class _Kernel:
         apart = at[:, None] - other[None, :]
         weeks = ((one - middle) / HOURS_PER_WEEK for one in (at, other))
         # level and trend are independent at the middle of the history
-        self._fixed = LEVEL_SD**2 + TREND_SD**2 * np.multiply.outer(*weeks) + DAY_SD**2 * (apart % 24 == 0)
+        self._fixed = LEVEL_SD**2 + TREND_SD**2 * np.multiply.outer(*weeks) + DAY_SD**2 * (apart % HOURS_PER_DAY == 0)
         self._fixed += WEEKDAY_SD**2 * np.exp(-np.abs(np.sin(np.pi * apart / HOURS_PER_WEEK)) / WEEKDAY_REACH)
         self._week = apart % HOURS_PER_WEEK == 0
         self._apart = np.abs(apart)
@@ -184,7 +184,7 @@ def forecast_of(hours: Sequence[int], rates: Sequence[float], days: float) -> Lo
 
     """
     known = [(hour, rate) for hour, rate in zip(hours, rates, strict=True) if rate > 0]
-    if len(known) < LEAST_DAYS * 24:
+    if len(known) < LEAST_DAYS * HOURS_PER_DAY:
         return None
     at = np.array([hour for hour, _ in known], float) / HOUR_S
     values = np.log([rate for _, rate in known])
@@ -194,7 +194,7 @@ def forecast_of(hours: Sequence[int], rates: Sequence[float], days: float) -> Lo
     tests = _backtests(at, values, scales)
     factor = _factor([one for test in tests for one in test[0]])
     process = _Process(at, values, scales)
-    when = at[-1] + np.arange(1, round(days * 24) + 1)
+    when = at[-1] + np.arange(1, round(days * HOURS_PER_DAY) + 1)
     mean, spread = process.at(when)
     reach = normal_quantile((1 + SHARE) / 2)
     growth, growth_sd = process.growth()
@@ -221,8 +221,8 @@ def _backtests(at: Floats, values: Floats, scales: Scales) -> list[Backtest]:
     """Return the errors of forecasts of a week, or of what is known of it, from before each of the last days."""
     found = []
     for days in range(1, ORIGINS + 1):
-        before = at <= at[-1] - days * 24
-        if before.sum() < LEAST_TRAINED_DAYS * 24:
+        before = at <= at[-1] - days * HOURS_PER_DAY
+        if before.sum() < LEAST_TRAINED_DAYS * HOURS_PER_DAY:
             break
         mean, spread = _Process(at[before], values[before], scales).at(at[~before])
         missed = values[~before] - mean

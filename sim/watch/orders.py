@@ -6,11 +6,11 @@ from math import ceil
 import numpy as np
 
 from sim.scenario.schema import Fleet, Scenario
-from sim.units import HOURS_PER_MONTH
+from sim.units import HOURS_PER_DAY, HOURS_PER_MONTH
 from sim.watch.forecast import Floats, LoadForecast
 from sim.watch.observed import HOUR_S
 
-DAY_S = 24 * HOUR_S
+DAY_S = HOURS_PER_DAY * HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def lead_time_days(scenario: Scenario, fleet: Fleet) -> float | None:
     """Return the time from order to delivery that *scenario* states for *fleet* [days]; None where it states none."""
     own = getattr(fleet.cost, "lead_time_months", None)
     months = own if own is not None else scenario.plan.lead_time_months if scenario.plan is not None else None
-    return None if months is None else months * HOURS_PER_MONTH / 24
+    return None if months is None else months * HOURS_PER_MONTH / HOURS_PER_DAY
 
 
 def outlook_of(

@@ -128,12 +128,13 @@ class Watch:
         hours = self.storage.hours()
         notes = list(self.notes)
         twin, compared = self._compared(hours)
+        states = self._drift(compared)
         for _ in range(MOST_RECALIBRATIONS):
-            states = self._drift(compared)
             self.storage.keep_alarms([one.alarm for one in states if one.alarm is not None])
             if not self._recalibrated(hours, compared, states):
                 break
             twin, compared = self._compared(hours)
+            states = self._drift(compared)
         usable = [one for one in hours if one.usable]
         week = usable[-1].hour - (HOURS_PER_WEEK - 1) * HOUR_S if usable else 0
         recent = [one for one in usable if one.hour >= week and one.requests]
@@ -164,7 +165,7 @@ class Watch:
             gpus=twin.per_replica(),
             hours=tuple(hours),
             compared=tuple(compared),
-            drift=tuple(self._drift(compared)),
+            drift=tuple(states),
             alarms=tuple(self.storage.alarms()),
             calibrations=tuple(self.storage.calibrations()),
             forecast=forecast,

@@ -29,7 +29,17 @@ from sim.language import speaking
 from sim.report.breakeven import hours_sentences, owned_peaks, ranking_rows, sentences, with_labels
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
-from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _after_tax, _earnings, _payments, _tipping, decide
+from sim.study.breakeven import (
+    API,
+    BreakevenAnswer,
+    TippingInput,
+    _after_tax,
+    _earnings,
+    _financed,
+    _payments,
+    _tipping,
+    decide,
+)
 from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
 from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cores import ProcessPool
@@ -71,7 +81,7 @@ def test_a_tax_of_nothing_leaves_the_net_present_cost(
     span = 12 * life_years * 2  # hardware is replaced once
     bought = cost(price, running, finance)
     path = months(bought.flows, finance, rate, span)
-    found = _after_tax({"bought": bought}, {"bought": path}, Horizon(span, rate), {})
+    found = _after_tax({"bought": bought}, lambda _: _financed(bought, path, Horizon(span, rate)), {})
     assert found["bought"].net_present_usd == pytest.approx(path[span].net_present_usd, abs=1e-6 * price)
 
 
@@ -79,7 +89,11 @@ def test_a_purchase_returns_its_capital_against_the_rent_of_the_same_fleet() -> 
     finance = FINANCE.model_copy(update={"tax": IncomeTax(rate=0.0)})
     costs = {"bought": cost(3600, 50, finance), "rented": cost(0, 200, finance), "other": cost(0, 10, finance)}
     cash = {name: months(one.flows, finance, 0.1, 36) for name, one in costs.items()}
-    found = _after_tax(costs, cash, Horizon(36, 0.1), {"bought": "a", "rented": "a", "other": "b"})
+    found = _after_tax(
+        costs,
+        lambda name: _financed(costs[name], cash[name], Horizon(36, 0.1)),
+        {"bought": "a", "rented": "a", "other": "b"},
+    )
     assert found["rented"].internal_rate is None
     assert found["bought"].against == "rented"
     # 150 a month for 36 months on 3,600: 24 = (1 - (1 + i)^-36) / i at i = 2.3800 % a month
@@ -91,7 +105,7 @@ def test_a_purchase_returns_its_capital_from_revenue() -> None:
     costs = {"before tax": cost(3600, 50, FINANCE), "after tax": cost(3600, 50, half), "rented": cost(0, 50)}
     costs = {name: replace(one, revenue_usd_per_h=200 / 730) for name, one in costs.items()} | {"unsold": cost(0, 1)}
     cash = {name: months(one.flows, one.finance, 0.1, 36) for name, one in costs.items()}
-    found = _earnings(costs, cash, Horizon(36, 0.1))
+    found = _earnings(costs, lambda name: _financed(costs[name], cash[name], Horizon(36, 0.1)))
     assert [*found] == ["before tax", "after tax", "rented"]
     # 150 a month for 36 months on 3,600: as against a rent of 200; 150 times the annuity factor of 31.1865 at 0.7974 %
     assert found["before tax"].internal_rate == pytest.approx((1 + 0.023800) ** 12 - 1, abs=1e-4)

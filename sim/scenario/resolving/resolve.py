@@ -417,7 +417,7 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
 SAMPLED_REQUESTS = 1000
 """Number of sampled requests from which the mean context is estimated."""
 NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
-"""Keys of a scenario that no fleet's plan depends on; nor does it depend on the arrivals of the workload."""
+"""Keys of a scenario on which no fleet's plan depends; the plan ignores the arrivals of the workload, too."""
 MOST_PLANS = 50
 """Largest number of cached plans per catalogue."""
 _OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
