@@ -5,10 +5,10 @@ deployment. Owners pay in all cash that is needed, so the books hold no cash; in
 deferred tax.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import fsum
+from math import fsum, isclose
 from typing import Literal, NamedTuple
 
 from sim.cost.financing import CARBON_PRICE, WORKING, FinancedMonth, Holding, Lease
@@ -27,6 +27,7 @@ BALANCES = (
 """Lines of the balance sheet: assets, liabilities, equity."""
 WORKING_BALANCES = ("receivable", "payable")
 """Further lines where purchases are not paid at delivery, or VAT is recovered: an asset and a liability."""
+_RESIDUE = 1e-12  # relative size of the rounding residue of a balance
 Lines = dict[str, list[float]]
 """Line -> amount by month [USD]."""
 
@@ -68,7 +69,8 @@ class BooksMonth:
     @property
     def equity_usd(self) -> float:
         """Paid-in capital less accumulated expenses [USD]."""
-        return self.balances_usd["paid_in"] + self.balances_usd["retained"]
+        paid_usd, spent_usd = self.balances_usd["paid_in"], -self.balances_usd["retained"]
+        return 0.0 if isclose(paid_usd, spent_usd, rel_tol=_RESIDUE) else paid_usd - spent_usd
 
 
 class LeasePeriod(NamedTuple):
@@ -158,14 +160,15 @@ def books(
             life = lease.term_months if lease.at_end == "return" else terms.life_months
             _depreciate(lease.owned(term)[0], 0.0, life, expenses, changes)
             _recognise(term, lease, life, terms, expenses, changes)
-    found = {name: list(accumulate(values)) for name, values in changes.items()}
+    found = {name: _running(values) for name, values in changes.items()}
     found["net"] = [gross - less for gross, less in zip(found["gross"], found["accumulated"], strict=True)]
-    found["deposit"] = list(accumulate(cash["deposit"]))
-    found["loan"] = [0.0 - usd for usd in accumulate(map(sum, zip(cash["loan_drawn"], cash["principal"], strict=True)))]
+    found["deposit"] = _running(cash["deposit"])
+    owed = map(fsum, zip(cash["loan_drawn"], cash["principal"], strict=True))
+    found["loan"] = [0.0 - usd for usd in _running(owed)]
     names: tuple[str, ...] = BALANCES
     if WORKING in cash:
         names = (*BALANCES, *WORKING_BALANCES)
-        open_usd = [list(accumulate(_moved(one, lease, count))) for one in holdings]
+        open_usd = [_running(_moved(one, lease, count)) for one in holdings]
         found["receivable"] = [fsum(max(0.0, usd) for usd in each) for each in zip(*open_usd, strict=True)]
         found["payable"] = [fsum(max(0.0, -usd) for usd in each) for each in zip(*open_usd, strict=True)]
     paid = (one.cost_usd - one.lines_usd.get(CARBON_PRICE, 0.0) for one in months)
@@ -179,6 +182,15 @@ def books(
         )
         for one in months
     ]
+
+
+def _running(changes_usd: Iterable[float]) -> list[float]:
+    """Return the balance after each change, without the rounding residue of balances that are settled [USD]."""
+    found, moved_usd = [0.0], 0.0
+    for usd in changes_usd:
+        balance, moved_usd = found[-1] + usd, moved_usd + abs(usd)
+        found.append(0.0 if abs(balance) <= _RESIDUE * moved_usd else balance)
+    return found[1:]
 
 
 def _moved(one: Holding, lease: Lease | None, count: int) -> list[float]:

@@ -103,15 +103,19 @@ class Buy(Spec):
     """Pay only for the slots that are used; other users pay for the rest of the server."""
 
     @model_validator(mode="after")
-    def _orders_before(self) -> Self:
-        if self.payment is not None and self.payment.at_order and self.lead_time_months is None:
-            raise ValueError("payment.at_order is paid at the order: state lead_time_months")
+    def _pays_once(self) -> Self:
         if self.payment is not None and self.owned:
             raise ValueError("owned hardware is paid for: remove payment")
         return self
 
     def payment_charges(self, purchases: Sequence[FlatCharge], finance: StraightLine | Annuity) -> list[FlatCharge]:
-        """Return the interest charges of paying *purchases* before or after delivery; none for payments at delivery."""
+        """Return the interest charges of paying *purchases* before or after delivery; none for payments at delivery.
+
+        Raises CostError for a deposit at the order without a lead time.
+        """
+        if self.payment is not None and self.payment.at_order and self.lead_time_months is None:
+            text = "is paid at the order: state cost.lead_time_months, or plan.lead_time_months"
+            raise CostError(Problem("cost.payment.at_order", text))
         if self.payment is None or not (moved := self.payment.moved(self.lead_time_months or 0)):
             return []
         found = []

@@ -45,7 +45,7 @@ def test_an_internal_price_of_emissions_is_neither_deducted_nor_booked() -> None
     months = financed([100.0] * 12, [], None, IncomeTax(rate=0.25), carbon_usd=[10.0] * 12)
     assert fsum(one.cost_usd for one in months) == pytest.approx(1200 * 0.75 + 120)
     last = books(months, [], None, terms)[-1]
-    assert (last.balances_usd["paid_in"], last.equity_usd) == (pytest.approx(900), pytest.approx(0, abs=1e-9))
+    assert (last.balances_usd["paid_in"], last.equity_usd) == (pytest.approx(900), 0.0)
 
 
 @pytest.mark.slow
@@ -74,8 +74,7 @@ def test_all_that_is_paid_is_expensed_in_the_end(terms: BookTerms, lease: Lease 
     holdings = HOLDINGS[:1]
     months = financed([10.0] * LIFE, holdings, None, None, lease)
     found = books(months, holdings, lease, terms)
-    assert found[-1].assets_usd == pytest.approx(0, abs=1e-6)
-    assert found[-1].liabilities_usd == pytest.approx(0, abs=1e-6)
+    assert (found[-1].assets_usd, found[-1].liabilities_usd, found[-1].equity_usd) == (0.0, 0.0, 0.0)
     paid = fsum(one.cost_usd for one in months)
     assert fsum(usd for at in found for usd in at.expenses_usd.values()) == pytest.approx(paid)
 

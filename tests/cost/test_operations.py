@@ -155,13 +155,17 @@ def test_net_60_with_a_deposit_is_a_loan_of_the_supplier(resolve, make_pool):
     [
         ({"at_order": 0.3, "at_delivery": 0.3}, "pay 0.6 of the price: state net_days"),
         ({"at_order": 0.6, "at_delivery": 0.6, "net_days": 30}, "more than the price"),
-        ({"at_order": 0.3}, "state lead_time_months"),
         ({"at_order": 30, "net_days": 60}, "less than or equal to 1"),
     ],
 )
 def test_payments_that_are_not_the_price_are_refused(payment, what):
     with pytest.raises(ValidationError, match=what):
         Buy.model_validate(BUY | {"payment": payment})
+
+
+def test_a_deposit_at_the_order_needs_the_time_of_the_order(resolve, make_pool):
+    with pytest.raises(CostError, match=r"state cost\.lead_time_months, or plan\.lead_time_months"):
+        resolve(BUY | {"payment": {"at_order": 0.3}}, make_pool(), finance=ANNUITY)
 
 
 def test_work_at_the_start_and_at_the_end_of_a_life(resolve, make_pool):

@@ -222,8 +222,9 @@ def test_correlations_that_cannot_be_are_refused_at_their_line(
     tmp_path: Path, pairs: list[tuple[str, str, float]], text: str
 ) -> None:
     listed = "".join(f"    - {{between: [price_paths.{a}, price_paths.{b}], rank: {rank}}}\n" for a, b, rank in pairs)
-    told = refused(tmp_path, PATHS + "futures:\n  correlations:\n" + listed)
+    told = refused(tmp_path, "seed: many\n" + PATHS + "futures:\n  correlations:\n" + listed)
     assert text in told
+    assert "seed" in told  # beside mistakes elsewhere
     assert "s.yaml:" in told
 
 

@@ -283,9 +283,9 @@ WORKING = {
 
 
 def test_deposits_terms_and_vat_move_cash_and_sum_to_nothing() -> None:
-    payment = {"payment": {"at_order": 0.3, "net_days": 60}, "lead_time_months": 2}
-    own = BASIS["fleets"][0] | {"cost": {"acquisition": "buy"} | payment}
-    wanted = scenario({"demand": {"now": LOAD}}, fleets=[own, BASIS["fleets"][1]], **WORKING)
+    own = BASIS["fleets"][0] | {"cost": {"acquisition": "buy", "payment": {"at_order": 0.3, "net_days": 60}}}
+    plan = {"demand": {"now": LOAD}, "lead_time_months": 2}
+    wanted = scenario(plan, fleets=[own, BASIS["fleets"][1]], **WORKING)
     one = planned(wanted, 0)
     hardware = fsum(one.rows[2].capex_usd[name] for name in ("gpu_capital", "server_capital"))
     back = 0.13 * 0.9 * hardware

@@ -46,7 +46,7 @@ from sim.scenario.reading.errors import InputError, Place, ValidationIssue, vali
 from sim.scenario.reading.layers import mappings, unknown_ids, unknown_prices, value_at, with_values
 from sim.scenario.resolving.bind import BoundPool, load_calibration
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
-from sim.scenario.resolving.terms import other_currencies
+from sim.scenario.resolving.terms import FleetTerms, other_currencies
 from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Pool, Scenario
 from sim.scenario.sections import Section
 from sim.workload import TraceError, hourly_table, length_table
@@ -345,8 +345,9 @@ def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
 
 def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
     """Yield issues of the terms of buying, which are checked independently of the hardware."""
-    costs: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
-    costs += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
+    ordered = FleetTerms.of(scenario, fleet).ordered
+    costs: list[tuple[Place, Cost | None]] = [((), ordered(fleet.cost))]
+    costs += [(("pools", j), ordered(pool.cost)) for j, pool in enumerate(fleet.pools)]
     reported: set[tuple[str, str]] = set()
     site, finance = fleet.site or scenario.site, fleet.finance or scenario.finance
     operations = fleet.operations or scenario.operations

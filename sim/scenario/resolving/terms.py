@@ -56,6 +56,8 @@ class FleetTerms:
     carbon: Carbon | None
     starts_at: datetime | None
     revenue: Revenue | None = None
+    lead_time_months: int | None = None
+    """Months from order to delivery of the plan; None without a plan."""
 
     @classmethod
     def of(cls, scenario: Experiment, fleet: Fleet) -> "FleetTerms":
@@ -70,7 +72,16 @@ class FleetTerms:
             carbon=fleet.carbon or scenario.carbon,
             starts_at=scenario.starts_at,
             revenue=fleet.revenue or scenario.revenue,
+            lead_time_months=None if (plan := getattr(scenario, "plan", None)) is None else plan.lead_time_months,
         )
+
+    def ordered(self, cost: Cost | None) -> Cost | None:
+        """Return *cost* with the plan's lead time where it states none and has a deposit at the order."""
+        if not isinstance(cost, Buy) or cost.lead_time_months is not None or self.lead_time_months is None:
+            return cost
+        if cost.payment is None or not cost.payment.at_order:
+            return cost
+        return cost.model_copy(update={"lead_time_months": self.lead_time_months})
 
     @property
     def is_priced(self) -> bool:
@@ -110,7 +121,7 @@ class FleetTerms:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
             context = (self.clock, operations, self.api, others, copies)
-            return resolve_costs(cost, self.site, self.finance, pools, catalog.prices, *context)
+            return resolve_costs(self.ordered(cost) or cost, self.site, self.finance, pools, catalog.prices, *context)
 
         if all(own is None for own in self.own_costs):
             costs = priced(self.cost, machines.pools)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.rng import largest_scale
 from sim.scenario.experiment import Experiment
@@ -175,7 +176,7 @@ SENSITIVITY = Section(
 )
 
 
-def _check_draws(futures: MonteCarloDraws, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
+def _check_draws(futures: MonteCarloDraws, scenario: Experiment, _: Catalog) -> Iterator[ValidationIssue]:
     """Yield issues of correlations: unknown inputs, pairs given twice, and matrices that no numbers can have."""
     data, paths = as_data(scenario), getattr(scenario, "price_paths", None)
     stated = {} if paths is None else paths.stated
@@ -187,7 +188,7 @@ def _check_draws(futures: MonteCarloDraws, scenario: Experiment, _: Everything) 
         at: Place = ("futures", "correlations", i)
         places = [_place(data, path) for path in one.between]
         issues = [
-            ValidationIssue((*at, "between", j), _not_drawn(path, [*drawn.values(), *moving.values()]))
+            ValidationIssue((*at, "between", j), _not_drawn(path, [*drawn.values(), *moving.values()]), (path,))
             for j, (path, place) in enumerate(zip(one.between, places, strict=True))
             if place not in drawn and place not in moving
         ]
@@ -228,7 +229,7 @@ def _not_drawn(path: str, known: Sequence[str]) -> Message:
 FUTURES: Section[MonteCarloDraws] = Section(
     repriced=True,
     of_fleets=True,
-    check=_check_draws,
+    check_terms=_check_draws,
     example="""\
 # futures: {draws: 2000}      # any price, any term and the load may be {triangular: [low, mode, high], note: why},
 #   {uniform: [low, high]}, {normal: [mean, sd]} or {lognormal: [mean, cv]} in place of a number;
