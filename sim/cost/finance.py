@@ -15,9 +15,16 @@ from sim.cost.books import BookTerms, LeaseStandard
 from sim.cost.financing import Lease, Loan, refuse_both
 from sim.cost.income_tax import IncomeTax
 from sim.cost.resale import Resale
-from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
+from sim.cost.time_value import (
+    FROM_DELIVERY,
+    MONTHS_PER_YEAR,
+    FiscalYears,
+    annuity_factor,
+    discount_factor,
+    present_value,
+)
 from sim.message import Message
-from sim.spec import Fraction, Positive, Spec
+from sim.spec import Count, Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 OperatingCostLine = Literal[
@@ -83,6 +90,9 @@ class _PurchaseTerms(Spec):
     tax: IncomeTax | None = None
     """Income tax of the buyer; `breakeven` and `plan` add cash and cost after it, `run` states costs before tax."""
 
+    fiscal_year_start_month: Annotated[Count, Field(le=12)] | None = None
+    """First calendar month of the company's fiscal year (4: April), for tax, books and cash by fiscal year. Default:
+    years from the delivery or the plan's start. Needs `plan.starts` or `price_paths.starts`."""
     books: LeaseStandard | None = None
     """Books of `breakeven` and `plan` (books.csv), with leases by this standard: ifrs_16, asc_842_finance or
     asc_842_operating."""
@@ -134,6 +144,12 @@ class _PurchaseTerms(Spec):
         if self.books is None:
             return None
         return BookTerms(self.books, self.whole_life_months, self.resale_fraction, self.rate_per_year)
+
+    def fiscal_years(self, starts: str | None) -> FiscalYears:
+        """Return the fiscal years from the calendar month *starts* (2027-01) on; None: without a date."""
+        if self.fiscal_year_start_month is None or starts is None:
+            return FROM_DELIVERY
+        return FiscalYears((int(starts[-2:]) - self.fiscal_year_start_month) % MONTHS_PER_YEAR, starts)
 
     def misfit(self, lease: Lease) -> Message | None:
         """Return why the terms of *lease* do not fit the life of the hardware or the books; None if they do."""

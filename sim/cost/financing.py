@@ -13,7 +13,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.cost.income_tax import IncomeTax, Share, TaxDepreciation
-from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor, present_value
+from sim.cost.time_value import (
+    FROM_DELIVERY,
+    MONTHS_PER_YEAR,
+    FiscalYears,
+    annuity_factor,
+    discount_factor,
+    present_value,
+)
 from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
@@ -269,6 +276,7 @@ def financed(
     lease: Lease | None = None,
     revenue_usd: Sequence[float] = (),
     carbon_usd: Sequence[float] = (),
+    years: FiscalYears = FROM_DELIVERY,
 ) -> list[FinancedMonth]:
     """Return the cash of each month after financing and tax.
 
@@ -290,11 +298,13 @@ def financed(
         Revenue of months 1, 2, ..., from which losses carried forward are deducted [USD]; it is not part of any line.
     carbon_usd
         Internal price of the emissions of months 1, 2, ... beside *operating_usd* [USD]; empty where they have none.
+    years
+        Fiscal years of the tax.
 
     Returns
     -------
-    Cash at the ends of months 0 (delivery), 1, 2, ... All deductions of a fiscal year reduce the tax at its end, after
-    twelve months each, and at the last month.
+    Cash at the ends of months 0 (delivery), 1, 2, ... All deductions of a fiscal year reduce the tax at its end, or at
+    the last month.
 
     """
     last = len(operating_usd)
@@ -330,21 +340,18 @@ def financed(
             pay(own.start_month, "purchase", own.price_usd)
             pay(own.end_month, "sale", -own.proceeds_usd)
             if tax is not None:
-                _depreciate(own, tax.depreciation, deducted)
+                _depreciate(own, tax.depreciation, deducted, years)
         if loan is not None:
             _borrow(one, loan, pay, deducted)
     if tax is not None:
-        for month, usd in _tax_savings(tax, deducted, revenue_usd):
+        for month, usd in _tax_savings(tax, deducted, revenue_usd, years):
             pay(month, "income_tax", -usd)
     return found
 
 
-def fiscal_year_ends(last: int) -> list[int]:
-    """Return the months at whose ends income tax is paid: every twelfth, and the *last* one."""
-    return [*range(MONTHS_PER_YEAR, last, MONTHS_PER_YEAR), last]
-
-
-def earned_usd(costs_usd: Sequence[float], revenue_usd: Sequence[float], tax_rate: float) -> list[float]:
+def earned_usd(
+    costs_usd: Sequence[float], revenue_usd: Sequence[float], tax_rate: float, years: FiscalYears = FROM_DELIVERY
+) -> list[float]:
     """Return revenue less income tax on it and all costs, at the ends of months 0, 1, 2, ... [USD].
 
     Parameters
@@ -355,6 +362,8 @@ def earned_usd(costs_usd: Sequence[float], revenue_usd: Sequence[float], tax_rat
         Revenue of months 1, 2, ... [USD].
     tax_rate
         Rate of the income tax, paid at the end of each fiscal year.
+    years
+        Fiscal years of the tax.
 
     Examples
     --------
@@ -363,16 +372,16 @@ def earned_usd(costs_usd: Sequence[float], revenue_usd: Sequence[float], tax_rat
 
     """
     found = [sold - cost for sold, cost in zip([0.0, *revenue_usd], costs_usd, strict=True)]
-    for before, end in pairwise([0, *fiscal_year_ends(len(revenue_usd))]):
+    for before, end in pairwise([0, *years.ends(len(revenue_usd))]):
         found[end] -= tax_rate * fsum(revenue_usd[before:end])
     return found
 
 
 def _tax_savings(
-    tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float]
+    tax: IncomeTax, deducted: Sequence[float], revenue_usd: Sequence[float], fiscal: FiscalYears
 ) -> Iterator[tuple[int, float]]:
     """Yield (last month, tax saved) of each fiscal year, by what is *deducted* in each month."""
-    ends = fiscal_year_ends(len(deducted) - 1)
+    ends = fiscal.ends(len(deducted) - 1)
     years = list(zip([1, *(month + 1 for month in ends)], ends, strict=False))
     sums = [fsum(deducted[first : end + 1]) for first, end in years]
     if tax.losses == "used_at_once":
@@ -395,17 +404,18 @@ def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], de
     pay(one.end_month, "principal", balance)
 
 
-def _depreciate(one: Holding, terms: TaxDepreciation, deducted: list[float]) -> None:
+def _depreciate(one: Holding, terms: TaxDepreciation, deducted: list[float], years: FiscalYears) -> None:
     """Add the depreciation of a holding to the deductions of each month; a sale is a negative deduction.
 
     The fiscal year of the sale deducts the remaining value.
     """
     left = base = one.price_usd if one.tax_value_usd is None else one.tax_value_usd
-    year, months = divmod(one.start_month, MONTHS_PER_YEAR)
-    for end, fraction in enumerate(terms.by_fiscal_year(months), year + 1):
-        if MONTHS_PER_YEAR * end > one.end_month:
+    ended, months = years.months_in(one.start_month)
+    for year, fraction in enumerate(terms.by_fiscal_year(months), ended + 1):
+        end = MONTHS_PER_YEAR * year - years.passed
+        if end > one.end_month:
             break
-        deducted[MONTHS_PER_YEAR * end] += fraction * base
+        deducted[end] += fraction * base
         left -= fraction * base
     deducted[max(1, one.end_month)] += left - one.proceeds_usd
 

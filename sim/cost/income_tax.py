@@ -1,6 +1,6 @@
 """Income tax of the buyer: deductions of purchases by fiscal year, and the use of losses.
 
-Fiscal years are the twelve-month years from delivery. Published rules of depreciation are in data/tax.yaml.
+Fiscal years are those of `FiscalYears`. Published rules of depreciation are in data/tax.yaml.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

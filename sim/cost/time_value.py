@@ -9,6 +9,7 @@ NREL/TP-462-5173). docs/money.md has the time of each payment.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 from sim.units import HOURS_PER_MONTH
 
@@ -129,6 +130,39 @@ def price_factor(decline_per_year: float, months: float) -> float:
     return float((1 - decline_per_year) ** (months / MONTHS_PER_YEAR))
 
 
+class FiscalYears(NamedTuple):
+    """Fiscal years of a company along the months from delivery or from the start of a plan.
+
+    >>> FiscalYears(9).ends(24)  # from April on, with month 1 in January
+    [3, 15, 24]
+    """
+
+    passed: int = 0
+    """Months of the first fiscal year before month 1, 0 to 11."""
+    starts: str | None = None
+    """Calendar month of month 1 (2027-01); None where fiscal years count from the delivery or the plan's start."""
+
+    def of(self, month: int) -> int:
+        """Return the fiscal year, from 1, in which *month* ends; month 0 counts in the first."""
+        return max(1, -(-(month + self.passed) // MONTHS_PER_YEAR))
+
+    def ends(self, last: int) -> list[int]:
+        """Return the months at whose ends fiscal years end, and the *last* one."""
+        return [*range(MONTHS_PER_YEAR - self.passed, last, MONTHS_PER_YEAR), last]
+
+    def months_in(self, month: int) -> tuple[int, int]:
+        """Return the fiscal years that have ended by the end of *month*, and the months of the next that have passed.
+
+        >>> FiscalYears(9).months_in(4)
+        (1, 1)
+        """
+        return divmod(month + self.passed, MONTHS_PER_YEAR)
+
+
+FROM_DELIVERY = FiscalYears()
+"""Fiscal years that count from the delivery, or from the start of a plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Horizon:
     """Span over which all candidates of a comparison are compared."""
@@ -138,6 +172,8 @@ class Horizon:
     """Nominal discount rate per year."""
     inflation: float | None = None
     """General inflation per year; None: not stated, and nothing is stated in today's money."""
+    starts: str | None = None
+    """First calendar month (2027-01); None without a date."""
 
     @property
     def real_rate(self) -> float | None:

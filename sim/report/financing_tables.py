@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost.books import EXPENSES
+from sim.cost.multi_year import month_after
 from sim.cost.time_value import MONTHS_PER_YEAR
 from sim.language import N_, _
 from sim.report.page.page import PageTable
@@ -18,6 +19,8 @@ STATED_WAYS = (N_("own money"), N_("loan"), N_("lease"))
 """Ways to finance that a scenario does not name itself, for translation."""
 WORKING_USD = "working_capital_usd"
 """Column of tables where purchases are not paid at delivery, or VAT is recovered."""
+YEAR_ENDS = "fiscal_year_ends"
+"""Column of fiscal years by the calendar: their last month."""
 PREPAID_USD = "prepaid_rent_usd"
 """Column of plan.csv: part of the month's rent that was paid in advance."""
 Financings = Mapping[str, Mapping[str, AfterTax]]
@@ -51,7 +54,7 @@ def month_rows(found: Financings, key: str) -> list[dict[str, Any]]:
         {
             key: name,
             "financing": label,
-            "fiscal_year": fiscal_year(one.month),
+            **fiscal_year(way, one.month),
             "month": one.month,
             **{f"{line}_usd": usd for line, usd in one.lines_usd.items()},
             "after_tax_cost_usd": one.cost_usd,
@@ -66,8 +69,9 @@ def year_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     years: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in month_rows(found, key):
         place = (row[key], row["financing"], row["fiscal_year"])
-        total = years.setdefault(place, dict(zip((key, "financing", "fiscal_year"), place, strict=True)))
-        for name in list(row)[list(row).index("month") + 1 :]:
+        columns = list(row)
+        total = years.setdefault(place, {name: row[name] for name in columns[: columns.index("month")]})
+        for name in columns[columns.index("month") + 1 :]:
             total[name] = total.get(name, 0.0) + row[name]
     return list(years.values())
 
@@ -77,8 +81,8 @@ def book_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     years: dict[tuple[str, str, int], dict[str, Any]] = {}
     for name, label, way in _each(found):
         for one in way.books:
-            place = (name, label, fiscal_year(one.month))
-            row = years.setdefault(place, dict(zip((key, "financing", "fiscal_year"), place, strict=True)))
+            place = (name, label, way.years.of(one.month))
+            row = years.setdefault(place, {key: name, "financing": label, **fiscal_year(way, one.month)})
             for line in EXPENSES:
                 row[f"{line}_expense_usd"] = row.get(f"{line}_expense_usd", 0.0) + one.expenses_usd[line]
             row["expenses_usd"] = row.get("expenses_usd", 0.0) + fsum(one.expenses_usd.values())
@@ -93,9 +97,13 @@ def book_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     return list(years.values())
 
 
-def fiscal_year(month: int) -> int:
-    """Return the twelve-month year of *month*, counted from 1; month 0 is the delivery in the first."""
-    return max(1, -(-month // MONTHS_PER_YEAR))
+def fiscal_year(way: AfterTax, month: int) -> dict[str, Any]:
+    """Return the columns of the fiscal year of *month*: its number from 1, and its last month where it has a date."""
+    year, starts = way.years.of(month), way.years.starts
+    if starts is None:
+        return {"fiscal_year": year}
+    ends = MONTHS_PER_YEAR * year - way.years.passed
+    return {"fiscal_year": year, YEAR_ENDS: month_after(starts, ends - 1)}
 
 
 def write_financing(folder: Path, found: Financings, key: str) -> None:
@@ -111,7 +119,8 @@ def write_financing(folder: Path, found: Financings, key: str) -> None:
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write *rows* under all of their columns; a line that a candidate does not have is 0."""
     columns = [*max(rows, key=len)]
-    write_rows(path, [{**dict.fromkeys(columns, 0.0), **row} for row in rows], columns)
+    empty = {name: "" if name == YEAR_ENDS else 0.0 for name in columns}
+    write_rows(path, [{**empty, **row} for row in rows], columns)
 
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:

@@ -33,7 +33,7 @@ from sim.study.breakeven_costs import (
 from sim.study.capacity import FleetCapacity
 from sim.study.financing import AfterTax, Earnings, Payments, after_tax, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
-from sim.study.order_timing import OrderTiming, starts_of, timings_of_candidates
+from sim.study.order_timing import OrderTiming, timings_of_candidates
 from sim.units import HOURS_PER_MONTH
 
 API = token_api.NAME
@@ -308,7 +308,7 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         earnings=_earnings(every, financed_by),
         financings=_financings(every, cash, ledgers.horizon, financed, others),
         timings=timings_of_candidates(scenario, ledgers, every if not models else at_load),
-        starts=starts_of(scenario),
+        starts=ledgers.horizon.starts,
         uncertain=bool(inputs_of(scenario)),
     )
 
@@ -376,7 +376,7 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
     carbon = carbon_usd(cost.flows, cost.finance, span)
     if carbon:
         operating = [paid - emitted for paid, emitted in zip(operating, carbon, strict=True)]
-    return Payments(operating, holdings, horizon.discount_rate, sold, carbon, horizon.inflation)
+    return Payments(operating, holdings, horizon.discount_rate, sold, carbon, horizon.inflation, horizon.starts)
 
 
 def _financings(

@@ -17,10 +17,16 @@ def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
     """
     used = finances_of(scenario)
     if not used:
-        return Horizon(otherwise_months, 0.0)
+        return Horizon(otherwise_months, 0.0, starts=starts_of(scenario))
     longest = max(used, key=lambda one: one.life_months)
     terms = scenario.finance or longest
-    return Horizon(longest.life_months, terms.rate_per_year, terms.general_inflation)
+    return Horizon(longest.life_months, terms.rate_per_year, terms.general_inflation, starts_of(scenario))
+
+
+def starts_of(scenario: Scenario) -> str | None:
+    """Return the first calendar month of the price paths, else of the plan; None where neither has a date."""
+    own = scenario.price_paths.starts if scenario.price_paths is not None else None
+    return own or (scenario.plan.starts if scenario.plan is not None else None)
 
 
 def finances_of(scenario: Scenario) -> list[Annuity | StraightLine]:

@@ -22,7 +22,7 @@ from sim.cost.financing import (
     net_present_usd,
     payback,
 )
-from sim.cost.time_value import real_rate
+from sim.cost.time_value import FROM_DELIVERY, FiscalYears, real_rate
 
 
 class Payments(NamedTuple):
@@ -39,6 +39,8 @@ class Payments(NamedTuple):
     """Internal price of the emissions of months 1, 2, ... [USD]; empty without one."""
     inflation: float | None = None
     """General inflation per year; None: not stated."""
+    starts: str | None = None
+    """Calendar month of month 1 (2027-01); None without a date."""
 
 
 class Earnings(NamedTuple):
@@ -76,6 +78,7 @@ class AfterTax:
     """Rate of the income tax on revenue; the lines of `months` have only the tax that costs save."""
     inflation: float | None = None
     """General inflation per year; None: not stated, and the real figures are None."""
+    years: FiscalYears = FROM_DELIVERY
 
     @property
     def net_present_usd(self) -> float:
@@ -98,7 +101,7 @@ class AfterTax:
     @property
     def earnings(self) -> "Earnings":
         """Value and return of revenue less income tax and all costs."""
-        flows = earned_usd([one.cost_usd for one in self.months], self.revenue_usd, self.tax_rate)
+        flows = earned_usd([one.cost_usd for one in self.months], self.revenue_usd, self.tax_rate, self.years)
         return Earnings(
             net_present_usd(flows, self.discount_rate),
             internal_rate(flows) if flows[0] < 0 else None,
@@ -137,8 +140,9 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
     """Return the cost of *payments* with this loan or lease, and the tax and books of *finance*."""
     tax, terms = (finance.tax, finance.book_terms) if finance is not None else (None, None)
     bought = any(one.price_usd for one in payments.holdings)
+    years = finance.fiscal_years(payments.starts) if finance is not None else FROM_DELIVERY
     months = financed(
-        payments.operating_usd, payments.holdings, loan, tax, lease, payments.revenue_usd, payments.carbon_usd
+        payments.operating_usd, payments.holdings, loan, tax, lease, payments.revenue_usd, payments.carbon_usd, years
     )
     wacc = cost_of_capital(loan, tax, payments.discount_rate) if bought and loan is not None else None
     found = books(months, payments.holdings, lease, terms) if terms is not None else []
@@ -150,6 +154,7 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
         revenue_usd=payments.revenue_usd,
         inflation=payments.inflation,
         tax_rate=tax.rate if tax is not None else 0.0,
+        years=years,
     )
 
 

@@ -163,12 +163,6 @@ NO_DATE = "2000-01"
 """First month of price paths without dates."""
 
 
-def starts_of(scenario: Scenario) -> str | None:
-    """Return the first month of the price paths; None where it has no date."""
-    own = scenario.price_paths.starts if scenario.price_paths is not None else None
-    return own or (scenario.plan.starts if scenario.plan is not None else None)
-
-
 def timings_of_candidates(
     scenario: Scenario, ledgers: CandidateLedgers, costs: Mapping[str, Cost]
 ) -> dict[str, OrderTiming]:
@@ -180,7 +174,7 @@ def timings_of_candidates(
     paths = scenario.price_paths
     if paths is None:
         return {}
-    starts = starts_of(scenario) or NO_DATE
+    starts = ledgers.horizon.starts or NO_DATE
     months = max(1, round(ledgers.horizon.months))
     expected, drawn = PriceOutlook(paths, starts), drawn_outlook(scenario, starts, months)
     fleets = {one.name: one.fleet for one in ledgers.candidates}

@@ -388,6 +388,7 @@ def outlook(
     prices = built.costs.revenue if built.costs is not None else None
     owed = owed_usd(stock, terms)
     payments = payments_of(best.rows, best.held, rate, purchases_of(stock, terms), prices)
+    payments = payments._replace(inflation=horizon_of(scenario).inflation, starts=plan.starts)
     timing = None
     if scenario.price_paths is not None and purchasing is not None:
         ways = OrderWays(purchasing, renting, _api_usd(scenario, terms, measured, demand), needed_around)
@@ -402,7 +403,7 @@ def outlook(
         horizon_of(scenario).inflation,
         held=best.held,
         owed_usd=owed,
-        financings=_financings(payments._replace(inflation=horizon_of(scenario).inflation), finance),
+        financings=_financings(payments, finance),
         timing=timing,
     )
 
@@ -502,7 +503,7 @@ def api_outlook(
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
     sold = costs.revenue if costs is not None else None
     growth = horizon_of(scenario).inflation
-    payments = payments_of(best.rows, best.held, rate, prices=sold)._replace(inflation=growth)
+    payments = payments_of(best.rows, best.held, rate, prices=sold)._replace(inflation=growth, starts=plan.starts)
     ways, rows = _financings(payments, finance), tuple(best.rows)
     name = token_api.NAME
     yield FleetPlanOutlook(name, capacity, 0, rows, None, rate, growth, held=best.held, api=True, financings=ways)

@@ -25,6 +25,7 @@ from sim.cost.financing import (
     payback,
 )
 from sim.cost.income_tax import IncomeTax, TaxDepreciation
+from sim.cost.time_value import FiscalYears
 
 
 def costs_after_tax(
@@ -33,9 +34,11 @@ def costs_after_tax(
     loan: Loan | None,
     tax: IncomeTax | None,
     lease: Lease | None = None,
+    passed: int = 0,
 ) -> list[float]:
     """The cost of each month [USD]."""
-    return [one.cost_usd for one in financed(operating_usd, holdings, loan, tax, lease)]
+    months = financed(operating_usd, holdings, loan, tax, lease, years=FiscalYears(passed))
+    return [one.cost_usd for one in months]
 
 
 LOANS = st.builds(
@@ -170,14 +173,23 @@ def test_returns_and_annual_costs_are_those_of_textbooks() -> None:
     price=st.floats(1, 1e6),
     resold=st.floats(0, 1),
     running=st.floats(0, 1e4),
+    passed=st.integers(0, 11),
 )
 def test_tax_takes_its_rate_of_all_money(
-    terms: TaxDepreciation, loan: Loan | None, rate: float, months: int, price: float, resold: float, running: float
+    terms: TaxDepreciation,
+    loan: Loan | None,
+    rate: float,
+    months: int,
+    price: float,
+    resold: float,
+    running: float,
+    passed: int,
 ) -> None:
     # undiscounted, every payment but principal is deducted sooner or later: the cost falls by the rate
     holding = [Holding(0, months, price, resold * price)]
     before = fsum(costs_after_tax([running] * months, holding, loan, None))
-    after = fsum(costs_after_tax([running] * months, holding, loan, IncomeTax(rate=rate, depreciation=terms)))
+    tax = IncomeTax(rate=rate, depreciation=terms)
+    after = fsum(costs_after_tax([running] * months, holding, loan, tax, passed=passed))
     assert after == pytest.approx((1 - rate) * before, abs=1e-6 * (price + running * months))
 
 
@@ -212,6 +224,11 @@ def test_a_purchase_after_tax_by_hand() -> None:
     costs = costs_after_tax([10.0] * 24, [Holding(0, 24, 1200.0, 200.0)], None, tax)
     assert costs[0] == 1200
     assert (costs[1], costs[12], costs[24]) == pytest.approx((10, 10 - 360, 10 - 200 - 360 + 100))
+    # from January on, with years from April: 3 and 15 months deduct 1/8 and 1/2 of the price; the sale the rest
+    costs = costs_after_tax([10.0] * 24, [Holding(0, 24, 1200.0, 200.0)], None, tax, passed=9)
+    paid = (10 - 15 - 75, 10 - 60 - 300, 10 - 200 - 45 - 225 + 100)
+    assert (costs[3], costs[15], costs[24]) == pytest.approx(paid)
+    assert costs[12] == 10
 
 
 def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:

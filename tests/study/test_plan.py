@@ -372,6 +372,13 @@ def test_revenue_is_in_the_books_and_meets_losses() -> None:
     assert fsum(row["profit_usd"] for row in rows if row["financing"] == "own money") == pytest.approx(
         0.75 * (sold - before)
     )
+    # from November 2027 on, fiscal years that start in April end after 5 and 17 months
+    april = planned(scenario({"demand": {"now": LOAD}}, finance=finance | {"fiscal_year_start_month": 4}, **sells), 0)
+    dated = book_rows({"own": april.financings}, "fleet")
+    ends = {row["fiscal_year_ends"]: row["revenue_usd"] / tokens / 3 for row in dated}
+    assert ends == pytest.approx({"2028-03": 5, "2029-03": 12, "2030-03": 7})
+    profits = [fsum(row["profit_usd"] for row in each if row["financing"] == "own money") for each in (rows, dated)]
+    assert profits[0] == pytest.approx(profits[1])
     # what is sold exceeds all deductions, so carried losses are used at once
     carried = {"rate": 0.25, "losses": "carried_forward", "profit_usd_per_year": 0}
     other = planned(scenario({"demand": {"now": LOAD}}, finance=finance | {"tax": carried}, **sells), 0)

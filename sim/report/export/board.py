@@ -1,7 +1,7 @@
 """Page for the board: question, recommendation, cash, risk, and what would change the recommendation."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from math import log
 from typing import Any, NamedTuple
@@ -250,7 +250,7 @@ class _PlanPage(_Board):
         # the sales of the closing row are at the end of the plan's last month
         ends = [date - timedelta(days=1) if month == END else date
                 for month, date in zip(months["month"], months["date"], strict=True)]  # fmt: skip
-        months = months.assign(year=[f"{date:%Y}" for date in ends])
+        months = months.assign(year=[self._year(date) for date in ends])
         years = list(dict.fromkeys(months["year"]))
         sums = months.groupby(["fleet", "year"], sort=False)[net].sum()
         rows = [
@@ -263,6 +263,13 @@ class _PlanPage(_Board):
             for row in self.ranked.head(MOST_ROWS).to_dict("records")
         ]
         return [_("fleet"), *years, _("total"), _("net present cost")], rows
+
+    def _year(self, date: datetime) -> str:
+        """Return the heading of the year of *date*: the company's fiscal year if stated, else that of the calendar."""
+        first = (self.answer.scenario.get("finance") or {}).get("fiscal_year_start_month") or 1
+        if first == 1:
+            return f"{date:%Y}"
+        return _("year to {month}", month=f"{date.year + (date.month >= first)}-{first - 1:02}")
 
     def risks(self) -> Iterator[str]:
         short = self.best["months_short"]

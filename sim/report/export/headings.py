@@ -124,6 +124,7 @@ HEADINGS = {
     "discounted_payback_months": N_("discounted payback [months]"),
     "against": N_("returns against"),
     "fiscal_year": N_("fiscal year"),
+    "fiscal_year_ends": N_("end of the fiscal year"),
     "operating_usd": N_("operating cost [USD]"),
     "purchase_usd": N_("purchase [USD]"),
     "sale_usd": N_("sale [USD]"),

@@ -19,6 +19,7 @@ from sim.cost import token_api
 from sim.cost.actuals import ActualsError
 from sim.cost.clock import ClockError, SiteClock
 from sim.cost.cost_plan import Cost, resolve_costs
+from sim.cost.finance import Finance
 from sim.cost.metering import DEMAND_INTERVAL_S
 from sim.cost.prices import CostError
 from sim.cost.site import Site
@@ -294,6 +295,7 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
         if section.check_terms is not None:
             found += section.check_terms(keys, scenario, catalog)
     found += [ValidationIssue(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
+    found += _fiscal_year_issues(scenario)
     for i, fleet in enumerate(scenario.fleets):
         try:
             models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
@@ -327,6 +329,19 @@ def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
                 found += section.check_bills(keys, scenario, lambda one: resolve_fleet(scenario, one, catalog))
     tried = _tried_gpus(scenario, catalog)
     return [*found, *(unused_calibration(scenario.calibration, bound, (), tried) if complete else ())]
+
+
+def _fiscal_year_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
+    """Yield issues of fiscal years by the calendar where no month has a date."""
+    if scenario.plan is not None or (scenario.price_paths is not None and scenario.price_paths.starts is not None):
+        return
+    holders: list[tuple[Place, Finance | None]] = [(("finance",), scenario.finance)]
+    holders += [(("fleets", i, "finance"), fleet.finance) for i, fleet in enumerate(scenario.fleets)]
+    text = "needs a date: state the month of delivery in price_paths.starts, or a plan"
+    for place, finance in holders:
+        if finance is not None and finance.fiscal_year_start_month is not None:
+            key = (*place, "fiscal_year_start_month")
+            yield ValidationIssue(key, text, ("plan.starts", "price_paths.starts"))
 
 
 def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:

@@ -77,7 +77,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "--set", "fleets.1.cost.commitment={gpus: 2, months: 12, discount: 0.25}",
              "--replications", "2", *quick)  # fmt: skip
     made("plan", folder / "s.yaml", "--relative", "0.3", "--out", folder / "plan", *quick,
-             "--set", "fleets.1.cost.commitment={gpus: 1, months: 5, discount: 0.25, upfront: partial}")  # fmt: skip
+             "--set", "fleets.1.cost.commitment={gpus: 1, months: 5, discount: 0.25, upfront: partial}",
+             "--set", "finance.fiscal_year_start_month=7")  # fmt: skip
     made("breakeven", folder / "s.yaml", "--out", folder / "breakeven", *quick)
     for name in ("run", "plan", "breakeven"):
         made("export", folder / name)
@@ -202,6 +203,7 @@ def test_the_page_for_the_board_answers_five_questions(answers: Path, name: str,
     english = [one for one in ("is the cheapest", "rate_rps", "per h") if one in text]
     assert english == [] or language == "en"
     assert "2029" not in text  # the plan ends with 2028-06
+    assert ("year to 2027-06" in text) == (name == "plan")
     best = min(costs, key=lambda one: costs[one])
     assert text.index(best) < min(text.index(one) for one in costs if one != best)
 

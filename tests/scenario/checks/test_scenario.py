@@ -51,6 +51,15 @@ def test_of_adapters_that_slots_and_routers_need(tmp_path: Path) -> None:
     assert len(messages(tmp_path, LORA, {"workload": WORKLOAD}, routing=routing)) == 2
 
 
+def test_fiscal_years_by_the_calendar_need_a_date(tmp_path: Path) -> None:
+    finance = {"method": "straight_line", "life_years": 3, "fiscal_year_start_month": 4}
+    told = "finance.fiscal_year_start_month: needs a date: state the month of delivery in price_paths.starts, or a plan"
+    assert messages(tmp_path, CARD, {"workload": WORKLOAD, "finance": finance}) == [told]
+    finance["fiscal_year_start_month"] = 13
+    (found,) = messages(tmp_path, CARD, {"workload": WORKLOAD, "finance": finance})
+    assert "must be at most 12" in found
+
+
 def test_issues_of_services_with_unknown_names(tmp_path: Path) -> None:
     services = [{"name": name, "model": "llama3.1-8b", "workload": WORKLOAD} for name in ("chat", "code")]
     pool = {"gpu": "rtx-4090", "services": ["chat", "cod"]}
