@@ -36,6 +36,8 @@ SLOWER = 2.5
 """Factor on the host time of each step of the slower host."""
 DAYS, SLOW_FROM_H = 14, 10 * 24
 GROWTH_PER_WEEK, BASE_RPS = 0.08, 0.25
+LATER_GROWTH = 0.15
+"""Growth per week of the longer histories."""
 RESTART_H, GAP_H = 5 * 24 + 9, (8 * 24 + 2, 8 * 24 + 5)
 """Hour in which the second server restarts, and hours without collection."""
 BUCKETS = {
@@ -49,12 +51,13 @@ BUCKETS = {
 MODEL = "llama3.1-8b"
 
 
-def rate_of(hour: int, growth: float, noise: float, start: int) -> float:
+def rate_of(hour: int, growth: float, noise: float, start: int, linear: bool = False) -> float:
     """Return the rate in an hour after *start* (Unix s): growth, day, weekend and noise."""
     monday_h = start // HOUR_S + hour - 4 * 24
     day = 0.45 * sin(2 * pi * (monday_h % 24 - 9) / 24)
     weekend = -0.35 if monday_h // 24 % 7 >= 5 else 0.0
-    return float(BASE_RPS * np.exp(log(1 + growth) * hour / 168 + day + weekend + noise))
+    grown = log(1 + growth * hour / 168) if linear else log(1 + growth) * hour / 168
+    return float(BASE_RPS * np.exp(grown + day + weekend + noise))
 
 
 def host_file(work: Path, factor: float) -> Path:
@@ -307,6 +310,45 @@ def repeated(libraries: dict[float, Library], seeds: int, start: int) -> None:
     print(f"{seeds} slowdowns: first alarm after {min(delays)} to {max(delays)} h, median {np.median(delays):.0f} h")
     kept = f"{np.mean(held):.1%} ({min(held):.0%} to {max(held):.0%})"
     print(f"80 % intervals of the week after {seeds} fortnights hold {kept}")
+    for weeks, growth, linear in ((2, GROWTH_PER_WEEK, True), (6, LATER_GROWTH, True), (6, LATER_GROWTH, False)):
+        forecasts(seeds, weeks, growth, linear, start)
+
+
+def forecasts(seeds: int, weeks: int, growth: float, linear: bool, start: int) -> None:
+    """Print trends, held intervals and dates of the capacity of histories of *weeks* weeks, from their hourly rates.
+
+    The capacity is what the busiest hour reaches four weeks after the history.
+    """
+    from sim.watch.forecast import forecast_of
+    from sim.watch.orders import outlook_of
+
+    size, ahead = 168 * weeks, 56
+    hours = [start + HOUR_S * hour for hour in range(size)]
+    capacity = max(rate_of(size + hour, growth, 0.0, start, linear) for hour in range(28 * 24))
+    truth_h = next(hour for hour in range(10**5) if rate_of(hour, growth, 0.0, start, linear) >= capacity)
+    chosen, held, missed, early = [], [], [], []
+    for seed in range(seeds):
+        chance = np.random.default_rng(seed)
+        load = [
+            rate_of(hour, growth, 0.05 * chance.standard_normal(), start, linear) for hour in range(size + 24 * ahead)
+        ]
+        found = forecast_of(hours, load[:size], ahead)
+        truth = np.array(load[size : size + 28 * 24])
+        chosen.append(found.linear)
+        held.append(float(((truth >= found.low[: len(truth)]) & (truth <= found.high[: len(truth)])).mean()))
+        outlook = outlook_of(found, capacity, None, max(load[size - 168 : size]), 2, 0.0, 30.0)
+        true_s = start + truth_h * HOUR_S
+        missed.append((found.starts[-1] if outlook.middle is None else outlook.middle) - true_s)
+        early.append((found.starts[-1] if outlook.early is None else outlook.early) - true_s)
+    days = np.array([missed, early]) / 86_400
+    print(
+        f"{weeks} weeks, {'linear' if linear else 'exponential'} growth of {growth:.0%}: linear chosen in "
+        f"{sum(chosen)} of {seeds}; intervals of four weeks hold {np.mean(held):.1%} "
+        f"({min(held):.0%} to {max(held):.0%}); date of the capacity: median {np.median(days[0]):+.0f} days "
+        f"({days[0].min():+.0f} to {days[0].max():+.0f}), early end {np.median(days[1]):+.0f} days "
+        f"({days[1].min():+.0f} to {days[1].max():+.0f})",
+        flush=True,
+    )
 
 
 def mean_latencies(requests: np.ndarray) -> tuple[float, float]:

@@ -139,9 +139,10 @@ def verdict(answer: WatchAnswer) -> str:
             fleet=fleet, capacity=capacity, early=day(outlook.early), order=order, due=due,
         )  # fmt: skip
     return _(
-        "{fleet} reaches its capacity of {capacity} req/s within the SLO on {middle}, at the earliest on {early}: "
-        "order {order} {due}.",
+        "{fleet} reaches its capacity of {capacity} req/s within the SLO on {middle}, and with a chance of 10 % by "
+        "{early}: order {order} {due}, or by {later} to arrive on {middle}.",
         fleet=fleet, capacity=capacity, middle=day(outlook.middle), early=day(outlook.early), order=order, due=due,
+        later=day(outlook.order_by_median or 0),
     )  # fmt: skip
 
 
@@ -236,6 +237,12 @@ def findings(answer: WatchAnswer) -> Iterator[str]:
                 "Backtest: 80 % intervals held {held} of {count} hours; median error {error}.",
                 held=difference(forecast.held), count=forecast.backtested, error=difference(forecast.error),
             )  # fmt: skip
+        if forecast.trend_errors is not None:
+            template = N_("Trend: exponential; its backtest has an error of {own}, a linear one's {other}.")
+            if forecast.linear:
+                template = N_("Trend: linear; its backtest has an error of {own}, an exponential one's {other}.")
+            errors = forecast.trend_errors
+            yield _(template, own=difference(errors[forecast.linear]), other=difference(errors[not forecast.linear]))
     if outlook is not None:
         half = spread(outlook.half_width_rps or 0.0, outlook.capacity_rps)
         yield _(
@@ -335,6 +342,7 @@ def _document(answer: WatchAnswer) -> dict[str, Any]:
             },
             "growth_per_week": forecast.growth_per_week,
             "growth_interval": list(forecast.growth_interval),
+            "trend": "linear" if forecast.linear else "exponential",
             "backtest": {"hours": forecast.backtested, "held": forecast.held, "error": forecast.error},
         }
     if outlook is not None:
@@ -344,6 +352,7 @@ def _document(answer: WatchAnswer) -> dict[str, Any]:
         found["capacity"] = {"rps": outlook.capacity_rps, "half_width_rps": outlook.half_width_rps, "reached": dates}
         found["order"] = {
             "by": answer.order_date,
+            "by_median": None if outlook.order_by_median is None else day(outlook.order_by_median),
             "replicas": outlook.replicas,
             "gpus": outlook.replicas * answer.gpus[0],
             "lead_time_days": outlook.lead_time_days,

@@ -31,11 +31,19 @@ class CapacityOutlook:
     """Highest observed hourly rate of the last week [1/s]."""
     lead_time_days: float
     order_by: int | None
-    """`early` less the lead time [Unix s]; None where the capacity suffices."""
+    """`early` less the lead time [Unix s]; None where the capacity suffices.
+
+    Late replicas cost the SLO, early ones a few weeks of money: the order date is that of the early end.
+    """
     covered_until: int | None
     """End of the time that the order covers [Unix s]."""
     replicas: int
     """Number of further replicas."""
+
+    @property
+    def order_by_median(self) -> int | None:
+        """`middle` less the lead time [Unix s]; None where the median stays within the capacity."""
+        return None if self.middle is None else self.middle - round(self.lead_time_days * DAY_S)
 
 
 def lead_time_days(scenario: Scenario, fleet: Fleet) -> float | None:

@@ -122,7 +122,7 @@ class Prometheus:
         Raises MixedSeries, or PrometheusError.
         """
         names = "|".join(f"{PREFIX}{engine}[:_]e2e_request_latency_seconds_count" for engine in names_read(False))
-        query = "count by (__name__, model_name) " + f'({{__name__=~"{names}"{self._also}}})'
+        query = f'count({{__name__=~"{names}"{self._also}}})by(__name__,model_name)'
         found = [*self._range(query, start_s, end_s, 3600.0)]
         refuse_mixture([(read_name(one.pop("__name__", "")) or "", tuple(one.items())) for one, _ in found], self.shown)
         return min((min(points) for _, points in found if points), default=None)

@@ -38,3 +38,19 @@ def test_a_short_history_has_no_forecast_and_gaps_are_left_out() -> None:
     found = forecast_of([hours[one] for one in kept], rates(1, 9)[kept].tolist(), 3)
     assert found is not None
     assert found.starts[0] == hours[-1] + 3600
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("linear", [True, False])
+def test_the_backtest_tells_a_linear_trend_from_an_exponential_one(linear: bool) -> None:
+    def rate(hour: np.ndarray) -> np.ndarray:
+        day = np.exp(0.4 * np.sin(2 * np.pi * (hour % 24) / 24))
+        return np.asarray(day * (1 + 0.3 * hour / 168 if linear else 1.2 ** (hour / 168)))
+
+    hours = np.arange(0, 6 * 168, 5)
+    found = forecast_of((3600 * hours).tolist(), rate(hours).tolist(), 28)
+    assert found is not None
+    assert found.linear == linear
+    assert found.growth_per_week == pytest.approx(0.3 / (1 + 0.3 * 6) if linear else 0.2, rel=0.05)
+    last = np.array(found.starts[-168:]) / 3600
+    assert found.median[-168:].mean() == pytest.approx(rate(last).mean(), rel=0.03)

@@ -20,6 +20,7 @@ def test_the_order_is_due_a_lead_time_before_the_load_may_reach_the_capacity() -
         pytest.approx(day * DAY_S, abs=3600) for day in (10.0, 12.0, 2.2 / 0.9 * 10 - 10)
     ]
     assert found.order_by == (found.early or 0) - 5 * DAY_S
+    assert found.order_by_median == (found.middle or 0) - 5 * DAY_S
     assert found.replicas == 1  # 3.2 req/s on day 22 need 2.9 replicas of 1.1 req/s each
 
 
