@@ -66,6 +66,7 @@ __all__ = [
     "CheckResult",
     "FolderBusy",
     "FolderRefused",
+    "FolderUnreachable",
     "Infeasible",
     "JobCheck",
     "JobRun",

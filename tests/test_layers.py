@@ -87,6 +87,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "pyarrow": frozenset({"csvio", "workload", "study", "report"}),
     "joblib": frozenset({"study", "claims", "fidelity"}),
     "distributed": frozenset({"study"}),
+    "fsspec": frozenset({"answers"}),
     "typer": frozenset({"cli"}),
     "starlette": frozenset({"serve", "agents"}),
     "uvicorn": frozenset({"serve", "agents"}),
@@ -94,7 +95,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "rich": frozenset({"report", "training", "jobs", "cli"}),
 }
 
-SLOW_TO_IMPORT = frozenset({"scipy", "joblib", "pyarrow"})
+SLOW_TO_IMPORT = frozenset({"scipy", "joblib", "pyarrow", "fsspec"})
 """A command that does not need them starts without them, so any function may import them."""
 LISTS = frozenset({"answers/questions.py"})
 """Lists that `gpufleet --help` and `import sim` read: they import messages; entries import the rest when called."""
@@ -199,12 +200,13 @@ def test_the_picture_shows_every_room(root: Path) -> None:
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + [
-        line for extra in ("cluster", "mcp", "serve") for line in project["optional-dependencies"][extra]
+        line for extra in ("cloud", "cluster", "mcp", "serve") for line in project["optional-dependencies"][extra]
     ]
     names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
     distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "vl_convert": "vl-convert-python"}
     imported = {found.module.partition(".")[0] for file in (root / "sim").rglob("*.py") for found in imports_of(file)}
     third_party = imported - sys.stdlib_module_names - {"sim", "mypy_extensions"}  # the latter where it is compiled
+    third_party |= {"s3fs"}  # fsspec imports it for s3://
     assert {distributions.get(name, name) for name in third_party} == names
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sim.answers.deployments.answer import deployment_text
 from sim.answers.deployments.formats import FORMATS
-from sim.answers.folder import catalogue_of, is_finished, manifest_of
+from sim.answers.folder import address_of, catalogue_of, is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
 from sim.catalogue.catalog import load_catalog
 from sim.message import OR, Message, joined
@@ -64,6 +64,8 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
             return Message(
                 "{folder}: was written by an earlier version, without the dates of charges: run it again", folder
             )
+    if address_of(file):
+        return Message("--out {file}: is an address; a file on this machine is needed", address_of(file))
     if file.is_dir() or not file.absolute().parent.is_dir():
         return Message(
             "--out {file}: {problem}; name a file",

@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -119,8 +120,20 @@ class FolderBusy(RuntimeError):
     """Error for a folder that another process writes to."""
 
 
+class FolderUnreachable(RuntimeError):
+    """Error for a folder on shared storage that cannot be read or written; the message gives reason and remedy."""
+
+
+def address_of(out: Path | str) -> str:
+    """Return the address of shared storage that *out* states, also as a `Path`, which has one slash; else empty."""
+    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/+(.*))?", str(out))
+    return f"{found[1].lower()}://{found[2] or ''}" if found else ""
+
+
 def why_not(out: Path) -> str:
     """Return why results cannot be written to *out*; empty if it is writable, and new, empty or of an earlier run."""
+    if address_of(out):
+        return "is an address; a folder on this machine is needed here"
     if out.is_dir():
         names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
         if names and names != {POINTS} and manifest_of(out) is None:
@@ -284,11 +297,18 @@ def replaced_together(out: Path, entries: Manifest, points: Iterable[str] | None
         Names of the simulated points that are kept; None: all.
 
     """
+    with replaced_files(out, points) as aside:
+        yield aside
+        write_manifest(aside, entries | finished(entries))
+
+
+@contextmanager
+def replaced_files(out: Path, points: Iterable[str] | None = None) -> Iterator[Path]:
+    """Yield a folder for all files of an answer and its manifest; they take their place as in `replaced_together`."""
     aside = out / f"{ANSWER}-{secrets.token_hex(8)}"
     aside.mkdir()
     try:
         yield aside
-        write_manifest(aside, entries | finished(entries))
         names = sorted(path.name for path in aside.iterdir())
         kept = {"files": names, "points": None if points is None else sorted(points)}
         (aside / KEEP).write_text(json.dumps(kept), encoding="utf-8")

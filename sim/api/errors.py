@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.answers.folder import FolderBusy, FolderRefused
+from sim.answers.folder import FolderBusy, FolderRefused, FolderUnreachable
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.message import joined
@@ -32,7 +32,7 @@ def in_python(temporary: Path | None = None) -> Iterator[None]:
         yield
     except ScenarioErrors as error:
         raise ScenarioErrors(_of_arguments(one, temporary) for one in error.errors) from None
-    except (FolderRefused, FolderBusy) as error:
+    except (FolderRefused, FolderBusy, FolderUnreachable) as error:
         raise type(error)(_with_argument_names(str(error))) from None
 
 
@@ -73,6 +73,7 @@ __all__ = [
     "CatalogError",
     "FolderBusy",
     "FolderRefused",
+    "FolderUnreachable",
     "Infeasible",
     "ScenarioErrors",
     "UnknownId",

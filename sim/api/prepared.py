@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sim.answers.folder import FolderRefused, owned, why_not
+from sim.answers.remote import copied, located
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog, own_folders
 from sim.message import Message
@@ -41,12 +42,16 @@ def as_read(scenario: Given) -> Path | Document:
 
 
 class Folder:
-    """Folder of an answer: the caller's, or a temporary folder that is removed with the last reference."""
+    """Folder of an answer: the caller's, or a temporary folder that is removed with the last reference.
+
+    For an address of shared storage it is the copy on this machine.
+    """
 
     def __init__(self, out: str | Path | None) -> None:
-        self.temporary = False
+        self.temporary, self.remote = False, None
         if out is not None:
-            self.path = Path(out).absolute()  # the caller may change the current directory
+            path, self.remote = located(out)
+            self.path = path.absolute()  # the caller may change the current directory
             if refusal := why_not(self.path):
                 raise FolderRefused(f"out={out}: {refusal}")
             return
@@ -57,12 +62,18 @@ class Folder:
         self.temporary = True
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Lock the folder, and copy its answer to shared storage at the end where it has an address."""
+        with owned(self.path), copied(self.remote):
+            yield
+
     def __getstate__(self) -> dict[str, Any]:
         files = (file for file in self.path.rglob("*") if self.temporary and file.is_file())
         return {"path": self.path, "files": {str(file.relative_to(self.path)): file.read_bytes() for file in files}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.path, self.temporary = state["path"], False
+        self.path, self.temporary, self.remote = state["path"], False, None
         if state["files"]:
             self._make()
         for name, content in state["files"].items():
@@ -156,7 +167,7 @@ class Prepared:
     def _cores(self, workers: int | None) -> Iterator[ProcessPool]:
         """Provide *workers* processes (None: one per CPU core), and lock the folder meanwhile."""
         count = _whole(workers) if workers is not None else os.cpu_count() or 1
-        with owned(self.out), ProcessPool(count) as cores:
+        with self.folder.owned(), ProcessPool(count) as cores:
             yield cores
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from sim.answers.folder import owned
 from sim.answers.jobs import run_work
 from sim.answers.run import monte_carlo_notes, price_run, run_scenario
 from sim.api.errors import Infeasible, in_python
@@ -150,7 +149,7 @@ class Run(Result):
         with in_python(own.path if own.temporary else None):
             scenario = load_repriced(self._answered(), options(set or {}), self._prepared.catalog)
         again = self._prepared.again(scenario, Folder(out))
-        with in_python(), owned(again.out):
+        with in_python(), again.folder.owned():
             cases = price_run(
                 self.folder, scenario, again.catalog, again.out, out is not None, ["sim.Run.price"], force
             )
@@ -283,7 +282,7 @@ def _job_run(
     """Answer `sim.run` for a scenario with `job` or `jobs`."""
     prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job, catalog=catalog)
     read: Any = prepared.scenario
-    with in_python(), owned(prepared.out):
+    with in_python(), prepared.folder.owned():
         rows = run_work(
             scenario=read,
             catalog=prepared.catalog,

@@ -15,6 +15,7 @@ from sim.cli.frame import (
     app,
     catalog_of_run,
     command_line,
+    copy_lines,
     fail,
     next_command,
     print_to_stderr,
@@ -58,13 +59,17 @@ def price(
     Nothing is simulated again.
     """
     with report_bad_input():
-        from sim.answers.folder import is_finished, owned
+        from sim.answers.folder import address_of, is_finished, owned
+        from sim.answers.remote import copied, fetched, located
         from sim.scenario.reading.load import has_job
         from sim.study.reprice import SCENARIO_FILE, load_repriced
 
         if all_runs:
+            if address_of(run):
+                fail(Message("{run}: is an address; --all-runs reads a folder on this machine", address_of(run)))
             _price_all(run, sets or [], catalogs or [], not no_report, format, quiet)
             return
+        run = fetched(run)
         catalog = catalog_of_run(run, catalogs)
         if not is_finished(run):
             fail(
@@ -77,7 +82,8 @@ def price(
             return
         loaded = load_repriced(run, sets or (), catalog)
         show_money_of(loaded)
-        folder = usable(out or repriced_folder(run, loaded, sets))
+        folder, remote = located(out or repriced_folder(run, loaded, sets))
+        usable(folder)
 
         from sim.answers.run import monte_carlo_notes, price_run
         from sim.report.json_document import as_json
@@ -91,7 +97,7 @@ def price(
         from sim.study.monte_carlo import stored_disputes
         from sim.study.points import summarize
 
-        with owned(folder):
+        with owned(folder), copied(remote):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
     arguments = (cases, axes(loaded), limits(loaded))
     bare = gpus_without_server_notes(loaded, catalog)
@@ -111,6 +117,7 @@ def price(
             *monte_carlo_notes(folder),
             *(() if details else [DETAILS]),
             Message("results in {folder}", folder),
+            *copy_lines(remote),
             *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
         )
 
@@ -154,6 +161,7 @@ def _price_work(
     """Bill a job, or a queue of jobs, again; its answer takes a moment to compute, so it is computed anew."""
     from sim.answers.folder import owned
     from sim.answers.jobs import run_work
+    from sim.answers.remote import copied, located
     from sim.jobs.kinds import kind_of
     from sim.jobs.load import load_job
     from sim.report.json_document import as_json
@@ -161,15 +169,17 @@ def _price_work(
 
     loaded = load_repriced_work(run, sets or (), catalog, load_job)
     show_money_of(loaded)
-    folder = usable(out or repriced_folder(run, loaded, sets))
-    with owned(folder):
+    folder, remote = located(out or repriced_folder(run, loaded, sets))
+    usable(folder)
+    with owned(folder), copied(remote):
         rows = run_work(loaded, catalog, folder, report, command_line(), force)
     kind = kind_of(loaded)
     verdict = kind.verdict(rows)
     if format == "json":
         typer.echo(as_json(kind.document(loaded, rows, str(folder))))
     elif not quiet:
-        show_all(verdict.headline, "", *kind.tables(rows), *verdict.findings, Message("results in {folder}", folder))
+        lines = [*verdict.findings, Message("results in {folder}", folder), *copy_lines(remote)]
+        show_all(verdict.headline, "", *kind.tables(rows), *lines)
 
 
 @app.command()
@@ -196,11 +206,13 @@ def diff(
     """
     with report_bad_input():
         from sim.answers.folder import is_finished
+        from sim.answers.remote import fetched
         from sim.report.diff import diff_document, diff_markdown, diff_tables, outcome_rows, outcome_table
         from sim.report.json_document import as_json
         from sim.study.diff import StoredRun, compare
         from sim.study.gate import Condition, judged
 
+        first, second = fetched(first), fetched(second)
         wrong = [
             Message("{folder}: is not a finished run: create one with gpufleet run", folder)
             for folder in (first, second)
@@ -265,8 +277,9 @@ def export(
     with report_bad_input():
         from sim.answers.deployments.servers import NoDeployment
         from sim.answers.export import DEPLOYED, default_file, exported, why_no_export
+        from sim.answers.remote import fetched
 
-        folder = Path(run)
+        folder = fetched(run)
         file = out or default_file(folder, format)
         if refusal := why_no_export(folder, format, file):
             fail(refusal)

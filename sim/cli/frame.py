@@ -121,7 +121,10 @@ Format = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for the results; default: below outputs/, named after the scenario and its settings."),
+    typer.Option(
+        help="Folder for the results, also s3://bucket/folder; default: below outputs/, named after the scenario and "
+        "its settings."
+    ),
 ]
 Relative = Annotated[
     float, typer.Option(min=NARROWEST, max=WIDEST, help="Width of the last bracket in the search for a capacity.")
@@ -140,8 +143,10 @@ Kind = Annotated[
 ]
 
 
+NOT_INPUT = ("FolderBusy", "FolderUnreachable")
+"""Errors of a folder that the user need not change."""
 BAD_INPUT_ERRORS = {
-    "sim.answers.folder": ("FolderRefused", "FolderBusy"),
+    "sim.answers.folder": ("FolderRefused", *NOT_INPUT),
     "sim.answers.from_files.source": ("FileErrors",),
     "sim.benchdata.errors": ("BenchdataError",),
     "sim.catalogue.data_folder": ("CatalogError", "UnknownId"),
@@ -160,7 +165,7 @@ def report_bad_input() -> Iterator[None]:
         for module in BAD_INPUT_ERRORS.keys() & sys.modules.keys():
             for name in BAD_INPUT_ERRORS[module]:
                 if isinstance(error, getattr(sys.modules[module], name)):
-                    fail(str(error), OTHER_FAILURE if name == "FolderBusy" else BAD_INPUT)
+                    fail(str(error), OTHER_FAILURE if name in NOT_INPUT else BAD_INPUT)
         raise
     except KeyboardInterrupt:
         fail("interrupted; nothing is written", INTERRUPTED)
@@ -233,11 +238,16 @@ def print_to_stderr(message: str) -> None:
 
 def usable(folder: Path) -> Path:
     """Return *folder* if results may be written there; else end the command."""
-    from sim.answers.folder import why_not
+    from sim.answers.folder import address_of, why_not
 
     if refusal := why_not(folder):
-        fail(placed(f"--out {folder}", refusal))
+        fail(placed(f"--out {address_of(folder) or folder}", refusal))
     return folder
+
+
+def copy_lines(remote: Any) -> list[str]:
+    """Return the line on the copy of the results in the folder *remote* on shared storage; [] without."""
+    return [] if remote is None else [Message("copied to {address}", remote.address)]
 
 
 def narrowed(relative: float) -> float | None:

@@ -36,6 +36,7 @@ from sim.cli.frame import (
     app,
     catalog_for,
     command_line,
+    copy_lines,
     fail,
     narrowed,
     next_command,
@@ -148,6 +149,8 @@ class CommandContext:
     scenario: Any
     catalog: Any
     folder: Path
+    remote: Any
+    """Folder on shared storage that receives a copy of the results; None without."""
     given: dict[str, Any]
     """Options of the command line: name -> value."""
 
@@ -163,10 +166,11 @@ class CommandContext:
 
     def answered(self, write: Callable[..., Any]) -> Any:
         """Call *write*, a function of sim.answers that simulates and writes the folder; return its result."""
+        from sim.answers.remote import copied
+
         given = self.given
-        with workplace(
-            given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
-        ) as there:
+        place = workplace(given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path)
+        with place as there, copied(self.remote):
             return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
@@ -186,7 +190,7 @@ class CommandContext:
             with speaking(ENGLISH):
                 typer.echo(as_json(document(str(self.folder))))
         elif not self.given["quiet"]:
-            show_all(*lines(), *self._next())
+            show_all(*lines(), *copy_lines(self.remote), *self._next())
 
     def _next(self) -> list[str]:
         """Return the command to try next, as a list of one, if the output is a terminal; else an empty list."""
@@ -233,6 +237,8 @@ def command(
 
 
 def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> CommandContext:
+    from sim.answers.remote import located
+
     path = scenario_file(given["scenario"])
     catalog = catalog_for(path, given["catalogs"])
     numbers = {name: given[name] for name in ("seed", "replications")}
@@ -240,8 +246,8 @@ def _context(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Com
         scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
-    folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
-    return CommandContext(name, path, scenario, catalog, folder, given)
+    folder, remote = located(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
+    return CommandContext(name, path, scenario, catalog, usable(folder), remote, given)
 
 
 def answered(question: Question, context: CommandContext) -> None:
