@@ -114,7 +114,7 @@ class HostWeights:
 
 
 class SlowCards(Spec):
-    """Cards on which the engine's kernels reach a lower memory rate than on others."""
+    """Cards on which the engine's kernels reach another memory rate than on others."""
 
     gpus: tuple[str, ...]
     """Prefixes of the GPU ids."""
@@ -124,6 +124,30 @@ class SlowCards(Spec):
     def matches(self, gpu: Gpu) -> bool:
         """Return whether *gpu* is one of these cards."""
         return gpu.id.startswith(self.gpus)
+
+
+class PromptKernels(Spec):
+    """Work of an engine's prompt kernels beyond matrix products on stored weights and fused attention (llama.cpp)."""
+
+    micro_batch_tokens: Value
+    """Maximum tokens of a pass through the layers (`--ubatch-size`)."""
+    vendors: tuple[Vendor, ...] = ()
+    """Vendors to which `activation_bytes` and `dequantised_bytes` apply; empty: all. The arithmetic efficiency of other
+    vendors' GPUs was measured with these kernels."""
+    activation_bytes: Value
+    """Memory traffic of norms, conversions and other kernels between products, per input and output of a product."""
+    score_bytes: Value | None = None
+    """Memory traffic per query-key pair and head where scores are stored between kernels, masked pairs included; None:
+    attention is fused."""
+    dequantised_bytes: Value | None = None
+    """Memory traffic per quantised weight and pass where weights are converted to 16 bit first; None: never."""
+    half_accumulation_factor: Value | None = None
+    """Rate of 16-bit products on GeForce cards with sums in 16 bit, relative to sums in 32 bit."""
+    int8_share: Value | None = None
+    """Rate of quantised products in 8-bit integers, relative to the efficiency of 16-bit products times the dense 8-bit
+    peak; None: they compute in 16 bit."""
+    hopper_share: Value | None = None
+    """Further factor on that rate on H100, H200 and related cards."""
 
 
 class SlowWeights(Spec):
@@ -206,8 +230,12 @@ class Overheads(Spec):
     ada_layer_factor: Value | None = None
     """Factor on Ada Lovelace cards, whose clocks are 1.8 times an A100's; None: 1."""
     cdna_layer_factor: Value | None = None
-    """Factor on AMD Instinct cards; None: 1. The six layer factors multiply `per_layer_s`, and this one
-    `launch_layer_s` as well."""
+    """Factor on AMD Instinct cards; None: 1. The layer factors multiply `per_layer_s`, and this one `launch_layer_s` as
+    well."""
+    graph_layer_factor: Value | None = None
+    """Factor on NVIDIA cards from Ampere on, whose steps run from CUDA graphs; None: 1."""
+    linear_layer_factor: Value | None = None
+    """Factor on layers with linear attention that run from no CUDA graph; None: 1."""
     recent_host_factor: Value
     """Factor on the time per step and per sequence."""
     tp_request_factor: Value
@@ -240,6 +268,8 @@ class Overheads(Spec):
     launch_linear_factor: Value | None = None
     """Factor on `launch_layer_s` for layers with linear attention; None: 1. For experts and latent attention,
     `moe_layer_factor` and `mla_layer_factor` apply."""
+    prompt_kernels: PromptKernels | None = None
+    """Kernels of prompts beyond products and attention; None: none."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a draft model, in parallel with the GPU's work on it [s]; None: `per_layer_s`."""
 
@@ -371,14 +401,18 @@ class ReleaseDefaults(Spec):
     larger_gpus: tuple[LargerGpus, ...] | None = None
     """Changed entries for larger GPUs; None: as in the engine's entry."""
     memory: dict[str, Value | bool] = Field(default={})
+    overheads: dict[str, Value] = Field(default={})
     slow_weights: tuple[SlowWeights, ...] = ()
     """Slow weight formats in addition to those of the engine's entry."""
     default_tiles: DefaultTiles | None = None
     """Changed default tiles; None: as in the engine's entry."""
+    prompt_kernels: PromptKernels | None = None
+    """Changed kernels of prompts; None: as in the engine's entry."""
 
     @model_validator(mode="after")
     def _names_fields(self) -> Self:
-        for changes, spec in ((self.limits, EngineLimits), (self.memory, EngineMemory)):
+        stated = (self.limits, EngineLimits), (self.memory, EngineMemory), (self.overheads, Overheads)
+        for changes, spec in stated:
             if unknown := set(changes) - set(spec.model_fields):
                 raise ValueError(Message("there is no {name}", min(unknown)))
         return self
@@ -423,13 +457,14 @@ def family_of(engine: str) -> str:
 
 
 def version_of(text: str) -> Version:
-    """Return the first version number in *text*; empty if there is none.
+    """Return the first version number in *text*, 0.N for build bN of llama.cpp; empty if there is none.
 
-    >>> version_of("v0.17.1rc2"), version_of("latest")
-    ((0, 17, 1), ())
+    >>> version_of("v0.17.1rc2"), version_of("b9601"), version_of("latest")
+    ((0, 17, 1), (0, 9601), ())
     """
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    found = re.search(r"\d+(?:\.\d+)+", text) or re.fullmatch(r"b(\d+)", text)
+    number = found and (f"0.{found[1]}" if found.re.groups else found[0])
+    return tuple(int(part) for part in number.split(".")) if number else ()
 
 
 def version_distance(versions: str, wanted: Version) -> tuple[int, ...]:
@@ -467,9 +502,11 @@ def at_version(engine: Engine, version: Version) -> Engine:
     own = engine.overheads
     fast = tuple(one for one in own.fast_experts if not any(version_distance(one.versions, version))) if own else ()
     slow = (*own.slow_weights, *(weights for one in changes for weights in one.slow_weights)) if own else ()
-    kernels: dict[str, object] = {"fast_experts": fast, "slow_weights": slow}
+    kernels: dict[str, object] = {name: value for one in changes for name, value in one.overheads.items()}
+    kernels |= {"fast_experts": fast, "slow_weights": slow}
     for one in changes:
         kernels |= {"default_tiles": one.default_tiles} if one.default_tiles else {}
+        kernels |= {"prompt_kernels": one.prompt_kernels} if one.prompt_kernels else {}
     return engine.model_copy(
         update={
             "overheads": own.model_copy(update=kernels) if own else None,

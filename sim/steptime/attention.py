@@ -77,7 +77,7 @@ class LayerAttention:
             decode_s=p_norm_s(decode_flop * heads_share / reached, decode_read_s, coefficients.gemm_exponent.value),
             decode_peak_s=decode_flop * heads_share / peak,
             read_s=read_s,
-            pair_s=pair_flop * heads_share / reached * (small.value if small else 1.0),
+            pair_s=pair_flop * heads_share / reached * (small.value if small else 1.0) + scores_s(rates, whole),
             pair_peak_s=pair_flop * heads_share / peak,
             stream_s=read_s,
         )
@@ -120,6 +120,15 @@ def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim + mla.kv_lora_rank
     explicit = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
     return FLOP_PER_WEIGHT * model.heads * latent, FLOP_PER_WEIGHT * model.heads * explicit
+
+
+def scores_s(rates: GpuRates, whole: bool = False) -> float:
+    """Return the time to store and read the scores of a query-key pair of a prompt in a layer; 0 if fused [s]."""
+    stored, model = rates.inputs.prompt_kernels.get("score_bytes"), rates.inputs.model
+    heads = model.heads if model.mla is not None else model.attends_by(whole).heads
+    if stored is None:
+        return 0.0
+    return stored.value * heads / rates.inputs.tensor_parallel_size / rates.kernel_bytes_per_s
 
 
 def small_heads(inputs: RooflineInputs) -> Value | None:
@@ -307,10 +316,11 @@ class StateAttention:
         inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
         share = layers / inputs.tensor_parallel_size
         peak_s = scan_flop(linear) * share / peak_flops(inputs.gpu, "fp16")
-        reached = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)
+        scan = coefficients.scan(linear.rule, inputs.engine.id, inputs.gpu.architecture)
+        token_s = scan.layer_token_s.value * layers if scan.layer_token_s else peak_s / scan.share.value
         return cls(
             move_s=state_bytes(inputs.model) * share / rates.bytes_per_s * coefficients.state_time_factor.value,
-            token_s=peak_s / reached.value / inputs.speed,
+            token_s=token_s / inputs.speed,
             token_peak_s=peak_s,
         )
 
@@ -555,7 +565,8 @@ def attention_values(rates: GpuRates) -> dict[str, Value]:
         values["window_margin_tokens"] = coefficients.window_margin_tokens
     if linear is not None:
         values["state_time_factor"] = coefficients.state_time_factor
-        values["scan_efficiency"] = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)
+        scan = coefficients.scan(linear.rule, inputs.engine.id, inputs.gpu.architecture)
+        values["scan_efficiency"] = scan.layer_token_s or scan.share
     if indexer is not None:
         values["index_read_time_factor"] = coefficients.index_read_time_factor
         values["index_arithmetic_efficiency"] = coefficients.index_arithmetic_efficiency

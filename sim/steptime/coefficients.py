@@ -34,6 +34,8 @@ class ScanEfficiency(KernelRule):
     rules: tuple[str, ...] = ()
     """Update rules of `LinearAttention`; empty: any rule."""
     share: Value
+    layer_token_s: Value | None = None
+    """Time per prompt token and layer of a kernel that scans one token after the other, in place of `share` [s]."""
 
     def applies(self, rule: str, engine: str, architecture: str) -> bool:
         """Return whether the rule applies to update rule *rule* in *engine* on cards of *architecture*."""
@@ -119,9 +121,9 @@ class AttentionCoefficients(Spec):
         """Return the factor on reading a KV cache byte in decodes of *engine* on *gpu*; None: 1."""
         return next((one.factor for one in self.cache_reading if one.applies(engine, gpu)), None)
 
-    def scan_efficiency(self, rule: str, engine: str, architecture: str) -> Value:
+    def scan(self, rule: str, engine: str, architecture: str) -> ScanEfficiency:
         """Return the efficiency of prompt scans with update rule *rule*: the first rule that applies."""
-        return next(one.share for one in self.scan_efficiencies if one.applies(rule, engine, architecture))
+        return next(one for one in self.scan_efficiencies if one.applies(rule, engine, architecture))
 
     def kernel_heads(self, architecture: str) -> Value | None:
         """Return the minimum number of heads of sparse kernels on cards of *architecture*; None: no minimum."""

@@ -170,7 +170,7 @@ class RooflineInputs:
     def kernel_values(self) -> dict[str, Value]:
         """Factors of the engine's kernels for this weight format on this card, by name."""
         found = {"slow_weights": self.slow_weights, "slow_products": self.slow_products}
-        found |= {"hopper_tile_tokens": self.hopper_tile}
+        found |= {"hopper_tile_tokens": self.hopper_tile} | self.prompt_kernels
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
@@ -193,6 +193,35 @@ class RooflineInputs:
 
     def _for_format(self, known: Iterable[SlowWeights | SlowProducts | FastExperts]) -> Value | None:
         return next((one.factor for one in known if one.kernel == self.kernel.id), None)
+
+    @property
+    def prompt_kernels(self) -> dict[str, Value]:
+        """Figures of the engine's prompt kernels that apply to this card and format, by name."""
+        kernels = known_overheads(self.engine).prompt_kernels
+        if kernels is None:
+            return {}
+        found = {"micro_batch_tokens": kernels.micro_batch_tokens, "score_bytes": kernels.score_bytes}
+        quantised = self.kernel.id == "gguf"
+        if not kernels.vendors or self.gpu.vendor in kernels.vendors:
+            found["activation_bytes"] = kernels.activation_bytes
+            found["dequantised_bytes"] = kernels.dequantised_bytes if quantised else None
+        int8 = kernels.int8_share if quantised and has_rate(self.gpu, "int8") else None
+        if int8:
+            found |= {"int8_share": int8, "hopper_share": kernels.hopper_share if self.gpu.hopper else None}
+        elif self.gpu.geforce and (quantised or self.quantization.id == "fp16"):
+            found["half_accumulation_factor"] = kernels.half_accumulation_factor
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def prompt_rate(self) -> float:
+        """Rate of products in large batches, relative to the usual kernels for this format on this card."""
+        kernels = self.prompt_kernels
+        share = kernels.get("int8_share")
+        if share:
+            of_card = kernels["hopper_share"].value if "hopper_share" in kernels else 1.0
+            return share.value * of_card * peak_flops(self.gpu, "int8") / peak_flops(self.gpu, "fp16")
+        half = kernels.get("half_accumulation_factor")
+        return half.value if half else 1.0
 
     @property
     def experts_kernel(self) -> Value | None:
@@ -313,7 +342,7 @@ class GpuRates:
         """Return the arithmetic time of *matrix* relative to FLOP / (peak * efficiency)."""
         kernel = self.inputs.kernel
         covered = covers(self.inputs.quantization, matrix)
-        factor = self.inputs.kernel_compute.value if covered else 1.0
+        factor = self.inputs.kernel_compute.value / self.inputs.prompt_rate if covered else 1.0
         if matrix.role == "expert":
             return factor * kernel.moe_compute_time_factor.value * self._experts_factor() * self._grouped_factor()
         older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
@@ -332,6 +361,12 @@ class GpuRates:
             return max(factor * kernel.moe_weight_time_factor.value, self.fastest_read)
         older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
         return max(factor * (older.value if older else 1.0), self.fastest_read)
+
+    @property
+    def kernel_bytes_per_s(self) -> float:
+        """Rate at which kernels other than products move data [B/s]."""
+        slow = self.overheads.slow_cards
+        return self.bytes_per_s / (slow.factor.value if slow and slow.matches(self.inputs.gpu) else 1.0)
 
     @property
     def fastest_read(self) -> float:

@@ -7,10 +7,11 @@ sensitivity.
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import Self
+from typing import ClassVar, Self
 
 from sim.catalogue.engine import default_limit
 from sim.catalogue.model import Matrix, matrices
+from sim.catalogue.quantization import covers
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.steptime.attention import (
@@ -89,6 +90,66 @@ class Launches:
         return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Passes of a step's tokens through the layers, and the work between products (`PromptKernels`).
+
+    Notes
+    -----
+    Llama.cpp computes a batch in passes of `--ubatch-size` tokens, each of which reads all weights. Kernels between
+    products keep numbers in 32 bit; products of quantised weights may convert them to 16 bit in each pass.
+
+    """
+
+    micro_batch_tokens: float = inf
+    token_s: float = 0.0
+    """Time of the kernels between products per token [s]."""
+    pass_s: float = 0.0
+    """Time to convert weights in each pass of more than `CONVERTED_FROM` tokens [s]."""
+    masked_pairs: float = 0.0
+    """Masked query-key pairs that are computed per token of a prompt."""
+
+    CONVERTED_FROM: ClassVar[int] = 64
+    """Maximum tokens of a pass that reads quantised weights without converting them."""
+
+    @classmethod
+    def of(cls, inputs: RooflineInputs, layers_share: float) -> Self:
+        """Return the passes of the inputs' engine; a single one without extra work if it states no prompt kernels."""
+        stated = inputs.prompt_kernels
+        if not stated:
+            return cls()
+        rates, ranks = GpuRates.of(inputs), inputs.tensor_parallel_size
+        numbers = converted = 0.0
+        for one in matrices(inputs.model):
+            if one.role in ("embedding", "lm_head", "vector"):
+                continue
+            expert = inputs.model.moe if one.role == "expert" else None
+            used = expert.experts_per_token / expert.experts if expert else 1.0
+            numbers += one.count * used * (one.inputs + one.outputs)
+            converted += one.count * one.inputs * one.outputs if covers(inputs.quantization, one) else 0.0
+        per_number, per_weight = (stated.get(name) for name in ("activation_bytes", "dequantised_bytes"))
+        scale = layers_share / ranks / rates.kernel_bytes_per_s
+        micro = stated["micro_batch_tokens"].value
+        return cls(
+            micro,
+            per_number.value * numbers * scale if per_number else 0.0,
+            per_weight.value * converted * scale if per_weight else 0.0,
+            micro / 2 if "score_bytes" in stated else 0.0,
+        )
+
+    def split(self, tokens: int) -> list[tuple[int, int]]:
+        """Return (passes, tokens of each) for a step of *tokens* new tokens."""
+        if tokens <= self.micro_batch_tokens:
+            return [(1, tokens)]
+        whole, rest = divmod(tokens, int(self.micro_batch_tokens))
+        return [(whole, int(self.micro_batch_tokens)), *([(1, rest)] if rest else [])]
+
+    def seconds(self, tokens: int) -> float:
+        """Return the time of the work between products in a step of *tokens* new tokens [s]."""
+        passes = sum(count for count, each in self.split(tokens) if each > self.CONVERTED_FROM)
+        return self.token_s * tokens + self.pass_s * passes
+
+
 def graph_tokens(inputs: RooflineInputs) -> int:
     """Return the maximum tokens of a step with prompts that runs from CUDA graphs.
 
@@ -135,6 +196,13 @@ def layer_overheads_s(inputs: RooflineInputs) -> float:
         layers *= overheads.ada_layer_factor.value
     if gpu.cdna and overheads.cdna_layer_factor is not None:
         layers *= overheads.cdna_layer_factor.value
+    launched = gpu.architecture.startswith(("Pascal", "Volta", "Turing"))
+    if gpu.vendor == "nvidia" and overheads.graph_layer_factor is not None and not launched:
+        layers *= overheads.graph_layer_factor.value
+    elif overheads.linear_layer_factor is not None:
+        layers += (
+            _block_kernels(inputs) * inputs.model.linear_attention_layers * (overheads.linear_layer_factor.value - 1)
+        )
     return layers * overheads.per_layer_s.value
 
 
@@ -301,6 +369,7 @@ class RooflineStepTime:
         self._by_tokens: dict[tuple[int, int], TokenStepCost] = {}
         self._by_samples: dict[tuple[int, int], TokenStepCost] = {}
         self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
+        self._passes = Passes.of(inputs, self._layers_share)
         self._launches = Launches.of(inputs, spec.host_factor, self._layers_share, spec.cuda_graphs)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
@@ -459,6 +528,8 @@ class RooflineStepTime:
         Windowed layers read at most a window of earlier tokens per query: an upper bound, as early queries read fewer.
         """
         earlier, pairs = batch.prefill_context_tokens, batch.prefill_attention_pairs
+        if self._passes.masked_pairs:
+            pairs += int(batch.prefill_tokens * self._passes.masked_pairs)
         read_s, pairs_s = self._read_s * earlier, self._pair_s * pairs
         if self.window is not None:
             read_s += self._window_read_s * min(earlier, batch.prefill_seqs * self.window)
@@ -477,10 +548,15 @@ class RooflineStepTime:
         known = self._by_tokens.get((tokens, replica_tokens))
         if known is not None:
             return known
-        products = total(self._products, tokens, replica_tokens).scaled(self._layers_share)
+        passes = self._passes.split(tokens)
+        parts = [total(self._products, each, replica_tokens).scaled(self._layers_share * n) for n, each in passes]
+        products = sum(parts[1:], parts[0])
+        between_s = self._passes.seconds(tokens)
+        if between_s:
+            products += GemmTimes(memory_s=between_s, stream_s=between_s)
         host_s = self._host_s(self._overheads.per_step_s)
         gpu_waits_s = host_s * self._even_share
-        overhead_s = self._layer_overheads_s() * self._layers_share + gpu_waits_s
+        overhead_s = self._layer_overheads_s() * self._layers_share * sum(n for n, _ in passes) + gpu_waits_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:
             there, host_s = all_times(self._in_host, tokens)

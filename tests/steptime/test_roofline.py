@@ -10,6 +10,7 @@ from sim.catalogue.engine import (
     DefaultTiles,
     EngineLimits,
     FastExperts,
+    PromptKernels,
     ReleaseDefaults,
     SlowCards,
     SlowProducts,
@@ -412,6 +413,43 @@ def test_an_engine_may_read_weights_more_slowly_on_some_cards(build, engine):
 
     assert 1.5 < read_s("a100-80gb-sxm", own) / read_s("a100-80gb-sxm", engine) < 1.61
     assert read_s("h100-80gb-sxm", own) == read_s("h100-80gb-sxm", engine)
+
+
+def test_prompts_run_in_passes_and_pay_for_the_kernels_between_products(build, engine):
+    one = engine.overheads.per_layer_s.model_copy
+    known = {"micro_batch_tokens": 512, "activation_bytes": 12, "score_bytes": 21}
+    kernels = PromptKernels(**{name: one(update={"value": number}) for name, number in known.items()})
+    own = engine.model_copy(update={"overheads": engine.overheads.model_copy(update={"prompt_kernels": kernels})})
+    plain = build("llama3.1-8b", "a100-80gb-sxm")
+    steptime = RooflineStepTime(plain.spec, replace(plain.inputs, engine=own))
+    assert steptime.leap(decode(1)).first_s == pytest.approx(plain.leap(decode(1)).first_s, rel=1e-2)
+    for tokens, passes in ((512, 1), (1024, 2), (2048, 4), (2049, 5)):
+        layers_s = steptime.breakdown(prompt(tokens))["overhead"] - plain.breakdown(prompt(tokens))["overhead"]
+        assert layers_s == pytest.approx((passes - 1) * 32 * engine.overheads.per_layer_s.value)
+    model, rates = steptime.inputs.model, GpuRates.of(steptime.inputs)
+    numbers = sum(m.count * (m.inputs + m.outputs) for m in matrices(model) if m.role in ("attention", "mlp"))
+    parts = steptime.breakdown(prompt(512)), plain.breakdown(prompt(512))
+    between_s, scores_s = (parts[0][name] - parts[1][name] for name in ("memory", "attention"))
+    assert between_s == pytest.approx(12 * 512 * numbers / rates.bytes_per_s, rel=1e-6)
+    assert scores_s > 21 * 512 * 512 * model.heads * model.layers / rates.bytes_per_s
+
+
+def test_quantised_prompts_use_8_bit_integers_and_geforce_cards_16_bit_sums(build, engine):
+    one = engine.overheads.per_layer_s.model_copy
+    known = {"micro_batch_tokens": 512, "activation_bytes": 0, "half_accumulation_factor": 2, "int8_share": 0.5}
+    kernels = PromptKernels(**{name: one(update={"value": number}) for name, number in known.items()})
+    overheads = engine.overheads.model_copy(update={"prompt_kernels": kernels})
+    own = engine.model_copy(update={"overheads": overheads})
+
+    def rate(card, kernel, quantization):
+        inputs = build(card=card).inputs
+        changed = inputs.quantization.model_copy(update={"id": quantization})
+        named = inputs.kernel.model_copy(update={"id": kernel})
+        return replace(inputs, engine=own, kernel=named, quantization=changed).prompt_rate
+
+    assert rate("rtx-4090", "dense-16bit", "fp16") == 2
+    assert rate("rtx-4090", "dense-16bit", "none") == rate("a100-80gb-sxm", "dense-16bit", "fp16") == 1
+    assert rate("a100-80gb-sxm", "gguf", "gguf-q4_0") == pytest.approx(0.5 * 624 / 312)
 
 
 def test_a_kernel_of_the_graphics_cards_own_counts_there_alone(build):
