@@ -10,8 +10,12 @@ N. Balakrishnan, "Continuous Univariate Distributions", vol. 1, ch. 14 (lognorma
 
 """
 
+import sys
+from collections.abc import Callable
+from functools import cache
 from math import gamma, log, log1p, sqrt
-from typing import Literal, TypeVar
+from types import ModuleType
+from typing import Any, Literal, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +33,32 @@ def stream(seed: int, replication: int, name: str) -> np.random.Generator:
     model never shifts the draws of another.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, replication, crc32(name.encode())])))
+
+
+@cache
+def special_function(name: str) -> Callable[..., Any]:
+    """Return the function *name* of scipy.special: ndtr, ndtri or stdtrit.
+
+    Only the module that defines it is imported: its package takes 0.2 s, most of it for other array libraries.
+    """
+    package = "scipy.special"
+    if package not in sys.modules:
+        import scipy
+
+        bare = ModuleType(package)
+        bare.__path__ = [f"{folder}/special" for folder in scipy.__path__]
+        sys.modules[package] = bare
+        try:
+            from scipy.special import _ufuncs
+
+            return cast("Callable[..., Any]", getattr(_ufuncs, name))
+        except (ImportError, AttributeError):  # a release of scipy that has it elsewhere
+            pass
+        finally:
+            del sys.modules[package]
+    from scipy import special
+
+    return cast("Callable[..., Any]", getattr(special, name))
 
 
 def exponential(u: U, mean: float) -> U:
@@ -74,9 +104,8 @@ def log_moments(mean: float, cv: float) -> tuple[float, float]:
 
 def lognormal(u: U, mu: float, sigma: float, largest: float = np.inf) -> U:
     """Return the quantiles *u* of exp(mu + sigma Z) with Z standard normal, at most *largest*."""
-    from scipy.special import ndtri  # imported here because it is slow, and scenarios are also read without being run
-
-    quantiles = np.exp(np.minimum(mu + sigma * ndtri(u), log(largest)))
+    normal: Numbers = special_function("ndtri")(u)
+    quantiles = np.exp(np.minimum(mu + sigma * normal, log(largest)))
     return float(quantiles) if isinstance(u, float) else quantiles
 
 
@@ -85,11 +114,9 @@ def truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float
 
     The equation is F^-1(F(low) + u (F(high) - F(low))).
     """
-    # imported here because it is slow, and scenarios are also read without being run
-    from scipy.special import ndtr, ndtri
-
+    ndtr, ndtri = special_function("ndtr"), special_function("ndtri")
     below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
-    return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
+    return np.asarray(np.clip(mean + sd * ndtri(below + u * (above - below)), low, high))
 
 
 Dependence = Literal["gaussian_copula", "iman_conover"]
@@ -150,9 +177,7 @@ def correlated(u: Numbers, ranks: Numbers, dependence: Dependence = "gaussian_co
     Communications in Statistics B11 (1982).
 
     """
-    # imported here because it is slow, and scenarios are also read without being run
-    from scipy.special import ndtr, ndtri
-
+    ndtr, ndtri = special_function("ndtr"), special_function("ndtri")
     wanted = normal_correlations(ranks)
     root = np.linalg.cholesky(wanted + 2 * _ROUNDING * np.eye(len(ranks)))
     if dependence == "gaussian_copula":

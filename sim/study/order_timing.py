@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.cost.price_paths import ELECTRICITY, PRICES, PriceName, PriceOutlook
 from sim.cost.time_value import discount_factor, price_in
-from sim.rng import Numbers, correlated, stream
+from sim.rng import Numbers, correlated, special_function, stream
 from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import PRICE_PATHS
@@ -149,8 +149,7 @@ def _shocks(seed: int, moving: Sequence[PriceName], months: int, futures: MonteC
 
     A longer horizon, or further draws, leave the earlier ones unchanged, except by Iman-Conover.
     """
-    from scipy.special import ndtri  # slow to import; a scenario is also read without being run
-
+    ndtri = special_function("ndtri")
     ranks = futures.rank_matrix(moving, lambda path: path.removeprefix(f"{PRICE_PATHS}."))
     table = np.empty((len(moving), months, futures.draws))
     for month in range(months):

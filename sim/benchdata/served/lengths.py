@@ -12,6 +12,8 @@ from math import expm1, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.rng import special_function
+
 NARROWEST, WIDEST, CANDIDATES = 0.02, 1.8, 90
 """Range and number of candidate standard deviations of log length, in equal ratios; the narrowest means equal lengths.
 """
@@ -86,13 +88,11 @@ def _smooth_cv(filled: list[tuple[float, float, float]]) -> float:
 
 def _lognormal_cv(filled: list[tuple[float, float, float]], mean: float) -> float:
     """Return the coefficient of variation of the lognormal distribution with *mean* that best fits the buckets."""
-    from scipy.special import ndtr
-
     number = np.array([one[2] for one in filled])
     with np.errstate(divide="ignore"):
         ends = np.log(np.array([one[:2] for one in filled]) / mean)
     sd = np.geomspace(NARROWEST, WIDEST, CANDIDATES)[:, None, None]
-    below = ndtr((ends + sd**2 / 2) / sd)
+    below = special_function("ndtr")((ends + sd**2 / 2) / sd)
     chance = np.maximum(SMALLEST_PROBABILITY, below[..., 1] - below[..., 0])
     best = int(np.argmax((number * np.log(chance)).sum(axis=1)))
     return sqrt(expm1(float(sd[best, 0, 0]) ** 2)) if best else 0.0
@@ -184,8 +184,6 @@ def remaining_answers(mean: float, cv: float, pace: TokenProgress) -> Floats:
 
 def _shape(cv: float) -> Floats:
     """Return lognormal answer lengths divided by their mean, at evenly spaced quantiles."""
-    from scipy.special import ndtri  # slow to import
-
     sigma = np.sqrt(np.log1p(cv**2))
-    found: Floats = np.exp(ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES) * sigma - sigma**2 / 2)
+    found: Floats = np.exp(special_function("ndtri")((np.arange(QUANTILES) + 0.5) / QUANTILES) * sigma - sigma**2 / 2)
     return found

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.rng import special_function
 from sim.study.metrics.statistics import half_width, mean
 
 PARTS = 20
@@ -82,10 +83,9 @@ def _count_up_to(times_s: Floats, edges: Floats) -> NDArray[np.int64]:
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
     """Return whether the sum of the changes of *inside* is larger than chance explains at the level *certainty*."""
-    from scipy.special import stdtrit  # slow to import
-
     steps = np.diff(inside)
-    chance = float(stdtrit(len(steps) - 1, certainty)) * len(steps) ** 0.5 * float(steps.std(ddof=1))
+    t = float(special_function("stdtrit")(len(steps) - 1, certainty))
+    chance = t * len(steps) ** 0.5 * float(steps.std(ddof=1))
     return bool(steps.sum() > chance)
 
 

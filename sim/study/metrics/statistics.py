@@ -5,6 +5,8 @@ from functools import cache
 from math import hypot, inf, isfinite, nan, sqrt
 from statistics import NormalDist
 
+from sim.rng import special_function
+
 CONFIDENCE = 0.95
 LEAST_FOR_INTERVAL = 3
 """Least number of replications whose spread gives an interval: t is 12.7 for two, 4.3 for three."""
@@ -22,9 +24,7 @@ def normal_quantile(share: float) -> float:
 @cache
 def student_t(degrees: int) -> float:
     """Return the 95 % quantile (two-sided) of Student's t with *degrees* >= 1 degrees of freedom."""
-    from scipy.special import stdtrit  # slow to import
-
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(special_function("stdtrit")(degrees, (1 + CONFIDENCE) / 2))
 
 
 def mean(values: Sequence[float]) -> float:
