@@ -41,8 +41,9 @@ ORDER = (
 """Commands in the order of the help; all others come last."""
 LONGEST_SHOWN = 100
 """Longest name or text that an error message repeats [characters]."""
-OBJECTS_BETWEEN_SEARCHES = 100_000
-"""Allocations between searches for garbage: with Python's default, they take a fifth of a short run."""
+OBJECTS_BETWEEN_SEARCHES = 400_000
+"""Allocations between searches for garbage: more than reading and checking a scenario makes. With Python's default, the
+searches take a fifth of a short run."""
 LANG = "--lang"
 NO_COLOR = "--no-color"
 _NO_SPACE_HINT = "; finished points are kept: make room, and the same command continues from them"

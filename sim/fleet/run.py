@@ -181,8 +181,9 @@ def serve_shard(
         Requests of the shard, with the number of their engine in the fleet.
 
     """
-    served = _of_shard(requests, first)
-    fleet = RunningFleet(replace(plan, pools=_part(plan, replicas)), assigned=served)
+    with collector_paused():
+        served = _of_shard(requests, first)
+        fleet = RunningFleet(replace(plan, pools=_part(plan, replicas)), assigned=served)
     with under_way(fleet):
         fleet.serve()
         fleet.release_requests()

@@ -1,5 +1,6 @@
 """Process pool for jobs on this machine: this process starts work at once, others join if the work takes longer."""
 
+import gc
 import logging
 import signal
 import threading
@@ -281,15 +282,19 @@ def _process(progress: Path) -> Any:
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 
-    return ProcessPoolExecutor(1, timeout=IDLE_S, initializer=_start, initargs=(progress,))
+    return ProcessPoolExecutor(1, timeout=IDLE_S, initializer=_start, initargs=(progress, gc.get_threshold()))
 
 
 def _import_this_module() -> None:
     """Import this module in a new process, as its first task."""
 
 
-def _start(progress: Path) -> None:
-    """Write progress to the file *progress*, and ignore SIGINT and SIGTERM: the first process ends the others."""
+def _start(progress: Path, threshold: tuple[int, int, int]) -> None:
+    """Write progress to the file *progress*, and search for garbage at the *threshold* of the first process.
+
+    SIGINT and SIGTERM are ignored: the first process ends the others.
+    """
+    gc.set_threshold(*threshold)
     write_progress(progress)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
