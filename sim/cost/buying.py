@@ -18,6 +18,9 @@ from sim.cost.prices import CostError, PriceBook, Problem, Quotes, offer_item
 from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
+PAYMENT_TERMS = "payment_terms"
+"""Component of the bill for payments of the price before or after the delivery."""
+
 
 def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
     """Return the cost of GPUs beyond those included in the servers' price, a charge per pool. Raises CostError."""
@@ -124,7 +127,7 @@ class Buy(Spec):
             each_usd = finance.moved_usd_per_h(moved_usd) / one.units_per_h if one.units_per_h else 0.0
             stated = StatedFigure("cost.payment.at_order", self.payment.at_order, "of the price")
             price = one.price.derived(each_usd, one.price.unit, stated)
-            moving = replace(one, component="payment_terms", price=price, once_usd=0.0, resold=False)
+            moving = replace(one, component=PAYMENT_TERMS, price=price, once_usd=0.0, resold=False)
             found.append(replace(moving, moved_usd=moved_usd))
         return found
 

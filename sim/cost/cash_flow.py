@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import fsum
 from typing import Any
 
+from sim.cost.buying import PAYMENT_TERMS
 from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
@@ -33,6 +34,8 @@ class CashFlows:
     moved_usd: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """(Months after which a contract is renewed, or 0 for the life of hardware; month from its start) -> payment beside
     those at delivery and by month; they sum to 0 (VAT, payment terms, prepaid rent) [USD]."""
+    terms_usd: Mapping[int, float] = field(default_factory=dict)
+    """Part of `moved_usd` for terms of payment of the price: month from the delivery -> payment [USD]."""
     profiles: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Monthly component -> ratio of each month's amount, over the life or contract, to the level amount."""
     resold_usd: float = 0.0
@@ -160,6 +163,7 @@ def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlo
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
         moved_usd=_moved_payments(costs),
+        terms_usd=_payment_terms(costs),
         profiles={charge.component: charge.profile for charge in costs.charges if charge.profile},
         agreed_months={charge.component: charge.agreed_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
@@ -188,6 +192,15 @@ def _moved_payments(costs: CostPlan) -> dict[tuple[int, int], float]:
         for month, usd in charge.moved_usd:
             place = round(charge.agreed_months), month
             found[place] = found.get(place, 0.0) + usd
+    return found
+
+
+def _payment_terms(costs: CostPlan) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for month, usd in (
+        one for charge in costs.charges if charge.component == PAYMENT_TERMS for one in charge.moved_usd
+    ):
+        found[month] = found.get(month, 0.0) + usd
     return found
 
 

@@ -42,11 +42,11 @@ class Loan(Spec):
     """Loan that pays a share of every purchase at its delivery."""
 
     share: Share
-    """Fraction of the price, with taxes at delivery, that the loan pays at delivery, whatever the terms of payment."""
+    """Fraction of each payment of the price, with taxes at delivery, that the loan pays when it falls due."""
     rate: Fraction
     """Nominal interest rate per year, as a fraction: 0.07 is 7 %. A twelfth is charged every month."""
     term_months: Annotated[Count, Field(le=1200)]
-    """Months until the last installment."""
+    """Months from a payment to the last installment of what the loan paid of it."""
     grace_months: WholeNumber = 0
     """First months of the term in which only interest is paid."""
     repayment: Literal["annuity", "linear", "bullet"] = "annuity"
@@ -238,6 +238,16 @@ class Holding:
     """Book value after `book_months` [USD]."""
     moved_usd: tuple[tuple[int, float], ...] = ()
     """Payments (month, amount [USD]) beside the purchase that sum to 0: VAT, deposits, net terms. A lease has none."""
+    terms_usd: tuple[tuple[int, float], ...] = ()
+    """Part of `moved_usd` for the terms of payment of the price (deposits, net terms), which a loan follows."""
+
+    @property
+    def due_usd(self) -> dict[int, float]:
+        """Month -> payment of the price, without VAT to be recovered [USD]."""
+        found = {self.start_month: self.price_usd}
+        for month, usd in self.terms_usd:
+            found[month] = found.get(month, 0.0) + usd
+        return {month: usd for month, usd in found.items() if abs(usd) > 1e-12 * self.price_usd}
 
 
 LINES = ("operating", "purchase", "sale", "loan_drawn", "interest", "principal", "lease", "deposit", "income_tax")
@@ -288,7 +298,7 @@ def financed(
         Hardware bought and sold within these months. At a sale, the undepreciated rest is deducted, a gain over it is
         taxed, and a loan that still runs is repaid.
     loan
-        Loan on each purchase; None: own money.
+        Loan on each payment of a purchase; None: own money.
     tax
         Income tax; None: before tax.
     lease
@@ -392,16 +402,17 @@ def _tax_savings(
 
 def _borrow(one: Holding, loan: Loan, pay: Callable[[int, str, float], None], deducted: list[float]) -> None:
     """Pay interest and principal of the *loan* on a purchase, and add the interest to what is *deducted*."""
-    principal = balance = loan.share * one.price_usd
-    pay(one.start_month, "loan_drawn", -principal)
-    for month, part in enumerate(loan.installments(principal), one.start_month + 1):
-        if month > one.end_month:
-            break
-        pay(month, "interest", part.interest_usd)
-        pay(month, "principal", part.principal_usd)
-        deducted[month] += part.interest_usd
-        balance = part.balance_usd
-    pay(one.end_month, "principal", balance)
+    for due, usd in one.due_usd.items():
+        principal = balance = loan.share * usd
+        pay(due, "loan_drawn", -principal)
+        for month, part in enumerate(loan.installments(principal), due + 1):
+            if month > one.end_month:
+                break
+            pay(month, "interest", part.interest_usd)
+            pay(month, "principal", part.principal_usd)
+            deducted[month] += part.interest_usd
+            balance = part.balance_usd
+        pay(one.end_month, "principal", balance)
 
 
 def _depreciate(one: Holding, terms: TaxDepreciation, deducted: list[float], years: FiscalYears) -> None:

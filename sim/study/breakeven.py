@@ -364,6 +364,7 @@ def _payments(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> P
             hardware_usd,
             brings + removal_usd,
             moved_usd=tuple(moved_usd(cost.flows, span, start, end, contracts=False)),
+            terms_usd=tuple((min(max(0, start + month), end), usd) for month, usd in cost.flows.terms_usd.items()),
         )
         for start, end in pairwise([*bought, span])
         if cost.flows.capex_usd or removal_usd

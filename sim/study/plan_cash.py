@@ -297,7 +297,10 @@ def purchases_of(stock: Supply, terms: PlanTerms) -> list[Holding]:
             batch.units * usd for usd in (price, resale - unit.removal_usd, hardware, resale)
         )
         moved = moved_usd(stock, terms).get(batch, ())
-        found.append(Holding(batch.delivered, batch.retires, price, brings, hardware, resale, moved_usd=moved))
+        today = batch.units * declines.hardware(batch.ordered)
+        due = _settled(unit.terms_usd, today, batch.delivered, batch.retires)
+        times = (batch.delivered, batch.retires)
+        found.append(Holding(*times, price, brings, hardware, resale, moved_usd=moved, terms_usd=due))
     contracts = ((one, moved) for one, moved in moved_usd(stock, terms).items() if isinstance(one, Contract))
     return found + [Holding(one.signed, moved[-1][0], 0.0, 0.0, moved_usd=moved) for one, moved in contracts]
 

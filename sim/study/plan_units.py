@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.cost.buying import PAYMENT_TERMS
 from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
@@ -317,6 +318,13 @@ class UnitCosts:
     def moved_usd(self) -> tuple[tuple[int, float], ...]:
         """Payments (month from delivery, amount [USD]) of one unit beside its purchase, at today's price."""
         return tuple(one for charge in self.priced(1).charges if not charge.agreed_months for one in charge.moved_usd)
+
+    @property
+    def terms_usd(self) -> tuple[tuple[int, float], ...]:
+        """Part of `moved_usd` for terms of payment of the price."""
+        return tuple(
+            one for charge in self.priced(1).charges if charge.component == PAYMENT_TERMS for one in charge.moved_usd
+        )
 
     def prepaid_usd(self, units: int) -> tuple[tuple[int, float], ...]:
         """Return the payments (month of the contract, amount [USD]) beside the rent of committed *units*, today.

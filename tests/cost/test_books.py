@@ -63,7 +63,7 @@ def test_assets_are_liabilities_and_equity_in_every_month(
 ) -> None:
     if leased and operating and lease.at_end != "buy":
         terms = terms._replace(standard="asc_842_operating")
-    holdings = [HOLDINGS[0], replace(HOLDINGS[1], moved_usd=moved)]
+    holdings = [HOLDINGS[0], replace(HOLDINGS[1], moved_usd=moved, terms_usd=moved)]
     for at in booked(None if leased else loan, lease if leased else None, terms, holdings):
         assert at.assets_usd == pytest.approx(at.liabilities_usd + at.equity_usd, abs=1e-6)
 

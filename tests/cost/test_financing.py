@@ -78,6 +78,18 @@ def test_a_bullet_loan_pays_interest_and_then_everything() -> None:
     assert [one.principal_usd for one in paid] == pytest.approx([0, 0, 1000])
 
 
+def test_a_loan_is_drawn_as_the_payments_of_the_price_fall_due() -> None:
+    # 30 % at the order, two months before the delivery, and 70 % net 60; no loan for VAT
+    terms = ((1, 300.0), (3, -1000.0), (5, 700.0))
+    holding = Holding(3, 24, 1000.0, 0.0, moved_usd=(*terms, (3, 130.0), (5, -130.0)), terms_usd=terms)
+    loan = Loan(share=0.6, rate=0.12, term_months=2, repayment="bullet")
+    months = [one.lines_usd for one in financed([0.0] * 24, [holding], loan, None)]
+    assert [one["loan_drawn"] for one in months[:8]] == pytest.approx([0, -180, 0, 0, 0, -420, 0, 0])
+    assert [one["interest"] for one in months[:8]] == pytest.approx([0, 0, 1.8, 1.8, 0, 0, 4.2, 4.2])
+    assert [one["principal"] for one in months[:8]] == pytest.approx([0, 0, 0, 180, 0, 0, 0, 420])
+    assert [one["purchase"] + one["working_capital"] for one in months[:6]] == pytest.approx([0, 300, 0, 130, 0, 570])
+
+
 def test_grace_months_pay_interest_alone_and_linear_loans_equal_principal() -> None:
     loan = Loan(share=1, rate=0.12, term_months=5, grace_months=2, repayment="linear")
     assert [one.principal_usd for one in loan.installments(300.0)] == pytest.approx([0, 0, 100, 100, 100])
@@ -95,10 +107,11 @@ def test_principal_payments_sum_to_the_debt(loan: Loan, principal: float) -> Non
 
 
 @pytest.mark.slow
-@given(loan=LOANS, price=st.floats(1, 1e6), months=st.integers(1, 150))
-def test_a_loan_at_its_own_rate_has_no_value(loan: Loan, price: float, months: int) -> None:
+@given(loan=LOANS, price=st.floats(1, 1e6), months=st.integers(1, 150), later=st.floats(0, 1))
+def test_a_loan_at_its_own_rate_has_no_value(loan: Loan, price: float, months: int, later: float) -> None:
     own = (1 + loan.rate / 12) ** 12 - 1
-    running, holding = [1.0] * months, [Holding(0, months, price, 0.3 * price)]
+    terms = ((0, -later * price), (min(2, months), later * price))
+    running, holding = [1.0] * months, [Holding(0, months, price, 0.3 * price, moved_usd=terms, terms_usd=terms)]
     with_loan, without = (costs_after_tax(running, holding, one, None) for one in (loan, None))
     assert net_present_usd(with_loan, own) == pytest.approx(net_present_usd(without, own), abs=1e-6 * price)
 
