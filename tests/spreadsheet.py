@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from openpyxl.worksheet.worksheet import Worksheet
-from scipy.optimize import brentq
+from scipy.optimize import newton
 
 _WORD = re.compile(
     r"(?:'([^']+)'!)?(?:(\$?[A-Z]+\$?\d+:\$?[A-Z]+\$?\d+)|(\$?[A-Z]+\$?\d+))|([a-z_]+)|(?<![<>])(=)|(\^)"
@@ -26,8 +26,8 @@ def _exact(span: Any, one: str) -> Any:
     return np.array([str(each) == str(one) for each in span])
 
 
-def _irr(flows: Any, _guess: float) -> float:
-    return float(brentq(lambda rate: sum(usd / (1 + rate) ** month for month, usd in enumerate(flows)), -0.9, 10))
+def _irr(flows: Any, guess: float) -> float:
+    return float(newton(lambda rate: sum(usd / (1 + rate) ** month for month, usd in enumerate(flows)), guess))
 
 
 class Sheet:

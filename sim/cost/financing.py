@@ -381,9 +381,19 @@ def earned_usd(
     [-100.0, 50.0, 20.0]
 
     """
-    found = [sold - cost for sold, cost in zip([0.0, *revenue_usd], costs_usd, strict=True)]
+    taxes_usd = revenue_taxes_usd(revenue_usd, tax_rate, years)
+    return [sold - tax - cost for sold, tax, cost in zip([0.0, *revenue_usd], taxes_usd, costs_usd, strict=True)]
+
+
+def revenue_taxes_usd(revenue_usd: Sequence[float], tax_rate: float, years: FiscalYears) -> list[float]:
+    """Return the income tax on the revenue of months 1, 2, ..., at the ends of months 0, 1, 2, ... [USD].
+
+    >>> revenue_taxes_usd([60.0, 60.0], 0.25, FROM_DELIVERY)
+    [0.0, 0.0, 30.0]
+    """
+    found = [0.0] * (len(revenue_usd) + 1)
     for before, end in pairwise([0, *years.ends(len(revenue_usd))]):
-        found[end] -= tax_rate * fsum(revenue_usd[before:end])
+        found[end] = tax_rate * fsum(revenue_usd[before:end])
     return found
 
 

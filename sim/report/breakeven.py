@@ -17,7 +17,17 @@ from sim.language import ENGLISH, N_, _, current, translate_rendered
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
 from sim.report.charts.picture import KeyEntry, panel_picture
-from sim.report.financing_tables import WORKING_USD, cheapest_way, financing_rows, financing_table, write_financing
+from sim.report.financing_tables import (
+    WORKING_USD,
+    cheapest_way,
+    earning_line,
+    financing_rows,
+    financing_table,
+    revenue_cells,
+    revenue_columns,
+    revenue_heads,
+    write_financing,
+)
 from sim.report.json_document import heading
 from sim.report.order_timing import timing_rows, timing_sentences, timing_table, write_timing
 from sim.report.page.page import PageTable, render_page
@@ -120,22 +130,9 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
 
 def _earning_lines(answer: BreakevenAnswer) -> list[str]:
     """Return the candidate that earns the most, for each model; none where the scenario states no revenue."""
-    lines = []
-    for names in answer.products:
-        sellers = [name for name in names if name in answer.earnings]
-        if not sellers:
-            continue
-        best = max(sellers, key=lambda name: answer.earnings[name].net_present_usd)
-        worth, rate = answer.earnings[best][:2]
-        text = N_("with revenue, {winner} loses the least: net present value {cash} in {months:g} months, {irr}.")
-        if worth >= 0:
-            text = N_("with revenue, {winner} earns the most: net present value {cash} in {months:g} months, {irr}.")
-        if len(sellers) == 1:
-            text = N_("with revenue, {winner} has the net present value {cash} in {months:g} months, {irr}.")
-        irr = _("no IRR") if rate is None else _("IRR {rate} a year", rate=percent(rate))
-        span = max(1, round(answer.horizon.months))
-        lines.append(_(text, winner=best, cash=cash(worth), months=span, irr=irr))
-    return lines
+    span = max(1, round(answer.horizon.months))
+    sold = [{name: answer.earnings[name] for name in names if name in answer.earnings} for names in answer.products]
+    return [line for earnings in sold for line in earning_line(earnings, span)]
 
 
 def _real_line(answer: BreakevenAnswer) -> list[str]:
@@ -445,7 +442,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
     Where candidates serve different models, rows of the same model are adjacent.
     """
-    rows, every = [], _costs(answer)
+    rows, every, is_real = [], _costs(answer), answer.horizon.inflation is not None
     for name in (name for names in answer.products for name in names):
         cost, usd_per_h = answer.at_load.get(name), answer.usd_per_h[name]
         rows.append(
@@ -464,7 +461,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
                 "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
                 **_real_columns(answer, name),
                 **_after_tax_columns(answer, name),
-                **(_revenue_columns(answer, name) if answer.earnings else {}),
+                **(revenue_columns(answer.earnings.get(name), is_real) if answer.earnings else {}),
             }
         )
     return rows
@@ -487,18 +484,6 @@ def _after_tax_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
         **({} if one.inflation is None else {"real_irr": one.real_internal_rate}),
         "irr_against": one.against,
     }
-
-
-WORTH = "net_present_value_with_revenue_usd"
-"""Column of ranking.csv: present value of revenue less all costs and taxes."""
-
-
-def _revenue_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
-    """Return the columns of ranking.csv with revenue; None for a candidate that sells nothing."""
-    columns = (WORTH, "irr_with_revenue", "mirr_with_revenue", "payback_months_with_revenue")
-    if name not in answer.earnings:
-        return dict.fromkeys(columns)
-    return dict(zip(columns, answer.earnings[name], strict=True))
 
 
 def _real_columns(answer: BreakevenAnswer, name: str) -> dict[str, Any]:
@@ -679,7 +664,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
             cash(row["net_present_cost_usd"]),
             *([cash(row["real_usd_per_h"] * HOURS_PER_MONTH)] if "real_usd_per_h" in row else []),
             *(worded(answer, cell) for cell in _after_tax_cells(row)),
-            *_revenue_cells(row),
+            *revenue_cells(row),
         ]
         for row in ranking_rows(answer)
     ]
@@ -693,8 +678,7 @@ def ranking(answer: BreakevenAnswer) -> PageTable:
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
         *([] if answer.horizon.inflation is None else [in_code(_("levelised, today's money [USD/month]"))]),
         *([in_code(_("after financing and tax [USD]")), _("IRR of the purchase [a year]")] if answer.after_tax else []),
-        *([in_code(_("net present value with revenue [USD]")), _("IRR with revenue")] if answer.earnings else []),
-        *([_("payback with revenue [months]")] if answer.earnings else []),
+        *(revenue_heads() if answer.earnings else []),
     ]
     return PageTable(
         _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
@@ -711,13 +695,6 @@ def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
         "" if row["irr"] is None else _("{rate} (against {other})", rate=percent(row["irr"]), other=row["irr_against"])
     )
     return [cash(row["after_tax_net_present_cost_usd"]), rate]
-
-
-def _revenue_cells(row: Mapping[str, Any]) -> list[str]:
-    if WORTH not in row:
-        return []
-    forms = {WORTH: cash, "irr_with_revenue": percent, "payback_months_with_revenue": plain}
-    return ["" if row[name] is None else form(row[name]) for name, form in forms.items()]
 
 
 def _kinds_table(answer: BreakevenAnswer) -> list[PageTable]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.cost.books import EXPENSES
+from sim.cost.financing import revenue_taxes_usd
 from sim.cost.multi_year import month_after
 from sim.cost.time_value import MONTHS_PER_YEAR
 from sim.language import N_, _
@@ -13,7 +14,7 @@ from sim.report.page.page import PageTable
 from sim.report.run.tables import write_rows
 from sim.report.words.money import cash, in_code
 from sim.report.words.text import percent, plain
-from sim.study.financing import AfterTax
+from sim.study.financing import AfterTax, Earnings
 
 STATED_WAYS = (N_("own money"), N_("loan"), N_("lease"))
 """Ways to finance that a scenario does not name itself, for translation."""
@@ -23,6 +24,8 @@ YEAR_ENDS = "fiscal_year_ends"
 """Column of fiscal years by the calendar: their last month."""
 PREPAID_USD = "prepaid_rent_usd"
 """Column of plan.csv: part of the month's rent that was paid in advance."""
+WORTH = "net_present_value_with_revenue_usd"
+"""Column of tables with revenue: present value of revenue less all costs and taxes."""
 Financings = Mapping[str, Mapping[str, AfterTax]]
 """Candidate -> way to finance -> cost with it."""
 
@@ -43,8 +46,44 @@ def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             "payback_months": one.payback_months,
             "discounted_payback_months": one.discounted_payback_months,
             "against": one.against,
+            **(revenue_columns(one.earnings if one.revenue_usd else None, one.inflation is not None) if sells else {}),
         }
+        for sells in [any(one.revenue_usd for _name, _label, one in _each(found))]
         for name, label, one in _each(found)
+    ]
+
+
+_REAL_IRR = "real_irr_with_revenue"
+_EARNINGS = {
+    WORTH: "net_present_usd",
+    "irr_with_revenue": "internal_rate",
+    _REAL_IRR: "real_internal_rate",
+    "mirr_with_revenue": "modified_rate",
+    "payback_months_with_revenue": "payback_months",
+    "discounted_payback_months_with_revenue": "discounted_payback_months",
+}
+
+
+def revenue_columns(one: Earnings | None, is_real: bool) -> dict[str, float | None]:
+    """Return the columns with revenue, with a real rate if *is_real*; None for a candidate that sells nothing."""
+    names = (name for name in _EARNINGS if is_real or name != _REAL_IRR)
+    return {name: None if one is None else getattr(one, _EARNINGS[name]) for name in names}
+
+
+def revenue_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells with revenue of a table's row; none where nothing is sold."""
+    if WORTH not in row:
+        return []
+    forms = {WORTH: cash, "irr_with_revenue": percent, "payback_months_with_revenue": plain}
+    return ["" if row[name] is None else form(row[name]) for name, form in forms.items()]
+
+
+def revenue_heads() -> list[str]:
+    """Return the headings of `revenue_cells`."""
+    return [
+        in_code(_("net present value with revenue [USD]")),
+        _("IRR with revenue"),
+        _("payback with revenue [months]"),
     ]
 
 
@@ -58,10 +97,25 @@ def month_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             "month": one.month,
             **{f"{line}_usd": usd for line, usd in one.lines_usd.items()},
             "after_tax_cost_usd": one.cost_usd,
+            **(sold[one.month] if sold else {}),
         }
         for name, label, way in _each(found)
+        for sold in [_sold_columns(way)]
         for one in way.months
     ]
+
+
+def _sold_columns(way: AfterTax) -> list[dict[str, float]]:
+    """Return the columns with revenue by month, positive if received, its income tax if paid; empty without revenue."""
+    taxes = revenue_taxes_usd(way.revenue_usd, way.tax_rate, way.years)
+    return (
+        [
+            {"revenue_usd": sold, "revenue_tax_usd": tax, "cash_with_revenue_usd": earned}
+            for sold, tax, earned in zip([0.0, *way.revenue_usd], taxes, way.earned_usd, strict=True)
+        ]
+        if way.revenue_usd
+        else []
+    )
 
 
 def year_rows(found: Financings, key: str) -> list[dict[str, Any]]:
@@ -160,6 +214,21 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
     ]
     note = _("Returns are those of the additional capital. Empty: there is no single rate, or no payback.")
     return PageTable(_("Ways to finance"), note, heads, rows, worded=(1, len(heads) - 1))
+
+
+def earning_line(earnings: Mapping[str, Earnings], months: float) -> list[str]:
+    """Return the candidate that earns the most over *months*; none where nothing is sold."""
+    if not earnings:
+        return []
+    best = max(earnings, key=lambda name: earnings[name].net_present_usd)
+    worth, rate = earnings[best][:2]
+    text = N_("with revenue, {winner} loses the least: net present value {cash} in {months:g} months, {irr}.")
+    if worth >= 0:
+        text = N_("with revenue, {winner} earns the most: net present value {cash} in {months:g} months, {irr}.")
+    if len(earnings) == 1:
+        text = N_("with revenue, {winner} has the net present value {cash} in {months:g} months, {irr}.")
+    irr = _("no IRR") if rate is None else _("IRR {rate} a year", rate=percent(rate))
+    return [_(text, winner=best, cash=cash(worth), months=months, irr=irr)]
 
 
 def cheapest_way(found: Financings, name: str) -> str:

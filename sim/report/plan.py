@@ -14,7 +14,7 @@ from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.assumptions import assumptions
 from sim.report.charts.vega_lite import PageCharts
-from sim.report.financing_tables import cheapest_way, financing_rows, financing_table, write_financing
+from sim.report.financing_tables import cheapest_way, earning_line, financing_rows, financing_table, write_financing
 from sim.report.json_document import heading
 from sim.report.order_timing import Timings, timing_rows, timing_sentences, timing_table, write_timing
 from sim.report.page.template import render as filled
@@ -82,6 +82,8 @@ def verdict(
     """
     order, products = list(ranked(found)), _products(found, models or {})
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
+    sold = [{one.fleet: one.earnings for one in own if one.earnings is not None} for own in products.values()]
+    findings += [line[:1].upper() + line[1:] for each in sold for line in earning_line(each, plan.months)]
     findings += [text for one in order if (text := cheapest_way(_financings(order), one.fleet))]
     findings += timing_sentences(_timings(order), plan.starts)
     findings += [_spent(fleet, own) for fleet, own in _by_fleet(variances_of(found, plan)).items()]

@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.cost.multi_year import MultiYear
 from sim.language import _
-from sim.report.financing_tables import PREPAID_USD, WORKING_USD
+from sim.report.financing_tables import PREPAID_USD, WORKING_USD, revenue_cells, revenue_columns, revenue_heads
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import bare, heading_mark, shown
@@ -125,6 +125,7 @@ def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:
         **(_sales(one) if one.held else {}),
         **({OWED: one.owed_usd} if one.owed_usd else {}),
         **({"after_tax_net_present_cost_usd": one.after_tax.net_present_usd} if one.after_tax is not None else {}),
+        **(revenue_columns(one.earnings, one.inflation is not None) if one.earnings is not None else {}),
     }
 
 
@@ -185,6 +186,8 @@ def plan_table(found: Sequence[FleetPlanOutlook]) -> FittedTable:
     owed = any(one.owed_usd for one in found)
     due = (_("rent due after the plan, not counted"),) if owed else ()
     heads = [_("fleet"), *counts, *(f"{head} [{heading_mark()}]" for head in (*money, *due))]
+    sells = any(one.earnings is not None for one in found)
+    heads += revenue_heads() if sells else []
     rows = []
     for one in sorted((one for one in found if one.rows), key=lambda one: one.present_usd):
         row = summary_row(one)
@@ -198,6 +201,7 @@ def plan_table(found: Sequence[FleetPlanOutlook]) -> FittedTable:
                 *map(_whole, (*amounts, row["rental_usd"], row["total_usd"], one.present_usd)),
                 "" if levelised is None else bare(levelised),
                 *([_whole(one.owed_usd)] if owed else []),
+                *((revenue_cells(row) or [""] * len(revenue_heads())) if sells else []),
             ]
         )
     rows += [[one.fleet, _("none"), *[""] * (len(heads) - 2)] for one in found if one.reason]

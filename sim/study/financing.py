@@ -54,6 +54,10 @@ class Earnings(NamedTuple):
     """Modified internal rate of return per year, with reinvestment at the discount rate."""
     payback_months: float | None
     """Months until the capital is paid back; None if never."""
+    discounted_payback_months: float | None
+    """Months until the discounted flows have paid the capital back; None if never."""
+    real_internal_rate: float | None = None
+    """Internal rate of return per year in today's money; None without general inflation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,25 @@ class AfterTax:
         return equivalent_annual_usd(self.net_present_usd, rate, len(self.months) - 1)
 
     @property
+    def earned_usd(self) -> Sequence[float]:
+        """Revenue less income tax and all costs, by month [USD]."""
+        return earned_usd([one.cost_usd for one in self.months], self.revenue_usd, self.tax_rate, self.years)
+
+    @property
     def earnings(self) -> "Earnings":
         """Value and return of revenue less income tax and all costs."""
-        flows = earned_usd([one.cost_usd for one in self.months], self.revenue_usd, self.tax_rate, self.years)
+        flows = self.earned_usd
+        is_capital = flows[0] < 0 or any(one.lines_usd["purchase"] for one in self.months)
+        first = next((month for month, usd in enumerate(flows) if usd), 0)
+        invested = flows[first:] if is_capital and flows[first] < 0 else []
+        rate = internal_rate(invested) if invested else None
         return Earnings(
             net_present_usd(flows, self.discount_rate),
-            internal_rate(flows) if flows[0] < 0 else None,
-            modified_rate(flows, self.discount_rate) if flows[0] < 0 else None,
+            rate,
+            modified_rate(invested, self.discount_rate) if invested else None,
             payback(flows),
+            payback(flows, self.discount_rate),
+            None if rate is None or self.inflation is None else real_rate(rate, self.inflation),
         )
 
     @property

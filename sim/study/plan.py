@@ -42,7 +42,7 @@ from sim.study.capacity import FleetCapacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
-from sim.study.financing import AfterTax, Payments, compared, ways_to_finance
+from sim.study.financing import AfterTax, Earnings, Payments, after_tax, compared, ways_to_finance
 from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.order_timing import OrderTime, OrderTiming, drawn_outlook, expected_outlook, order_months
@@ -228,6 +228,8 @@ class FleetPlanOutlook:
     """Rent that contracts oblige to pay after the plan [USD]; not part of any total."""
     financings: Mapping[str, AfterTax] = field(default_factory=dict)
     """Way to finance -> cost after financing and tax, the stated one last; empty where none is stated."""
+    earnings: Earnings | None = None
+    """Value and return of the revenue less all costs and taxes; None without prices of tokens."""
     timing: OrderTiming | None = None
     """Months of the first order that are compared; None without `price_paths`, or where only one month is possible."""
 
@@ -339,6 +341,12 @@ def _financings(payments: Payments, finance: StraightLine | Annuity | None) -> d
     return ways_to_finance(payments, finance) if finance is not None and finance.is_financed else {}
 
 
+def _earnings(payments: Payments, finance: StraightLine | Annuity | None) -> Earnings | None:
+    """Return the value and return of a plan with its financing and tax; None where the scenario sells no tokens."""
+    terms = (finance.loan, finance.lease) if finance is not None else (None, None)
+    return after_tax(payments, finance, *terms).earnings if payments.revenue_usd else None
+
+
 def outlook(
     scenario: Scenario,
     plan: MultiYear,
@@ -404,6 +412,7 @@ def outlook(
         held=best.held,
         owed_usd=owed,
         financings=_financings(payments, finance),
+        earnings=_earnings(payments, finance),
         timing=timing,
     )
 
@@ -504,9 +513,19 @@ def api_outlook(
     sold = costs.revenue if costs is not None else None
     growth = horizon_of(scenario).inflation
     payments = payments_of(best.rows, best.held, rate, prices=sold)._replace(inflation=growth, starts=plan.starts)
-    ways, rows = _financings(payments, finance), tuple(best.rows)
-    name = token_api.NAME
-    yield FleetPlanOutlook(name, capacity, 0, rows, None, rate, growth, held=best.held, api=True, financings=ways)
+    yield FleetPlanOutlook(
+        token_api.NAME,
+        capacity,
+        0,
+        tuple(best.rows),
+        None,
+        rate,
+        growth,
+        held=best.held,
+        api=True,
+        financings=_financings(payments, finance),
+        earnings=_earnings(payments, finance),
+    )
 
 
 def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: FleetCapacity, held: Sequence[HeldUnits]) -> str:

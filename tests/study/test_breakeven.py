@@ -115,7 +115,7 @@ def test_a_purchase_returns_its_capital_from_revenue() -> None:
     due = 0.5 * (1800 - 720), 0.5 * (1800 - 3600 + 2 * 720)
     taxes = due[0] / 1.1 + due[0] / 1.1**2 + due[1] / 1.1**3
     assert found["after tax"].net_present_usd == pytest.approx(-3600 + 150 * 31.1865 - taxes, abs=0.1)
-    assert found["rented"][1:] == (None, None, 0.0)
+    assert found["rented"][1:4] == (None, None, 0.0)
 
 
 def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 from sim.language import N_, _, translate_rendered
 from sim.report.breakeven import with_labels
 from sim.report.export.stored_answer import StoredAnswer
+from sim.report.financing_tables import WORTH
 from sim.report.order_timing import NEVER, order_text
 from sim.report.page.template import render
 from sim.report.plan_tables import END
@@ -127,6 +128,11 @@ class _Board:
             if after[self.key] != self.name:
                 template = N_("After financing and tax, however, {name} costs less: {cash}. Decide on that basis.")
             yield _(template, name=str(after[self.key]), cash=self.money(float(after[taxed])))
+        worth = self.amount(WORTH)
+        if worth in self.ranked and self.ranked[worth].notna().any():
+            earner = self.ranked.sort_values(worth, na_position="first").iloc[-1]
+            template = N_("With revenue, {name} has the highest net present value: {cash}.")
+            yield _(template, name=str(earner[self.key]), cash=self.money(float(earner[worth])))
         ways = self.table("financing")
         ways = ways[ways[self.key] == self.name] if not ways.empty else ways
         if len(ways) > 1:
@@ -152,6 +158,14 @@ class _Board:
             cash=self.money(float(now[self.amount("mean_regret_usd")])),
         )
         yield text[:1].upper() + text[1:]
+
+    def earnings(self) -> dict[str, tuple[str, Callable[[float], str]]]:
+        """Return column of the main table -> (heading, format) of the value and return with revenue."""
+        found: dict[str, tuple[str, Callable[[float], str]]] = {
+            self.amount(WORTH): (_("net present value with revenue"), self.money),
+            "irr_with_revenue": (_("IRR with revenue"), percent),
+        }
+        return {name: one for name, one in found.items() if name in self.ranked and self.ranked[name].notna().any()}
 
     def cash(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and rows of the table of cash."""
@@ -181,6 +195,7 @@ class _BreakevenPage(_Board):
             self.cost: (_("net present cost"), self.money),
             self.amount("after_tax_net_present_cost_usd"): (_("net present cost after tax"), self.money),
             "irr": (_("IRR"), percent),
+            **self.earnings(),
         }
         known = {name: one for name, one in columns.items() if name in self.ranked and self.ranked[name].notna().any()}
         rows = []
@@ -252,17 +267,19 @@ class _PlanPage(_Board):
                 for month, date in zip(months["month"], months["date"], strict=True)]  # fmt: skip
         months = months.assign(year=[self._year(date) for date in ends])
         years = list(dict.fromkeys(months["year"]))
-        sums = months.groupby(["fleet", "year"], sort=False)[net].sum()
+        sums, sold = months.groupby(["fleet", "year"], sort=False)[net].sum(), self.earnings()
         rows = [
             [
                 str(row["fleet"]),
                 *(self.money(float(sums.get((row["fleet"], year), 0.0))) for year in years),
                 self.money(row[self.amount("total_usd")]),
                 self.money(row[self.cost]),
+                *("" if pd.isna(row[name]) else form(row[name]) for name, (_head, form) in sold.items()),
             ]
             for row in self.ranked.head(MOST_ROWS).to_dict("records")
         ]
-        return [_("fleet"), *years, _("total"), _("net present cost")], rows
+        heads = [_("fleet"), *years, _("total"), _("net present cost"), *(head for head, _form in sold.values())]
+        return heads, rows
 
     def _year(self, date: datetime) -> str:
         """Return the heading of the year of *date*: the company's fiscal year if stated, else that of the calendar."""

@@ -25,6 +25,8 @@ RATE = "discount_rate"
 """Name of the cell with the discount rate, on the sheet Cash flow."""
 FROM_MONTHS = {"operating_expense": "operating", "interest_expense": "interest", "income_tax_expense": "income_tax"}
 """Line of the books -> line of the cash by month that it sums."""
+SOLD = ("revenue", "revenue_tax", "cash_with_revenue", "present_with_revenue")
+"""Columns of the sheet of debt and tax with revenue."""
 ASSETS = ("net", "right_of_use", "deposit", "receivable")
 LIABILITIES = ("loan", "lease_liability", "payable")
 
@@ -81,7 +83,8 @@ class FinanceSheets:
         lines = [*LINES, *(one for one in (CARBON_PRICE, WORKING) if self.amount(f"{one}_usd") in self.months)]
         heads = [self.key, "financing", "fiscal_year", "month", *lines]
         extra = ("loan_balance", "other_deductions", "after_tax_cost", "present_cost", "saved")
-        self.at = {name: column for column, name in enumerate([*heads, *extra])}
+        self.sells = self.amount("revenue_usd") in self.months
+        self.at = {name: column for column, name in enumerate([*heads, *extra, *(SOLD if self.sells else ())])}
         self.lines = lines
         self.blocks = list(self._blocks())
 
@@ -123,6 +126,7 @@ class FinanceSheets:
         ]  # fmt: skip
         sheet, row = self.book.sheet(DEBT_SHEET, _(DEBT_SHEET), notes)
         totals = [_("loan rate"), _("tax rate"), _("net present cost after tax"), _("as in financing.csv"), _("IRR")]
+        totals += [_("net present value with revenue"), _("IRR with revenue")] if self.sells else []
         self.book.heads(sheet, row, [heading(self.key, self.book.currency), _("financing"), *totals])
         for block, (_index, way) in zip(self.blocks, self.ways.iterrows(), strict=True):
             self._write_totals(sheet, block, way)
@@ -136,6 +140,7 @@ class FinanceSheets:
     def _head(self, name: str) -> str:
         own = {"saved": _("saved against the other"), "other_deductions": _("other deductions")}
         own |= {"present_cost": _("present cost"), "loan_balance": _("loan owed")}
+        own |= {"present_with_revenue": _("present value with revenue")}
         money = self.amount(f"{name}_usd")
         return own.get(name) or heading(money if money in self.months else name, self.book.currency)
 
@@ -149,11 +154,21 @@ class FinanceSheets:
         span = self._span(block.first, block.last, "present_cost")
         sheet.write_formula(row, 4, f"=SUM({span})", formats["total"], value)
         sheet.write_number(row, 5, value, formats["money"])
-        if pd.notna(way["irr"]):
-            saved = self._span(block.first, block.last, "saved")
+        self._write_rate(sheet, row, 6, self._span(block.first, block.last, "saved"), way["irr"])
+        if self.sells:
+            present = self._span(block.first, block.last, "present_with_revenue")
+            value = float(way[self.amount("net_present_value_with_revenue_usd")])
+            sheet.write_formula(row, 7, f"=SUM({present})", formats["total"], value)
+            flows = self._span(block.first, block.last, "cash_with_revenue")
+            self._write_rate(sheet, row, 8, flows, way["irr_with_revenue"])
+
+    def _write_rate(self, sheet: Worksheet, row: int, column: int, flows: str, rate: float) -> None:
+        """Write the formula of the internal rate per year of monthly *flows*; none where the answer has no *rate*."""
+        if pd.notna(rate):
             # of several possible rates, the spreadsheet finds the one nearest to the answer's
-            guess = (1 + float(way["irr"])) ** (1 / 12) - 1
-            sheet.write_formula(row, 6, f"=(1+IRR({saved},{guess:.4f}))^12-1", formats["share"], float(way["irr"]))
+            guess = (1 + float(rate)) ** (1 / 12) - 1
+            text = f"=(1+IRR({flows},{guess:.4f}))^12-1"
+            sheet.write_formula(row, column, text, self.book.formats["share"], float(rate))
 
     def _span(self, first: int, last: int, name: str) -> str:
         return f"{self._cell(first, name)}:{self._cell(last, name)}"
@@ -200,6 +215,23 @@ class FinanceSheets:
                 other = self._cell(against.first + month, "after_tax_cost")
                 gained = f"={other}-{self._cell(row, 'after_tax_cost')}"
                 self._put(sheet, row, "saved", gained, theirs[month] - usd, formats["money"])
+            if self.sells:
+                self._write_sold(sheet, block, row, rows[month], (1 + rate) ** (-month / 12), bool(others))
+
+    def _write_sold(
+        self, sheet: Worksheet, block: Block, row: int, values: Mapping[Any, Any], discount: float, taxed: bool
+    ) -> None:
+        """Write revenue, income tax on it, and the cash with both; the tax follows its rate if *taxed*."""
+        money = self.book.formats["money"]
+        sold, tax, earned = (float(values[self.amount(f"{name}_usd")]) for name in SOLD[:3])
+        year = next(one for one in block.years.values() if one.first <= row <= one.last)
+        due = f"={self._input(block, 3)}*SUM({self._span(year.first, year.last, 'revenue')})"
+        self._put(sheet, row, "revenue", "", sold, money)
+        self._put(sheet, row, "revenue_tax", due if taxed and row == year.last else "", tax, money)
+        cash = f"={self._cell(row, 'revenue')}-{self._cell(row, 'revenue_tax')}-{self._cell(row, 'after_tax_cost')}"
+        self._put(sheet, row, "cash_with_revenue", cash, earned, money)
+        present = f"={self._cell(row, 'cash_with_revenue')}*(1+{RATE})^(-{self._cell(row, 'month')}/12)"
+        self._put(sheet, row, "present_with_revenue", present, earned * discount, money)
 
     def _put(self, sheet: Worksheet, row: int, name: str, formula: str, value: float, shown: Any) -> None:
         if formula:
@@ -273,7 +305,8 @@ class FinanceSheets:
     def _write_years(self) -> None:
         frame = self.answer.table("financed_years")
         sheet, top = self.book.sheet(YEARS_SHEET, "financed_years.csv")
-        summed = {self.amount(f"{line}_usd"): line for line in [*self.lines, "after_tax_cost"]}
+        lines = [*self.lines, "after_tax_cost", *(SOLD[:3] if self.sells else ())]
+        summed = {self.amount(f"{line}_usd"): line for line in lines}
 
         def formula(block: Block, year: int, column: str, _row: int, _at: Mapping[str, int]) -> str:
             return f"=SUM({self._months_of(block, year, summed[column])})" if column in summed else ""
