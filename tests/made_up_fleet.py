@@ -71,6 +71,8 @@ class MadeUpFleet:
             "num_requests_running": np.full(len(minutes), 1.0),
         }
         found |= {f'time_to_first_token_seconds_bucket{{le="{bound}"}}': begun * (bound >= 0.05) for bound in BOUNDS}
+        for bound in ("50", "100", "200", "inf"):
+            found[f'request_prompt_tokens_bucket{{le="{bound}"}}'] = begun * (float(bound) >= 100)
         if self.restart_at < len(minutes):
             for name in found:
                 if name != "num_requests_running":

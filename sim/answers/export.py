@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.answers.deployments.answer import deployment_text
+from sim.answers.deployments.answer import WINNER, deployment_text
 from sim.answers.deployments.formats import FORMATS
 from sim.answers.folder import address_of, catalogue_of, is_finished, manifest_of
 from sim.answers.questions import QUESTIONS
@@ -40,7 +40,9 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
             "{folder}: is not a finished run: gpufleet run creates a run, and continues an interrupted one", folder
         )
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
-    if command not in BILLED and command not in QUESTIONS:
+    if command == "watch" and form in FORMATS and not (folder / WINNER).is_file():
+        return Message("{folder}: orders no replicas: export the deployment of a run of its scenario", folder)
+    if command not in BILLED and command not in QUESTIONS and not (command == "watch" and form in FORMATS):
         return Message(
             "{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already", folder, command
         )
@@ -97,16 +99,15 @@ def exported(folder: Path, form: str, file: Path, fleet: str | None = None, cata
         The tool cannot run the fleet, or the answer recommends none.
 
     """
-    question = QUESTIONS.get(str(((manifest_of(folder) or {}).get("question") or {}).get("command")))
-    tables = {} if question is None else {"main": question.main, "sheets": question.sheets}
-    answer = read_answer(folder, **tables)
     with tempfile.TemporaryDirectory(prefix=".gpufleet-", dir=file.absolute().parent) as aside:
         made = Path(aside) / f"export{ENDINGS[form]}"
         if form in FORMATS:
             text, sentences = deployment_text(folder, form, fleet, load_catalog(own=catalogue_of(folder, catalogs)))
             made.write_text(text, encoding="utf-8")
         else:
-            sentences = _write(form, made, answer)
+            question = QUESTIONS.get(str(((manifest_of(folder) or {}).get("question") or {}).get("command")))
+            tables = {} if question is None else {"main": question.main, "sheets": question.sheets}
+            sentences = _write(form, made, read_answer(folder, **tables))
         made.replace(file)
     return sentences
 

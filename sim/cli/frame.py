@@ -46,6 +46,9 @@ def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
         return _next_command(f"plan {path}", "plans the orders of each month")
     if command in ("breakeven", "plan", "price"):
         return _next_command(f"export {folder}", "writes the figures as a workbook")
+    if command == "capacity" or (command == "watch" and (folder / "winner.yaml").exists()):
+        words = Message("export {folder} --format kubernetes", shlex.quote(str(folder)))
+        return _next_command(words, "writes a manifest of the fleet")
     return ""
 
 
@@ -132,6 +135,9 @@ Relative = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="Replace the contents of the folder, even the answer to another question.")
 ]
+Match = Annotated[str, typer.Option(help='Label matchers of the fleet\'s series: \'namespace="chat",model_name="m"\'.')]
+PROMETHEUS_TOKEN = "GPUFLEET_PROMETHEUS_TOKEN"
+"""Variable with the bearer token of a Prometheus server."""
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
 Details = Annotated[bool, typer.Option("--details", help="Show everything below the answer, not the decision alone.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.frame import (
+    BAD_INPUT,
+    OTHER_FAILURE,
+    PROMETHEUS_TOKEN,
     Catalogs,
     Details,
     Format,
+    Match,
     Replications,
     ScenarioFile,
     Seed,
@@ -42,6 +47,11 @@ def init(
             "(Kubernetes, KServe, llm-d, Dynamo, Ray Serve, docker compose), a config.json. May be repeated.",
         ),
     ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Prometheus server of the running fleet: load of its busiest hour this week."),
+    ] = None,
+    match: Match = "",
     gpu: Annotated[
         str | None, typer.Option(help="GPU of the servers in --from files, in place of the GPU that they name.")
     ] = None,
@@ -76,8 +86,12 @@ def init(
         if target.exists() and not force:
             fail(Message("{target}: exists; --force overwrites it", target))
         told: list[str] = []
-        if sources:
-            draft = draft_of(sources, target, catalog_for(target, catalogs), gpu, seconds, _columns_of(columns or ()))
+        if match and prometheus is None:
+            fail("--match: applies to the server of --prometheus; add --prometheus URL")
+        if sources or prometheus is not None:
+            headers = _columns_of(columns or ())
+            load = _watched(prometheus, match) if prometheus is not None else None
+            draft = draft_of(sources or (), target, catalog_for(target, catalogs), gpu, seconds, headers, load)
             text, told = scenario_text(draft, command_text()), list(summary(draft))
         elif gpu is not None or seconds is not None or columns:
             option = "--gpu" if gpu is not None else "--seconds" if seconds is not None else "--columns"
@@ -90,6 +104,29 @@ def init(
         except OSError as error:
             fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
     show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
+    if prometheus is not None:
+        also = f" --match {shlex.quote(match)}" if match else ""
+        show_all(
+            Message(
+                "then: gpufleet watch {target} --prometheus {url}{also} --once (forecast, and what to order by when)",
+                target,
+                prometheus,
+                also,
+            )
+        )
+
+
+def _watched(url: str, match: str) -> Any:
+    """Return the traffic of the fleet that the Prometheus server *url* scrapes; else end the command."""
+    from sim.watch.prometheus import Prometheus, PrometheusError, why_not_address
+    from sim.watch.traffic import watched_traffic
+
+    if refusal := why_not_address(url):
+        fail(placed("--prometheus", refusal))
+    try:
+        return watched_traffic(Prometheus(url.rstrip("/"), match, os.environ.get(PROMETHEUS_TOKEN, "")))
+    except PrometheusError as error:
+        fail(str(error), OTHER_FAILURE if type(error) is PrometheusError else BAD_INPUT)
 
 
 @app.command()

@@ -10,7 +10,9 @@ import typer
 
 from sim.cli.frame import (
     OTHER_FAILURE,
+    PROMETHEUS_TOKEN,
     Catalogs,
+    Match,
     Out,
     Quiet,
     ScenarioFile,
@@ -20,6 +22,7 @@ from sim.cli.frame import (
     catalog_for,
     command_line,
     fail,
+    next_command,
     print_to_stderr,
     report_bad_input,
     show_all,
@@ -32,8 +35,6 @@ from sim.cli.workplace import workplace
 from sim.message import Message, os_reason, placed
 from sim.scenario.reading.shipped import scenario_file
 
-TOKEN = "GPUFLEET_PROMETHEUS_TOKEN"
-"""Variable with the bearer token of the Prometheus server."""
 RETRY_S, POLL_S = 60.0, 300.0
 """Wait after a failed round, and longest wait between two looks at the server's clock [s]."""
 
@@ -43,9 +44,7 @@ def watch(
     scenario: ScenarioFile,
     prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus server: http://localhost:9090.")],
     fleet: Annotated[str | None, typer.Option(help="Fleet that runs; needed where the scenario has several.")] = None,
-    match: Annotated[
-        str, typer.Option(help='Label matchers of the fleet\'s series: \'namespace="chat",model_name="m"\'.')
-    ] = "",
+    match: Match = "",
     once: Annotated[bool, typer.Option("--once", help="Read what is there, answer once and end.")] = False,
     format: Annotated[
         Literal["auto", "table", "json"],
@@ -102,7 +101,7 @@ def watch(
         folder = usable(out or default_folder(read, "-watch", sets))
         if refusal := _why_not_ours(folder):
             fail(placed(f"--out {folder}", refusal))
-        source = Prometheus(prometheus.rstrip("/"), match, os.environ.get(TOKEN, ""), timeout)
+        source = Prometheus(prometheus.rstrip("/"), match, os.environ.get(PROMETHEUS_TOKEN, ""), timeout)
         options = WatchOptions(
             history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
         )
@@ -197,12 +196,16 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format:
             if count or once or not answered:
                 answer = watched.evaluate()
                 each, html = json_lines(answer, since), page(answer)
-                _keep(watched.out, each[-1], html)
+                _keep(watched, answer, each[-1], html)
                 texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, each[-1] + "\n")}
                 texts["/metrics"] = (METRICS_TYPE, metrics_text(answer))
                 answered, told, since = True, "", answer.end
                 if not quiet and (format == "table" or (format == "auto" and once and shown_to_people())):
-                    show_all(*lines(answer), Message("results in {folder}", watched.out))
+                    show_all(
+                        *lines(answer),
+                        Message("results in {folder}", watched.out),
+                        next_command("watch", watched.out, watched.out, watched.scenario) if shown_to_people() else "",
+                    )
                 elif not quiet:
                     typer.echo("\n".join(each))
             wait_s = POLL_S
@@ -217,8 +220,20 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format:
         time.sleep(wait_s)
 
 
-def _keep(folder: Path, line: str, html: str) -> None:
+def _keep(watched: Any, answer: Any, line: str, html: str) -> None:
+    """Write the answer, and the scenario with the ordered replicas at the load for which they are ordered."""
+    from sim.answers.deployments.answer import WINNER
+    from sim.report.size import write_winner
     from sim.study.execution.durable import write_atomically
+    from sim.study.load_axis import LoadAxis
+    from sim.watch.orders import with_order
 
+    folder, outlook = watched.out, answer.outlook
+    if outlook is not None and outlook.replicas:
+        axis = LoadAxis.of(watched.scenario)
+        ordered = with_order(watched.fleet, outlook.replicas)
+        write_winner(folder / WINNER, ordered, watched.scenario, "ordered", axis.overrides(outlook.needed_rps))
+    else:
+        (folder / WINNER).unlink(missing_ok=True)
     write_atomically(folder / "watch.json", line + "\n")
     write_atomically(folder / "watch.html", html)

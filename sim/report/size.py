@@ -3,7 +3,7 @@
 Charts show the cost of simulated candidates against what they attain, and every candidate by its cost.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from sim.report.words.service_level import (
 from sim.report.words.text import joined, listing, percent, place, plain, question_of
 from sim.report.words.units import verdict_in_units
 from sim.routing import ByLength
+from sim.scenario.reading.layers import place_of, put
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sections.size import CostCeiling
@@ -192,11 +193,11 @@ def write_size(
         folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
     )
     if found.winner is not None and found.winner.fleet is not None:
-        _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+        write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
     if found.fastest is not None and found.fastest.fleet is not None:
-        _write_winner(folder / "fastest.yaml", found.fastest.fleet, scenario, "fastest")
+        write_winner(folder / "fastest.yaml", found.fastest.fleet, scenario, "fastest")
     if found.best_within_budget is not None and found.best_within_budget.fleet is not None:
-        _write_winner(folder / "within_budget.yaml", found.best_within_budget.fleet, scenario, "within-budget")
+        write_winner(folder / "within_budget.yaml", found.best_within_budget.fleet, scenario, "within-budget")
     if with_pictures:
         _draw(folder, found, scenario, remarks)
 
@@ -227,14 +228,21 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     (folder / "size.html").write_text(page, encoding="utf-8")
 
 
-def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
-    """Write the scenario with *fleet* alone for `gpufleet run`; with a load profile, it sweeps the profile's loads."""
+def write_winner(
+    path: Path, fleet: Fleet, scenario: Scenario, what: str, overrides: Mapping[str, float] | None = None
+) -> None:
+    """Write the scenario with *fleet* alone for `gpufleet run`; with a load profile, it sweeps the profile's loads.
+
+    *overrides* replace values of the scenario, keyed by path.
+    """
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
     data["name"] = f"{scenario.name}-{what}"
     fails = fleet if scenario.size is None else with_failures(fleet, scenario.size)
     data["fleets"] = [fails.model_dump(mode="json", exclude_unset=True)]
     if (plan := year_plan(scenario)) is not None:
         data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
+    for key, value in (overrides or {}).items():
+        put(data, place_of(data, key), value)
     path.write_text(dump(data), encoding="utf-8")
 
 

@@ -39,6 +39,8 @@ class CapacityOutlook:
     """End of the time that the order covers [Unix s]."""
     replicas: int
     """Number of further replicas."""
+    needed_rps: float = 0.0
+    """Highest median rate of the time that the order covers [1/s]; 0 where nothing is ordered."""
 
     @property
     def order_by_median(self) -> int | None:
@@ -93,8 +95,28 @@ def outlook_of(
     more = max(1, ceil(replicas * needed / capacity_rps - 1e-9) - replicas)
     order_by = early - round(lead_days * DAY_S)
     return CapacityOutlook(
-        capacity_rps, half_width_rps, early, middle, late, busiest_rps, lead_days, order_by, until, more
+        capacity_rps, half_width_rps, early, middle, late, busiest_rps, lead_days, order_by, until, more, needed
     )
+
+
+def with_order(fleet: Fleet, replicas: int) -> Fleet:
+    """Return *fleet* with *replicas* more replicas; they keep the ratio of its pools as far as whole numbers can.
+
+    An autoscaled pool may start as many more, and begins with all: its fleet has to serve the highest load at once.
+    """
+    own = [pool.autoscaling.max_replicas if pool.autoscaling is not None else pool.replicas for pool in fleet.pools]
+    more = [0] * len(own)
+    for _ in range(replicas):
+        more[min(range(len(own)), key=lambda place: ((own[place] + more[place] + 1) / own[place], place))] += 1
+    pools = []
+    for pool, first, further in zip(fleet.pools, own, more, strict=True):
+        if pool.autoscaling is None:
+            changed = pool.model_copy(update={"replicas": first + further})
+        else:
+            scaling = pool.autoscaling.model_copy(update={"max_replicas": first + further})
+            changed = pool.model_copy(update={"autoscaling": scaling, "replicas": first + further})
+        pools.append(changed)
+    return fleet.model_copy(update={"name": f"{fleet.name} + {replicas}", "pools": tuple(pools)})
 
 
 def _ends(forecast: LoadForecast) -> tuple[Floats, Floats, Floats]:

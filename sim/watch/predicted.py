@@ -49,9 +49,28 @@ def why_not_watched(scenario: Scenario, fleet: Fleet) -> str:
     axis = LoadAxis.of(scenario)
     if axis.label != "rate_rps" or axis.raised:
         return Message("workload: has the load {axis}: give arrivals with `rate_rps`, which is observed", axis.label)
-    if any(pool.autoscaling is not None for pool in fleet.pools):
-        return "fleets: an autoscaled pool has no capacity to run out: give the replicas that exist"
+    if len(fleet.pools) > 1 and any(pool.autoscaling is not None for pool in fleet.pools):
+        scaled = [place for place, pool in enumerate(fleet.pools) if pool.autoscaling is not None]
+        at = scenario.fleets.index(fleet)
+        sets = " ".join(Message("--set fleets.{at}.pools.{place}.autoscaling=null", at, place) for place in scaled)
+        return Message("fleets: of several pools none may be autoscaled; watch the stated replicas by {sets}", sets)
     return ""
+
+
+def at_most(fleet: Fleet) -> Fleet:
+    """Return *fleet* with the most replicas of an autoscaled pool in place of its autoscaler."""
+    return with_replicas(
+        fleet, {n: one.autoscaling.max_replicas for n, one in enumerate(fleet.pools) if one.autoscaling}
+    )
+
+
+def with_replicas(fleet: Fleet, replicas: Mapping[int, int]) -> Fleet:
+    """Return *fleet* with fixed numbers of *replicas* (index of the pool -> number)."""
+    pools = tuple(
+        pool.model_copy(update={"autoscaling": None, "replicas": replicas[place]}) if place in replicas else pool
+        for place, pool in enumerate(fleet.pools)
+    )
+    return fleet.model_copy(update={"pools": pools})
 
 
 def length_paths(scenario: Scenario) -> tuple[tuple[str, float] | None, tuple[str, float] | None]:
@@ -83,14 +102,16 @@ class Twin:
     workplace: Workplace
     calibrations: tuple[tuple[int, Path], ...] = ()
     """First hour [Unix s] and calibration file, in order."""
-    _known: dict[tuple[int, tuple[int, ...]], Metrics] = field(default_factory=dict)
+    scaled: bool = False
+    """True if the number of replicas is that of the hour; `fleet` has the most that the autoscaler starts."""
+    _known: dict[tuple[int, int, tuple[int, ...]], Metrics] = field(default_factory=dict)
 
     @classmethod
     def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog, out: Path, workplace: Workplace) -> "Twin":
         """Return the twin of *fleet*."""
         alone = scenario.model_copy(
             update={
-                "fleets": (fleet,),
+                "fleets": (at_most(fleet),),
                 "sweep": None,
                 "requests": "none",
                 "compare": None,
@@ -98,7 +119,8 @@ class Twin:
                 "breakeven": None,
             }
         )
-        return cls(alone, catalog, out, workplace)
+        scaled = any(pool.autoscaling is not None for pool in fleet.pools)
+        return cls(alone, catalog, out, workplace, scaled=scaled)
 
     @property
     def fleet(self) -> Fleet:
@@ -126,16 +148,20 @@ class Twin:
         A latency is None where the fleet is overloaded at a neighbouring point of the grid.
         """
         loads = [self._load(one) for one in hours]
-        wanted: dict[tuple[int, tuple[int, ...]], None] = {}
-        for hour, load in zip(hours, loads, strict=True):
+        states = [(self.calibrated(one.hour)[0], self._serving(one)) for one in hours]
+        wanted: dict[tuple[int, int, tuple[int, ...]], None] = {}
+        for state, load in zip(states, loads, strict=True):
             if load is not None:
-                number, _ = self.calibrated(hour.hour)
-                wanted |= {(number, corner): None for corner, _ in _corners(load)}
+                wanted |= {(*state, corner): None for corner, _ in _corners(load)}
         self._simulate([one for one in wanted if one not in self._known])
         return [
-            dict.fromkeys(METRICS) if load is None else self._between(self.calibrated(hour.hour)[0], load)
-            for hour, load in zip(hours, loads, strict=True)
+            dict.fromkeys(METRICS) if load is None else self._between(state, load)
+            for state, load in zip(states, loads, strict=True)
         ]
+
+    def _serving(self, hour: HourObserved) -> int:
+        """Return the number of replicas in *hour*: that of the scenario, or the observed one of a scaled fleet."""
+        return min(self.replicas, max(1, round(hour.servers))) if self.scaled else self.replicas
 
     def _load(self, hour: HourObserved) -> tuple[float, ...] | None:
         """Return the coordinates of the load on the grid: logarithms over the ratios."""
@@ -160,11 +186,14 @@ class Twin:
                 found[own[0]] = max(1, round(value)) if own[0].endswith(".value") else value
         return found
 
-    def _simulate(self, wanted: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+    def _simulate(self, wanted: Sequence[tuple[int, int, tuple[int, ...]]]) -> None:
         jobs = []
         firsts = [0, *(since for since, _ in self.calibrations)]
-        for number, corner in wanted:
+        for number, replicas, corner in wanted:
             _, scenario = self.calibrated(firsts[number])
+            if replicas != self.replicas:
+                fewer = with_replicas(scenario.fleets[0], {0: replicas})
+                scenario = scenario.model_copy(update={"fleets": (fewer,)})
             overrides = self._overrides(corner)
             count = 1 if is_deterministic(scenario, self.fleet) else scenario.replications
             cases = [Case(self.fleet.name, dict(overrides), overrides, one) for one in range(count)]
@@ -176,8 +205,8 @@ class Twin:
         for key, group in zip(wanted, jobs, strict=True):
             self._known[key] = _metrics([job.stored() for job in group])
 
-    def _between(self, number: int, load: tuple[float, ...]) -> Metrics:
-        corners = [(self._known[number, corner], weight) for corner, weight in _corners(load)]
+    def _between(self, state: tuple[int, int], load: tuple[float, ...]) -> Metrics:
+        corners = [(self._known[*state, corner], weight) for corner, weight in _corners(load)]
         found: dict[str, float | None] = {}
         for name in METRICS:
             values = [(one[name], weight) for one, weight in corners]
@@ -205,9 +234,9 @@ class Twin:
 
     def per_replica(self) -> tuple[float, float, float | None]:
         """Return GPUs, capital cost [USD] and cost per hour [USD/h] of one replica; None without prices."""
-        one = next((metrics for metrics in self._known.values() if metrics.get("gpus") is not None), {})
+        found = ((key[1], metrics) for key, metrics in self._known.items() if metrics.get("gpus") is not None)
+        count, one = next(found, (1, {}))
         gpus, usd = one.get("gpus") or 0.0, one.get("cost_usd_per_h")
-        count = max(1, self.replicas)
         return gpus / count, (one.get("capex_usd") or 0.0) / count, None if usd is None else usd / count
 
 

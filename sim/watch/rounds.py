@@ -253,12 +253,22 @@ class Watch:
         if restarts := sum(one.restarts for one in hours):
             notes.append(Message("servers restarted {count} times; their counters are continued", restarts))
         last = next((one for one in reversed(hours) if one.usable), None)
-        if last is not None and len(self.fleet.pools) == 1 and abs(last.servers - twin.replicas) >= 0.5:
-            servers = f"{last.servers:.0f}"
+        if twin.scaled:
+            notes.append(
+                Message("the capacity is that of all {replicas} replicas that the autoscaler may start", twin.replicas)
+            )
+        servers_seen = float(twin.replicas) if last is None else last.servers
+        fewer = twin.scaled and servers_seen < twin.replicas
+        if abs(servers_seen - twin.replicas) >= 0.5 and len(self.fleet.pools) == 1 and not fewer:
+            servers = f"{servers_seen:.0f}"
             notes.append(
                 Message(
                     "the scenario has {replicas} replicas, but {servers} servers have metrics", twin.replicas, servers
                 )
+            )
+        if not self.source.match and any(pool.role == "prefill" for pool in self.fleet.pools):
+            notes.append(
+                "prefill servers may count each request again: choose one role by --match 'pod=~\".*decode.*\"'"
             )
         if last is not None and last.ttft_s_mean is None:
             notes.append("the server has no histogram of TTFT: it is not compared")

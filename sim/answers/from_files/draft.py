@@ -82,6 +82,7 @@ def draft_of(
     gpu: str | None = None,
     seconds: float | None = None,
     columns: Mapping[str, str] | None = None,
+    watched: SourceFile | None = None,
 ) -> Draft:
     """Return a scenario from the files *paths*, which `check` accepts.
 
@@ -99,6 +100,8 @@ def draft_of(
         Time between pages of /metrics [s].
     columns
         Column of a trace -> header of the request log, for headers that are not recognised.
+    watched
+        Traffic that was read from a running fleet, beside the files.
 
     Raises
     ------
@@ -107,6 +110,7 @@ def draft_of(
 
     """
     sources, problems = sources_of(paths, seconds, catalog, columns or {})
+    sources += [watched] if watched is not None else []
     return _Drafting(sources, problems, target, catalog, gpu).draft()
 
 
@@ -542,7 +546,8 @@ class _Drafting:
                         longest,
                     )
                 )
-        if traffic is not None and traffic.model and servers[0].model:
+        served = [one.served for one in servers]
+        if traffic is not None and traffic.model and servers[0].model and traffic.model not in served:
             with suppress(UnknownId):
                 if (seen := model_of(traffic.model, self.catalog).id) != self.result.data["model"]:
                     notes.append(

@@ -267,6 +267,7 @@ class _Options:
             return
         if not option.key:
             self._leave(name, option)
+            self.server.served = values[0] if name == "served-model-name" else self.server.served
             return
         value = self._value(name, option, values[0], word.line)
         if value is None:

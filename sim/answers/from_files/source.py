@@ -33,6 +33,8 @@ class ServerDraft:
     """Release of the engine; empty if the file does not state it."""
     model: str = ""
     """Model as the command names it; empty if it names none."""
+    served: str = ""
+    """Name of the model in requests and metrics; empty if the file does not state it."""
     folder: Path = field(default_factory=Path)
     """Folder to which a relative path of the model is relative."""
     precision: str = ""

@@ -58,6 +58,11 @@ def scenario_text(draft: Draft, command: str) -> str:
             lines.append(f"    # cost: {{acquisition: rent, quotes: {quotes}}}   # dollars per GPU-hour")
     lines += ["", f"{'sweep:':<{COLUMN}}# multiples of the load"]
     lines += [f"  {key}: {dump_line(value)}" for key, value in data["sweep"].items()]
+    first = data["fleets"][0]
+    if "cost" in first:
+        gpu = first["pools"][0]["gpu"]
+        size = {"gpus": [gpu], "rents": {"listed": {gpu: first["cost"]["price"]}}}
+        lines += ["", "# Candidates for `gpufleet size`, which finds the cheapest fleet:", f"# size: {dump_line(size)}"]
     return "\n".join(lines) + "\n"
 
 

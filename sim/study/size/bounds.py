@@ -474,7 +474,10 @@ def _seconds(value: float) -> str:
 def why_no_size(scenario: Scenario) -> str:
     """Return what the scenario lacks for a search, with its key; empty if nothing."""
     if scenario.size is None:
-        return "size: is missing: state its keys gpus, and costs or rents, which name what to choose from"
+        return (
+            "size: is missing: name what to choose from, such as size: {gpus: [h100-80gb-sxm], rents: {listed: "
+            "{h100-80gb-sxm: h100-80gb-sxm/OFFER}}}; gpufleet show prices h100-80gb-sxm lists offers"
+        )
     if scenario.tenant is not None:
         return ONLY_RAISED
     if scenario.service is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.size import _write_winner, sentences, size_rows
+from sim.report.size import sentences, size_rows, write_winner
 from sim.report.size_candidates import spares_table
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load, load_for_size
@@ -74,7 +74,7 @@ def test_the_winner_states_what_fails_whatever_its_spares(tmp_path: Path) -> Non
     assert (found.failures, found.cold_start) == (size.failures, size.cold_start)
     (found,) = with_failures(hot, size.model_copy(update={"cold_start": None})).pools
     assert found.cold_start.total_s == 5
-    _write_winner(tmp_path / "winner.yaml", hot, scenario_of(tmp_path), "winner")
+    write_winner(tmp_path / "winner.yaml", hot, scenario_of(tmp_path), "winner")
     assert load(tmp_path / "winner.yaml", catalog=CATALOG).fleets[0].pools[0].failures == size.failures
 
 
