@@ -39,7 +39,7 @@ class RequestColumns(Sequence[Request]):
 
     """
 
-    def __init__(self, table: RequestTable, numbers: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, table: RequestTable, numbers: NDArray[Any] | None = None) -> None:
         self._columns: dict[str, NDArray[Any]] = {
             "arrived_s": table.arrived_s,
             "prompt_tokens": _narrow(table.prompt_tokens),
@@ -92,7 +92,7 @@ class RequestColumns(Sequence[Request]):
                 request.options = options[place]
             yield request
 
-    def unserved(self, places: NDArray[np.int64]) -> "RequestColumns":
+    def unserved(self, places: NDArray[Any]) -> "RequestColumns":
         """Return the requests at *places* as they were before a replica served them; they keep their indices."""
         found = RequestColumns.__new__(RequestColumns)
         found._columns = {name: values[places] for name, values in self._columns.items() if name not in RESULTS}
@@ -103,7 +103,7 @@ class RequestColumns(Sequence[Request]):
             found.options = {here: options for here, options in own if options is not None}
         return found
 
-    def set(self, name: str, values: NDArray[Any], places: NDArray[np.int64] | None = None) -> None:
+    def set(self, name: str, values: NDArray[Any], places: NDArray[Any] | None = None) -> None:
         """Set the field *name* of the requests at *places* (None: all)."""
         kind, initial = COLUMNS[name]
         if name not in self._columns:

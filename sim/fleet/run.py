@@ -29,6 +29,8 @@ from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 
 SHARD_ENGINES = 32
 """Most engines of a shard: the state of their running requests fits the CPU's caches."""
+SHARD_REQUESTS = 200_000
+"""Most requests of a shard, if it has several engines: they take 250 bytes each while it is served."""
 RunThere = Callable[..., Any]
 """Function that returns `function(plan, *arguments)`, computed in some process: `run_there(function, *arguments)`."""
 Share = Callable[[CasePlan, Callable[[RunThere], None]], AbstractContextManager[None]]
@@ -52,18 +54,19 @@ class ShardedFleet:
     """
 
     def __init__(self, plan: CasePlan, engines: int) -> None:
-        """Divide the replicas of *plan* into shards of at most *engines* engines."""
-        self._plan = plan
-        self._counts = _shards(plan, engines)
-        """Number of replicas in each pool, for each shard."""
-        sizes = [_engines(plan, shard) for shard in self._counts]
-        self._first = list(accumulate(sizes, initial=0))
+        """Prepare to divide the replicas of *plan* into shards of at most *engines* engines."""
+        self._plan, self._most_engines = plan, engines
+        self._counts: list[list[int]] = []
+        """Number of replicas in each pool, for each shard; empty until the requests are known."""
+        self._first: list[int] = []
         """Number of the first engine of each shard, and of all engines."""
         self._key = f"{getpid()} {id(self)}"
         self._requests: RequestColumns
+        self._by_shard: tuple[NDArray[Any], list[int]]
+        """Positions of all requests, shard after shard and each in order of arrival, and where those of each end."""
         self._changed = Condition()
         """Lock of the attributes below, signalled when a shard is served, closed or given back."""
-        self._left = deque(range(len(sizes)))
+        self._left: deque[int] = deque()
         """Shards to serve."""
         self._states: dict[int, tuple[int, float]] = {}
         """Shard -> `RunningFleet.state` when its requests were served."""
@@ -83,7 +86,7 @@ class ShardedFleet:
         states = list(self._states.values())
         now_s = sum(finished_s for _, finished_s in states) + sum(now_s for now_s, *_ in here)
         return (
-            now_s / len(self._counts),
+            now_s / max(1, len(self._counts)),
             self._plan.horizon_s,
             sum(self._done.values()) + sum(done for *_, done, _ in here),
             sum(outstanding for outstanding, _ in states) + sum(waiting for *_, waiting in here),
@@ -91,9 +94,10 @@ class ShardedFleet:
 
     def run(self, share: Share = alone) -> FleetLog:
         """Choose the replicas of all requests, simulate the shards and merge their logs."""
-        plan, shards = self._plan, len(self._counts)
+        plan = self._plan
         with under_way(self):
-            self._requests = _assigned(plan, self._first[-1])
+            self._divide()
+            shards = len(self._counts)
             try:
                 with share(plan, self.take_part):
                     while len(self._logs) < shards:
@@ -121,12 +125,12 @@ class ShardedFleet:
         try:
             while (shard := self._next_shard()) is not None:
                 own.append(shard)
-                first, last = self._first[shard : shard + 2]
-                here = self._requests.column("replica")
-                places = np.flatnonzero((here >= first) & (here < last))
-                arrivals = self._requests.unserved(places)
+                order, ends = self._by_shard
+                places = order[ends[shard - 1] if shard else 0 : ends[shard]]
+                with self._changed:  # others set columns
+                    arrivals = self._requests.unserved(places)
                 state, values, options = run_there(
-                    serve_shard, (self._key, shard), self._counts[shard], first, arrivals
+                    serve_shard, (self._key, shard), self._counts[shard], self._first[shard], arrivals
                 )
                 with self._changed:
                     for name, column in values.items():
@@ -154,6 +158,25 @@ class ShardedFleet:
                 self._left.extend(own)
                 self._changed.notify_all()
             raise
+
+    def _divide(self) -> None:
+        """Choose the replicas of all requests, and divide both into shards."""
+        plan = self._plan
+        total = _engines(plan, (pool.replicas for pool in plan.pools))
+        self._requests = _assigned(plan, total)
+        self._counts = _shards(plan, min(self._most_engines, SHARD_REQUESTS * total // max(1, len(self._requests))))
+        self._first = [*accumulate((_engines(plan, shard) for shard in self._counts), initial=0)]
+        self._by_shard = self._sorted()
+        self._left.extend(range(len(self._counts)))
+
+    def _sorted(self) -> tuple[NDArray[Any], list[int]]:
+        """Return `_by_shard`; refused requests, which have no replica, come last."""
+        sizes, shards = np.diff(self._first), len(self._counts)
+        narrow = np.uint16 if shards < 2**16 else np.uint32  # numpy sorts 16 bits by counting
+        shard_of = np.append(np.repeat(np.arange(shards), sizes), shards).astype(narrow)
+        shard = shard_of[self._requests.column("replica")]  # -1: the last entry
+        order = np.argsort(shard, kind="stable").astype(np.int32 if len(shard) < 2**31 else np.int64)
+        return order, np.cumsum(np.bincount(shard, minlength=shards + 1)).tolist()
 
     def _next_shard(self) -> int | None:
         """Return a shard to serve, waiting while one that another process serves may be given back; None: no more."""

@@ -151,8 +151,9 @@ def test_a_fleet_in_shards_has_the_log_of_the_whole_fleet(data: dict[str, Any], 
 @pytest.mark.slow
 def test_large_fleets_run_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = content(RunningFleet(plan_of(FLEET)).run())
-    for engines, sharded in ((5, False), (2, True)):
+    for engines, requests, sharded in ((5, 9, False), (2, 1_000, True), (4, 40, True)):
         monkeypatch.setattr(run, "SHARD_ENGINES", engines)
+        monkeypatch.setattr(run, "SHARD_REQUESTS", requests)
         assert run.runs_in_shards(plan_of(FLEET)) is sharded
         assert content(run.run_fleet(plan_of(FLEET))) == whole
 
