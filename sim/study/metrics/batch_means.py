@@ -36,6 +36,7 @@ from sim.study.metrics.window_requests import Floats, WindowRequests
 BATCHES = (20, 10)
 BATCHES_OF_RANKS = 50
 """Number of batches whose means give the correlation time; many, because the estimate must be precise."""
+RANKS_AT_ONCE = 100_000
 LEAST_DRAWS = 100
 """Least number of independent observations (one per correlation time) from which a run gives an interval."""
 LEAST_IN_TAIL = 10
@@ -122,14 +123,16 @@ def independent_draws(series: Floats) -> float:
     """
     if len(series) < LEAST_DRAWS:
         return 0.0
-    order = np.argsort(series)
-    if _has_equal_neighbours(series[order]):  # equal values have their mean rank
+    # arrays as large as the series, which may be most of the memory, are few here
+    if _has_equal_neighbours(np.sort(series)):  # equal values have their mean rank
         _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
         ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     else:
-        ranks = np.empty(len(series))
-        ranks[order] = np.arange(1, len(series) + 1)
-    del order  # as large as the series, which may be most of the memory
+        order, ranks = np.argsort(series), np.empty(len(series))
+        for start in range(0, len(series), RANKS_AT_ONCE):
+            part = order[start : start + RANKS_AT_ONCE]
+            ranks[part] = np.arange(start + 1, start + len(part) + 1)
+        del order
     spread = float(ranks.var())
     if spread == 0:
         return 0.0
