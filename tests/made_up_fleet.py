@@ -15,6 +15,7 @@ import numpy as np
 
 from sim.benchdata.served.scrapes import Series, read_name
 from sim.study.execution.cases import CaseJob
+from sim.watch.prometheus import Prometheus
 
 START = 1_767_571_200
 """A Monday's midnight."""
@@ -81,6 +82,8 @@ class MadeUpFleet:
 
     def now_s(self) -> float:
         return START + self.hours * HOUR_S + self.ahead_s
+
+    clock_notes = Prometheus.clock_notes
 
     def first_s(self, start_s: float, end_s: float) -> float | None:
         return max(start_s, START)

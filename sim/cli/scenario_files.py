@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.frame import (
-    BAD_INPUT,
-    OTHER_FAILURE,
     PROMETHEUS_TOKEN,
     Catalogs,
     Details,
@@ -118,15 +116,16 @@ def init(
 
 def _watched(url: str, match: str) -> Any:
     """Return the traffic of the fleet that the Prometheus server *url* scrapes; else end the command."""
-    from sim.watch.prometheus import Prometheus, PrometheusError, why_not_address
+    from sim.watch.prometheus import Prometheus, why_not_address
+    from sim.watch.source import SourceError
     from sim.watch.traffic import watched_traffic
 
     if refusal := why_not_address(url):
         fail(placed("--prometheus", refusal))
     try:
         return watched_traffic(Prometheus(url.rstrip("/"), match, os.environ.get(PROMETHEUS_TOKEN, "")))
-    except PrometheusError as error:
-        fail(str(error), OTHER_FAILURE if type(error) is PrometheusError else BAD_INPUT)
+    except SourceError as error:
+        fail(str(error), error.code)
 
 
 @app.command()

@@ -2,14 +2,13 @@
 
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from sim.cli.frame import (
-    OTHER_FAILURE,
     PROMETHEUS_TOKEN,
     Catalogs,
     Match,
@@ -42,7 +41,13 @@ RETRY_S, POLL_S = 60.0, 300.0
 @app.command()
 def watch(
     scenario: ScenarioFile,
-    prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus server: http://localhost:9090.")],
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus server: http://localhost:9090.")
+    ] = None,
+    otlp: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Metrics of an OpenTelemetry collector's file exporter; may be repeated."),
+    ] = None,
     fleet: Annotated[str | None, typer.Option(help="Fleet that runs; needed where the scenario has several.")] = None,
     match: Match = "",
     once: Annotated[bool, typer.Option("--once", help="Read what is there, answer once and end.")] = False,
@@ -84,7 +89,6 @@ def watch(
         from sim.report.words.money import showing
         from sim.scenario.reading.load import load
         from sim.watch.predicted import why_not_watched
-        from sim.watch.prometheus import Prometheus, why_not_address
         from sim.watch.rounds import Watch, WatchOptions
         from sim.watch.storage import FILE, Storage, StorageError
 
@@ -95,17 +99,15 @@ def watch(
         chosen = _fleet(path, read, fleet)
         if refusal := why_not_watched(read, chosen):
             fail(placed(path, refusal))
-        if refusal := why_not_address(prometheus):
-            fail(placed("--prometheus", refusal))
+        source = _source(prometheus, otlp, match, timeout, history_days)
         address = _address(listen)
         folder = usable(out or default_folder(read, "-watch", sets))
         if refusal := _why_not_ours(folder):
             fail(placed(f"--out {folder}", refusal))
-        source = Prometheus(prometheus.rstrip("/"), match, os.environ.get(PROMETHEUS_TOKEN, ""), timeout)
         options = WatchOptions(
             history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
         )
-        _refuse_without_metrics(source, history_days, folder / FILE)
+        _refuse_without_metrics(source, history_days, otlp is None and (folder / FILE).exists())
         stack.enter_context(showing(read))
         there = stack.enter_context(workplace(workers, None, None, folder, read, path))
         write_manifest(folder, _manifest(read, own_catalogue(catalog)))
@@ -123,7 +125,27 @@ def watch(
             except OSError as error:
                 fail(Message("--listen {listen}: {reason}", listen, os_reason(error)))
             print_to_stderr(f"http://{address[0]}:{port}/")
-        _rounds(watched, texts, once, format, quiet)
+        _rounds(watched, texts if address is not None else None, once, format, quiet)
+
+
+def _source(prometheus: str | None, otlp: list[Path] | None, match: str, timeout: float, history_days: float) -> Any:
+    """Return the server or the files that are read; else end the command."""
+    if (prometheus is None) == (not otlp):
+        fail("--prometheus, --otlp: give one of them: the address of a server, or files")
+    if prometheus is not None:
+        from sim.watch.prometheus import Prometheus, why_not_address
+
+        if refusal := why_not_address(prometheus):
+            fail(placed("--prometheus", refusal))
+        return Prometheus(prometheus.rstrip("/"), match, os.environ.get(PROMETHEUS_TOKEN, ""), timeout)
+    from sim.watch.otlp import OtlpFiles
+
+    try:
+        return OtlpFiles(otlp or (), match, history_days)
+    except ValueError as error:
+        fail(
+            placed("--match", Message('is no list of label matchers such as namespace="chat" at {rest!r}', str(error)))
+        )
 
 
 def _fleet(path: Path, scenario: Any, name: str | None) -> Any:
@@ -168,37 +190,39 @@ def _manifest(scenario: Any, catalogue: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_without_metrics(source: Any, history_days: float, storage: Path) -> None:
+def _refuse_without_metrics(source: Any, history_days: float, continued: bool) -> None:
     """End the command, before anything is written, where a first round has nothing to read."""
-    from sim.watch.prometheus import PrometheusError
+    from sim.watch.rounds import first_hour
+    from sim.watch.source import SourceError
 
-    if storage.exists():
+    if continued:
         return
     try:
-        from sim.watch.rounds import first_hour
-
         first_hour(source, history_days)
-    except PrometheusError as error:
-        fail(str(error), OTHER_FAILURE if type(error) is PrometheusError else 2)
+    except SourceError as error:
+        fail(str(error), error.code)
 
 
-def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format: str, quiet: bool) -> None:
-    """Answer once, or each hour until the command is stopped."""
-    from sim.watch.answer import json_lines, lines, metrics_text, page
-    from sim.watch.http import HTML_TYPE, JSON_TYPE, METRICS_TYPE
-    from sim.watch.prometheus import PrometheusError
+def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, format: str, quiet: bool) -> None:
+    """Answer once, or each hour until the command is stopped; None for *texts*: nothing is served."""
+    from sim.watch.answer import json_lines, lines, moment
+    from sim.watch.source import SourceError
 
     told, answered = "", False
     since = 0 if once else watched.storage.end
+    if texts is not None and since:
+        print_to_stderr(Message("shown until the first round: the answer with hours until {end} UTC", moment(since)))
+        _serve_stored(watched.out, texts)
+        with suppress(SourceError):  # of a recalibration that is due; the first round reports it
+            answer = watched.evaluate()
+            _keep(watched, answer, json_lines(answer)[-1], texts, shown=True)
     while True:
         try:
             count = watched.read()
             if count or once or not answered:
                 answer = watched.evaluate()
-                each, html = json_lines(answer, since), page(answer)
-                _keep(watched, answer, each[-1], html)
-                texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, each[-1] + "\n")}
-                texts["/metrics"] = (METRICS_TYPE, metrics_text(answer))
+                each = json_lines(answer, since)
+                _keep(watched, answer, each[-1], texts, shown=texts is not None or once)
                 answered, told, since = True, "", answer.end
                 if not quiet and (format == "table" or (format == "auto" and once and shown_to_people())):
                     show_all(
@@ -209,9 +233,9 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format:
                 elif not quiet:
                     typer.echo("\n".join(each))
             wait_s = POLL_S
-        except PrometheusError as error:
+        except SourceError as error:
             if once:
-                fail(str(error), OTHER_FAILURE)
+                fail(str(error), error.code)
             if str(error) != told:
                 print_to_stderr(Message("{error}; trying again every {seconds:g} s", error, RETRY_S))
             told, wait_s = str(error), RETRY_S
@@ -220,12 +244,26 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]], once: bool, format:
         time.sleep(wait_s)
 
 
-def _keep(watched: Any, answer: Any, line: str, html: str) -> None:
-    """Write the answer, and the scenario with the ordered replicas at the load for which they are ordered."""
+def _serve_stored(folder: Path, texts: dict[str, tuple[str, str]]) -> None:
+    """Serve page and answer of the last round, where they are there."""
+    from sim.watch.http import HTML_TYPE, JSON_TYPE
+
+    for path, name, kind in (("/", "watch.html", HTML_TYPE), ("/answer.json", "watch.json", JSON_TYPE)):
+        with suppress(OSError):
+            texts[path] = (kind, (folder / name).read_text(encoding="utf-8"))
+
+
+def _keep(watched: Any, answer: Any, line: str, texts: dict[str, tuple[str, str]] | None, shown: bool) -> None:
+    """Write an answer, and the scenario with the ordered replicas at the load for which they are ordered.
+
+    The page is rendered only where it is *shown*, and is removed else: it would be that of an older answer.
+    """
     from sim.answers.deployments.answer import WINNER
     from sim.report.size import write_winner
     from sim.study.execution.durable import write_atomically
     from sim.study.load_axis import LoadAxis
+    from sim.watch.answer import metrics_text, page
+    from sim.watch.http import HTML_TYPE, JSON_TYPE, METRICS_TYPE
     from sim.watch.orders import with_order
 
     folder, outlook = watched.out, answer.outlook
@@ -236,4 +274,11 @@ def _keep(watched: Any, answer: Any, line: str, html: str) -> None:
     else:
         (folder / WINNER).unlink(missing_ok=True)
     write_atomically(folder / "watch.json", line + "\n")
+    if not shown:
+        (folder / "watch.html").unlink(missing_ok=True)
+        return
+    html = page(answer)
     write_atomically(folder / "watch.html", html)
+    if texts is not None:
+        texts |= {"/": (HTML_TYPE, html), "/answer.json": (JSON_TYPE, line + "\n")}
+        texts["/metrics"] = (METRICS_TYPE, metrics_text(answer))

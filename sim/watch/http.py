@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 WAITING = "The first round has not ended yet.\n"
+PATHS = ("/", "/answer.json", "/metrics")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 HTML_TYPE = "text/html; charset=utf-8"
 JSON_TYPE = "application/json"
@@ -33,10 +34,10 @@ def published(host: str, port: int) -> Iterator[tuple[int, Published]]:
             path = urlsplit(self.path).path
             if path == "/healthz":
                 self._send(200, "text/plain", "ok\n")
-            elif not texts:
-                self._send(503, "text/plain", WAITING)
             elif path in texts:
                 self._send(200, *texts[path])
+            elif path in PATHS:
+                self._send(503, "text/plain", WAITING)
             else:
                 self._send(404, "text/plain", "not found\n")
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sim.benchdata.served.metrics import SAME_REQUESTS, TARGET
 from sim.benchdata.served.scrapes import CUMULATIVE, NAMES, Series, labelled
 from sim.units import SECONDS_PER_HOUR
-from sim.watch.prometheus import Points, refuse_mixture
+from sim.watch.source import Points, RestartedPoints, refuse_mixture
 
 Floats = NDArray[np.float64]
 HOUR_S = int(SECONDS_PER_HOUR)
@@ -90,6 +90,8 @@ class _Server:
     counters: dict[Series, Floats]
     gauges: dict[Series, Floats]
     seen: NDArray[np.bool_]
+    begun: dict[Series, NDArray[np.bool_]]
+    """Points of the grid at which a counter began again by its own statement, for counters that state it."""
 
     def drop_repeated(self) -> None:
         """Drop the values that Prometheus repeated before each gap."""
@@ -104,7 +106,7 @@ class _Server:
                 values[still] = np.nan
 
 
-def increases(values: Floats, seen: NDArray[np.bool_]) -> tuple[Floats, int]:
+def increases(values: Floats, seen: NDArray[np.bool_], begun: NDArray[np.bool_] | None = None) -> tuple[Floats, int]:
     """Return the growth of a counter in each interval of the grid, and the number of its restarts.
 
     Parameters
@@ -113,6 +115,8 @@ def increases(values: Floats, seen: NDArray[np.bool_]) -> tuple[Floats, int]:
         Samples of the counter at the points of the grid; NaN where there is none.
     seen
         Whether the server has samples at each point.
+    begun
+        Whether the counter began again before each point though its value may not fall; None: nothing states it.
 
     Returns
     -------
@@ -127,7 +131,7 @@ def increases(values: Floats, seen: NDArray[np.bool_]) -> tuple[Floats, int]:
         grown[known[0]] = values[known[0]]
     for before, at in pairwise(known.tolist()):
         if (at - before) * STEP_S <= BRIDGED_S:
-            fell = values[at] < values[before]
+            fell = values[at] < values[before] or (begun is not None and begun[before + 1 : at + 1].any())
             restarts += bool(fell)
             grown[before + 1 : at + 1] += (values[at] - (0.0 if fell else values[before])) / (at - before)
     return grown, restarts
@@ -176,11 +180,13 @@ def _servers(series: Mapping[Series, Points], first_s: float, size: int) -> list
     for one, points in series.items():
         labels = labelled(one)
         target = tuple(labels.get(name, "") for name in TARGET)
-        server = found.setdefault(target, _Server({}, {}, np.zeros(size, bool)))
+        server = found.setdefault(target, _Server({}, {}, np.zeros(size, bool), {}))
         values = _on_grid(points, first_s, size)
         if one[0].endswith(CUMULATIVE):
             server.counters[one] = values
             server.seen |= ~np.isnan(values)
+            if isinstance(points, RestartedPoints) and points.restarts:
+                server.begun[one] = ~np.isnan(_on_grid(dict.fromkeys(points.restarts, 1.0), first_s, size))
         else:
             server.gauges[one] = values
     for server in found.values():
@@ -217,9 +223,11 @@ class _FleetSeries:
         fell = np.zeros(self._size, bool)
         for (name, labels), values in server.counters.items():
             own = (name, tuple(label for label in labels if label[0] not in SAME_REQUESTS))
-            grown, restarts = increases(values, server.seen)
+            begun = server.begun.get((name, labels))
+            grown, restarts = increases(values, server.seen, begun)
             if restarts:
                 fell[1:] |= np.diff(_filled(values)) < 0
+                fell |= False if begun is None else begun
             before = kept.get(own)
             kept[own] = grown if before is None or grown.sum() > before.sum() else before
         self._restarted += fell

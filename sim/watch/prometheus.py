@@ -2,63 +2,37 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from io import BufferedReader
 from math import isfinite
+from socket import SocketIO, socket
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from sim.benchdata.served.scrapes import Series, names_read, read_name
 from sim.message import Message, os_reason
+from sim.watch.source import POWER, Points, SourceError, refuse_mixture
 
-POWER = "DCGM_FI_DEV_POWER_USAGE"
-"""Gauge of NVIDIA's DCGM exporter: power of each GPU [W]."""
 PREFIX = "(ray_)?"
 MOST_BYTES = 512 * 2**20
 """Longest answer that is read [bytes]."""
 LATEST_S = 2.0**33
 """Latest time of a server's clock that is believed: the year 2242 [Unix s]."""
+CLOCK_S = 60.0
+"""Difference of the clocks from which it is reported [s]."""
 MOST_SHOWN = 200
 """Longest text of the server that a message repeats [characters]."""
-Points = Mapping[float, float]
-"""Samples of a series: Unix time [s] -> value."""
 
 
-class PrometheusError(Exception):
+class PrometheusError(SourceError):
     """Error of a query; the message names the address, without a password."""
 
-
-class LacksMetrics(PrometheusError):
-    """Error for a server that answers, but has none of the series that are read."""
-
-
-class MixedSeries(PrometheusError):
-    """Error for series of several engines or models, of which one has to be chosen."""
-
-
-def refuse_mixture(series: Iterable[Series], shown: str) -> None:
-    """Raise MixedSeries where *series* of the server *shown* are of several engines or models."""
-    engines, models = set(), set()
-    for name, labels in series:
-        engines.add(name.partition(":")[0])
-        models |= {value for label, value in labels if label == "model_name" and value}
-    if len(engines) > 1:
-        raise MixedSeries(
-            Message("{url}: has metrics of vLLM and of SGLang: choose one with --match 'job=\"...\"'", shown)
-        )
-    if len(models) > 1:
-        raise MixedSeries(
-            Message(
-                "{url}: has metrics of several models ({names}): choose one with --match 'model_name=\"{first}\"'",
-                shown,
-                ", ".join(sorted(models)),
-                min(models),
-            )
-        )
+    code = 1
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -68,7 +42,53 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-OPENER = build_opener(_NoRedirect)
+class _BoundedReader(SocketIO):
+    """Reader of a socket until the time *end_s* of the monotonic clock."""
+
+    def __init__(self, own: socket, end_s: float) -> None:
+        super().__init__(own, "rb")
+        own._io_refs += 1  # type: ignore[attr-defined]  # as in `socket.makefile`
+        self._own, self._end_s = own, end_s
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there. Raises TimeoutError when the time is over."""
+        left_s = self._end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._own.settimeout(left_s)
+        return super().readinto(buffer)
+
+
+class _BoundedResponse(HTTPResponse):
+    """Response whose header and body together have the timeout of the connection, however slowly their parts come."""
+
+    def __init__(self, own: socket, *more: Any, **how: Any) -> None:
+        super().__init__(own, *more, **how)
+        self.fp.close()
+        self.fp = BufferedReader(_BoundedReader(own, time.monotonic() + (own.gettimeout() or 0.0)))
+
+
+def _bounded(kind: type[HTTPConnection]) -> type[HTTPConnection]:
+    return type(kind.__name__, (kind,), {"response_class": _BoundedResponse})
+
+
+class _Http(HTTPHandler):
+    """Handler of http addresses with bounded responses."""
+
+    def http_open(self, request: Request) -> HTTPResponse:
+        """Send *request*."""
+        return self.do_open(_bounded(HTTPConnection), request)
+
+
+class _Https(HTTPSHandler):
+    """Handler of https addresses with bounded responses."""
+
+    def https_open(self, request: Request) -> HTTPResponse:
+        """Send *request*."""
+        return self.do_open(_bounded(HTTPSConnection), request)
+
+
+OPENER = build_opener(_NoRedirect, _Http, _Https)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +146,17 @@ class Prometheus:
         found = [*self._range(query, start_s, end_s, 3600.0)]
         refuse_mixture([(read_name(one.pop("__name__", "")) or "", tuple(one.items())) for one, _ in found], self.shown)
         return min((min(points) for _, points in found if points), default=None)
+
+    def clock_notes(self, now_s: float, here_s: float) -> list[str]:
+        """Return a note where the server's clock *now_s* differs from this machine's, *here_s* [Unix s]."""
+        if abs(ahead := now_s - here_s) <= CLOCK_S:
+            return []
+        far = CLOCK_S * round(abs(ahead) / CLOCK_S)  # so that a restarted command says the same
+        if ahead > 0:
+            return [
+                Message("the server's clock is {s:,.0f} s ahead of this machine's: hours are those of the server", far)
+            ]
+        return [Message("the server's clock is {s:,.0f} s behind this machine's: hours are those of the server", far)]
 
     @property
     def _also(self) -> str:
@@ -189,12 +220,9 @@ class Prometheus:
             ) from None
 
     def _body(self, response: HTTPResponse) -> bytearray:
-        """Return the body of *response*; it has the timeout as a whole, however slowly its parts come."""
-        body, end_s = bytearray(), time.monotonic() + self.timeout_s
+        body = bytearray()
         while len(body) <= MOST_BYTES and (part := response.read1(2**20)):
             body += part
-            if time.monotonic() > end_s:
-                raise TimeoutError
         if len(body) <= MOST_BYTES and response.length:
             raise IncompleteRead(b"", response.length)
         return body

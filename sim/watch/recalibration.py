@@ -16,7 +16,7 @@ from sim.scenario.resolving.bind import bind
 from sim.scenario.schema import Scenario
 from sim.steptime.options import Roofline
 from sim.watch.observed import HOUR_S, STEP_S, HourObserved
-from sim.watch.prometheus import Points, Prometheus
+from sim.watch.source import Points, Source
 
 LEAST_HOURS = 24
 """Fewest compared hours before a calibration: a day, with its low and its high loads."""
@@ -47,7 +47,7 @@ def is_biased(ratios: Sequence[float]) -> bool:
 
 
 def recalibrated(
-    scenario: Scenario, catalog: Catalog, source: Prometheus, hours: Sequence[HourObserved], workers: int
+    scenario: Scenario, catalog: Catalog, source: Source, hours: Sequence[HourObserved], workers: int
 ) -> Recalibration:
     """Return factors fitted to stretches of *hours* at low and high load.
 
@@ -55,7 +55,7 @@ def recalibrated(
     ------
     CannotCalibrate
         The fleet has several kinds of replicas or no GPU, or the hours have no stretch that can be read.
-    PrometheusError
+    SourceError
         The server cannot be queried.
 
     """
@@ -115,8 +115,8 @@ def _chosen(hours: Sequence[HourObserved]) -> list[HourObserved]:
     return [able[place] for place in places]
 
 
-def _rows(source: Prometheus, hour: HourObserved, about: Mapping[str, str]) -> list[BenchRow]:
-    """Return the runs of the servers in the first part of *hour*. Raises BenchdataError and PrometheusError."""
+def _rows(source: Source, hour: HourObserved, about: Mapping[str, str]) -> list[BenchRow]:
+    """Return the runs of the servers in the first part of *hour*. Raises BenchdataError and SourceError."""
     series = source.engine_series(hour.hour, hour.hour + LONGEST_STRETCH_S, STEP_S)
     scrapes = scrapes_of(series, source.shown)
     return (

@@ -21,8 +21,8 @@ from sim.watch.forecast import forecast_of
 from sim.watch.observed import BRIDGED_S, HOUR_S, STEP_S, HourObserved, observed_hours
 from sim.watch.orders import DAY_S, lead_time_days, outlook_of
 from sim.watch.predicted import Twin, at_power, usd_per_million
-from sim.watch.prometheus import LacksMetrics, Prometheus
 from sim.watch.recalibration import LEAST_HOURS, CannotCalibrate, is_biased, recalibrated
+from sim.watch.source import LacksMetrics, Source
 from sim.watch.storage import Storage, StoredCalibration
 
 SETTLED_S = 120
@@ -31,8 +31,6 @@ HOURS_AT_ONCE = 6
 """Hours of one query."""
 READ_AGAIN_H = 24
 """Time for which hours with gaps are read again: a server may deliver samples late [h]."""
-CLOCK_S = 60.0
-"""Difference of the clocks from which it is reported [s]."""
 WATCHED = ("ttft_s_mean", "tpot_s_mean", "gpu_power_w_mean")
 """Metrics whose ratios raise an alarm."""
 LEAST_REQUESTS = 30
@@ -66,7 +64,7 @@ class Watch:
     catalog: Catalog
     out: Path
     workplace: Workplace
-    source: Prometheus
+    source: Source
     storage: Storage
     options: WatchOptions
     clock: Callable[[], float] = time.time
@@ -78,28 +76,19 @@ class Watch:
 
         Raises
         ------
-        LacksMetrics
-            The server has none of the metrics.
-        PrometheusError
-            The server cannot be queried.
+        SourceError
+            The source has none of the metrics, or cannot be read.
 
         """
         now_s = self.source.now_s()
-        notes: list[str] = []
-        if abs(ahead := now_s - self.clock()) > CLOCK_S:
-            far = CLOCK_S * round(abs(ahead) / CLOCK_S)  # so that a restarted command says the same
-            notes.append(
-                Message("the server's clock is {s:,.0f} s ahead of this machine's: hours are those of the server", far)
-                if ahead > 0
-                else Message(
-                    "the server's clock is {s:,.0f} s behind this machine's: hours are those of the server", far
-                )
-            )
+        notes = self.source.clock_notes(now_s, self.clock())
         end = int((now_s - SETTLED_S) // HOUR_S) * HOUR_S
         known = self.storage.hours()
         if known and end < known[-1].hour + HOUR_S:
             if now_s < known[-1].hour:
-                notes.append("the server's clock is before the last stored hour: nothing is read until it is later")
+                notes.append(
+                    "the newest samples are before the last stored hour: nothing is read until there are later ones"
+                )
             self.notes = tuple(notes)
             return 0
         first = self._first(known, now_s)
@@ -124,7 +113,7 @@ class Watch:
         return first_hour(self.source, self.options.history_days, now_s)
 
     def evaluate(self) -> WatchAnswer:
-        """Return the answer after the stored hours. Raises PrometheusError if a calibration cannot be read."""
+        """Return the answer after the stored hours. Raises SourceError if a calibration cannot be read."""
         hours = self.storage.hours()
         notes = list(self.notes)
         twin, compared = self._compared(hours)
@@ -288,15 +277,13 @@ def _ratios(compared: Sequence[ComparedHour], name: str) -> list[float]:
     return [ratio for one in compared if (ratio := one.ratio(name)) is not None]
 
 
-def first_hour(source: Prometheus, history_days: float, now_s: float | None = None) -> int:
+def first_hour(source: Source, history_days: float, now_s: float | None = None) -> int:
     """Return the first hour of the last *history_days* days that has metrics [Unix s].
 
     Raises
     ------
-    LacksMetrics
-        The server has none of the metrics.
-    PrometheusError
-        The server cannot be queried.
+    SourceError
+        The source has none of the metrics, or cannot be read.
 
     """
     now_s = source.now_s() if now_s is None else now_s

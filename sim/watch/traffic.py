@@ -12,9 +12,9 @@ from sim.message import Message
 from sim.units import HOURS_PER_WEEK
 from sim.watch.answer import moment
 from sim.watch.observed import BRIDGED_S, HOUR_S, STEP_S, HourObserved, observed_hours
-from sim.watch.prometheus import LacksMetrics, Prometheus
 from sim.watch.recalibration import scrapes_of
 from sim.watch.rounds import HOURS_AT_ONCE, SETTLED_S, first_hour
+from sim.watch.source import LacksMetrics, Source
 
 HISTORY_DAYS = 7.0
 """Time before now in which the busiest hour is searched [days]."""
@@ -22,14 +22,14 @@ TRIES = 5
 """Busiest hours that are tried, until one can be read as traffic: servers that start or restart in an hour hide it."""
 
 
-def watched_traffic(source: Prometheus) -> SourceFile:
+def watched_traffic(source: Source) -> SourceFile:
     """Return the traffic of the busiest hour of the last week.
 
     Raises
     ------
     LacksMetrics
         The server has none of the metrics, or no hour with requests.
-    PrometheusError
+    SourceError
         The server cannot be queried.
 
     """
@@ -51,7 +51,7 @@ def watched_traffic(source: Prometheus) -> SourceFile:
     raise LacksMetrics(Message("{url}: the busiest hours cannot be read as traffic: {reason}", source.shown, reason))
 
 
-def _hours(source: Prometheus) -> Iterator[HourObserved]:
+def _hours(source: Source) -> Iterator[HourObserved]:
     now_s = source.now_s()
     first, end = first_hour(source, HISTORY_DAYS, now_s), int((now_s - SETTLED_S) // HOUR_S) * HOUR_S
     for start in range(max(first, end - HOURS_PER_WEEK * HOUR_S), end, HOURS_AT_ONCE * HOUR_S):
@@ -60,7 +60,7 @@ def _hours(source: Prometheus) -> Iterator[HourObserved]:
         yield from observed_hours(series, [], start, number, source.shown)
 
 
-def _traffic(source: Prometheus, hour: HourObserved) -> ServedPeriod:
+def _traffic(source: Source, hour: HourObserved) -> ServedPeriod:
     """Return the traffic of all servers in *hour*. Raises BenchdataError."""
     series = source.engine_series(hour.hour, hour.hour + HOUR_S, STEP_S)
     engine = next((name.partition(":")[0] for name, _ in series), "vllm")
@@ -92,7 +92,7 @@ def _traffic(source: Prometheus, hour: HourObserved) -> ServedPeriod:
     return combined_traffic(periods)
 
 
-def _as_source(source: Prometheus, hour: HourObserved, seen: ServedPeriod, mean_rps: float, count: int) -> SourceFile:
+def _as_source(source: Source, hour: HourObserved, seen: ServedPeriod, mean_rps: float, count: int) -> SourceFile:
     workload = fragment(seen)["workload"]
     rate_rps = workload["arrivals"]["rate_rps"] = round(hour.rate_rps, 4)  # also of servers that began in the hour
     found = SourceFile(source.shown, "Prometheus", workload=workload, rate_rps=rate_rps, span_s=float(HOUR_S))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from made_up_fleet import HOUR_S, START, MadeUpFleet
 
 from sim.watch.observed import BRIDGED_S, LEAST_COVERED, STEP_S, HourObserved, increases, observed_hours
-from sim.watch.prometheus import MixedSeries
+from sim.watch.source import MixedSeries
 
 
 def hours_of(fleet: MadeUpFleet) -> list[HourObserved]:

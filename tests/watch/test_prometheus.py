@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 from made_up_fleet import HOUR_S, START, MadeUpFleet, served
 
-from sim.watch.prometheus import MixedSeries, Prometheus, PrometheusError, why_not_address
+from sim.watch.prometheus import Prometheus, PrometheusError, why_not_address
+from sim.watch.source import MixedSeries
 
 
 def test_series_come_under_the_engines_own_names() -> None:
@@ -52,14 +53,19 @@ def test_samples_without_a_time_or_a_value_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "wait_s", "text"), [(40, 0.02, r"no answer within 0\.1 s"), (1, 0.0, "breaks the connection off")]
+    ("head", "parts", "wait_s", "text"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", 40, 0.02, r"no answer within 0\.1 s"),
+        (b"HTTP/1.1 200 OK\r\nX-Drip:", 40, 0.02, r"no answer within 0\.1 s"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", 1, 0.0, "breaks the connection off"),
+    ],
 )
-def test_an_answer_that_drips_or_is_cut_is_a_line(parts: int, wait_s: float, text: str) -> None:
+def test_an_answer_that_drips_or_is_cut_is_a_line(head: bytes, parts: int, wait_s: float, text: str) -> None:
     def drip() -> None:
         connection, _ = server.accept()
         with connection, suppress(OSError):
             connection.recv(2**16)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            connection.sendall(head)
             for _ in range(parts):
                 connection.sendall(b" ")
                 time.sleep(wait_s)

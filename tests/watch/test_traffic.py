@@ -3,7 +3,7 @@
 import pytest
 from made_up_fleet import MadeUpFleet
 
-from sim.watch.prometheus import LacksMetrics
+from sim.watch.source import LacksMetrics
 from sim.watch.traffic import watched_traffic
 
 

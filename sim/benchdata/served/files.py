@@ -14,14 +14,13 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.served.load_generators import is_report, is_run, seen_in_report, seen_in_run
 from sim.benchdata.served.metrics import seen_in
+from sim.benchdata.served.otlp import are_metrics, scrapes_in
 from sim.benchdata.served.scrapes import (
     MetricsScrape,
-    are_metrics,
     is_matrix,
     is_page,
     matrices,
     scrape,
-    scrapes_in,
     start_time_s,
     text_of,
 )

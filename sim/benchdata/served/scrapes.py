@@ -1,17 +1,13 @@
 """Scrapes: counters, gauges and histograms of vLLM or SGLang at one moment, under the engine's own names.
 
 Sources are the text of a server's /metrics page (text exposition format 0.0.4, OpenMetrics 1.0), Prometheus' answers
-to queries (`resultType: matrix` and `vector`), and an OpenTelemetry collector that reads /metrics (OTLP JSON, one
-object per file or line). In OTLP (`opentelemetry/proto/metrics/v1/metrics.proto`) bucket counts are not cumulative
-over buckets.
+to queries (`resultType: matrix` and `vector`); `otlp` has those of an OpenTelemetry collector that reads /metrics.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -249,83 +245,3 @@ def _time_s(text: str) -> float:
 def labelled(series: Series) -> Mapping[str, str]:
     """Return the labels of *series*, keyed by name."""
     return dict(series[1])
-
-
-CUMULATIVE_TEMPORALITY = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
-NS_PER_S = 1e9
-SAME_MOMENT_S = 1.0
-"""Largest time difference between series of one scrape [s]."""
-RESOURCE_LABELS = {"service.name": "job", "service.instance.id": "instance", "k8s.pod.name": "pod"}
-"""Prometheus labels of OTLP resource attributes."""
-Sample = tuple[float, Series, float]
-"""Sample as (time [s], series, value)."""
-
-
-def are_metrics(data: Any) -> bool:
-    """Return whether *data* is an OTLP object of metrics."""
-    return isinstance(data, dict) and "resourceMetrics" in data
-
-
-def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
-    """Return a scrape for each moment of OTLP *documents*. Raises BenchdataError."""
-    try:
-        samples = sorted(_samples(path, documents), key=lambda one: one[0])
-    except BenchdataError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BenchdataError([(str(path), 0, "holds a metric that is not in OTLP's form")]) from None
-    if not samples:
-        raise BenchdataError([(str(path), 0, NONE_READ)])
-    found: list[MetricsScrape] = []
-    for at_s, series, value in samples:
-        if not found or at_s - (found[-1].time_s or 0.0) > SAME_MOMENT_S:
-            found.append(MetricsScrape(str(path), at_s))
-        found[-1].values[series] = value
-    return found
-
-
-def _samples(path: Path, documents: Iterable[Any]) -> Iterator[Sample]:
-    for document in documents:
-        for resource in document.get("resourceMetrics") or ():
-            resource_labels = {
-                RESOURCE_LABELS[k]: v for k, v in _attributes(resource.get("resource") or {}) if k in RESOURCE_LABELS
-            }
-            for scope in resource.get("scopeMetrics") or ():
-                for metric in scope.get("metrics") or ():
-                    yield from _metric_samples(path, metric, resource_labels)
-
-
-def _metric_samples(path: Path, metric: dict[str, Any], resource_labels: dict[str, str]) -> Iterator[Sample]:
-    kind = next((one for one in ("histogram", "sum", "gauge") if one in metric), "")
-    name = metric["name"]
-    if not kind or not any(read_name(f"{name}{end}") for end in ("", "_total", "_count")):
-        return
-    if kind != "gauge" and metric[kind].get("aggregationTemporality") not in CUMULATIVE_TEMPORALITY:
-        raise BenchdataError(
-            [(str(path), 0, Message("{name} is not a running total: let the collector keep cumulative values", name))]
-        )
-    for point in metric[kind].get("dataPoints") or ():
-        at_s = float(point["timeUnixNano"]) / NS_PER_S
-        labels = resource_labels | dict(_attributes(point))
-        for end, own, value in _histogram(point) if kind == "histogram" else _number(point, name):
-            read = read_name(f"{name}{end}")
-            if read is not None:
-                yield at_s, (read, tuple(sorted((labels | own).items()))), value
-
-
-def _histogram(point: dict[str, Any]) -> Iterator[tuple[str, dict[str, str], float]]:
-    yield "_count", {}, float(point.get("count", 0))
-    yield "_sum", {}, float(point.get("sum", 0.0))
-    ends = [*point.get("explicitBounds", ()), inf]
-    for end, upto in zip(ends, accumulate(float(one) for one in point.get("bucketCounts", ())), strict=True):
-        yield "_bucket", {"le": str(end)}, upto
-
-
-def _number(point: dict[str, Any], name: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    end = "" if read_name(name) else "_total"
-    yield end, {}, float(point["asDouble"] if "asDouble" in point else point["asInt"])
-
-
-def _attributes(holder: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for one in holder.get("attributes") or ():
-        yield one["key"], str(next(iter(one["value"].values())))

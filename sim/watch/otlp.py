@@ -1,0 +1,380 @@
+"""OTLP files as the source of a watched fleet: what the OpenTelemetry collector's file exporter writes, as it grows.
+
+Samples are those that a Prometheus server would answer to range queries: at each time the last one of the five minutes
+before it. A file is recognised by its first line, so that a file that is rotated or compressed is read once.
+
+References
+----------
+opentelemetry-collector-contrib, exporter/fileexporter/README.md (format, rotation), receiver/prometheusreceiver.
+
+"""
+
+import gzip
+import json
+import re
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import ceil, inf, nan
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sim.benchdata.served.otlp import OtlpPoint, are_metrics, is_engine_metric, points_in, samples_of
+from sim.benchdata.served.scrapes import Series, names_read
+from sim.infile import opened, status
+from sim.message import Message, located, os_reason
+from sim.units import HOURS_PER_DAY
+from sim.watch.answer import moment
+from sim.watch.observed import HOUR_S, LOOKBACK_S, STEP_S
+from sim.watch.source import POWER, LacksMetrics, Points, RestartedPoints, SourceError, refuse_mixture
+
+ROTATED = r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}"
+"""What the file exporter puts before the extension of a file that it has rotated."""
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+MOST_MISTAKES = 20
+"""Most mistakes that are listed."""
+OLD_S = 600.0
+"""Age of the newest sample from which it is reported [s]."""
+MATCHER = re.compile(r'\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+"""Label matcher of PromQL."""
+UNREADABLE = (OSError, EOFError, zlib.error)
+OTHER_KINDS = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceProfiles": "profiles"}
+
+
+class OtlpError(SourceError):
+    """Error of OTLP files; the message has a line `file:line: mistake` per mistake."""
+
+
+def matcher_of(text: str) -> Callable[[Mapping[str, str]], bool]:
+    r"""Return the function that tells whether labels match the label matchers *text*. Raises ValueError.
+
+    >>> chosen = matcher_of('namespace="chat",model_name!~"llama.*"')
+    >>> chosen({"namespace": "chat", "model_name": "qwen"}), chosen({"namespace": "chat", "model_name": "llama3"})
+    (True, False)
+    """
+    rest = text.strip().strip("{}")
+    found: list[tuple[str, bool, re.Pattern[str]]] = []
+    while rest:
+        match = MATCHER.match(rest)
+        if match is None:
+            raise ValueError(rest)
+        label, operator, value = match.groups()
+        value = re.sub(r"\\(.)", r"\1", value)
+        try:
+            pattern = re.compile(value if operator.endswith("~") else re.escape(value))
+        except re.error:
+            raise ValueError(rest) from None
+        found.append((label, operator.startswith("="), pattern))
+        rest = rest[match.end() :]
+    return lambda labels: all(
+        (pattern.fullmatch(labels.get(label, "")) is not None) == wanted for label, wanted, pattern in found
+    )
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Samples of a series, at most one for each time of the grid: the last one before it."""
+
+    at: "array[float]" = field(default_factory=lambda: array("d"))
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    restarts: list[float] = field(default_factory=list)
+    """Times of the grid until which the counter began again."""
+    grid_s: float = -inf
+    """Time of the grid of the last sample."""
+
+    def add(self, at_s: float, value: float) -> None:
+        """Add a sample that is later than all others."""
+        if at_s <= self.grid_s:
+            self.at[-1], self.values[-1] = at_s, value
+        else:
+            self.grid_s = _grid_time(at_s)
+            self.at.append(at_s)
+            self.values.append(value)
+
+    def forget(self, before_s: float) -> None:
+        """Drop the samples before *before_s*, where there are many."""
+        count = int(np.searchsorted(np.array(self.at), before_s))
+        if count > HOURS_PER_DAY * HOUR_S // STEP_S:
+            del self.at[:count], self.values[:count]
+            self.restarts = [one for one in self.restarts if one >= before_s]
+
+    def at_times(self, grid: np.ndarray[Any, Any]) -> Points:
+        """Return the samples at the times *grid*, as a range query of Prometheus does."""
+        times, values = np.array(self.at), np.array(self.values)
+        place = np.searchsorted(times, grid, side="right") - 1
+        known = (place >= 0) & (grid - times[place] < LOOKBACK_S) & ~np.isnan(values[place])
+        points = dict(zip(grid[known].tolist(), values[place[known]].tolist(), strict=True))
+        return RestartedPoints(points, self.restarts) if self.restarts else points
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Points of one metric with one set of labels."""
+
+    samples: dict[Series, _Samples] = field(default_factory=dict)
+    last_s: float = -inf
+    start_s: float = 0.0
+    totals: dict[Series, float] = field(default_factory=dict)
+    """Sums of deltas."""
+
+    def add(self, point: OtlpPoint) -> None:
+        """Add a point; copies and points that come late are ignored. Raises as `samples_of` does."""
+        if point.time_s <= self.last_s:
+            return
+        if point.ended:
+            for samples in self.samples.values():
+                samples.add(point.time_s, nan)
+        elif point.temporality == "delta":
+            for series, value in samples_of(point):
+                if series not in self.totals and point.start_s > 0:
+                    self._of(series).add(max(point.start_s, self.last_s), 0.0)
+                self.totals[series] = self.totals.get(series, 0.0) + value
+                self._of(series).add(point.time_s, self.totals[series])
+        else:
+            again = self._begun_again(point)
+            for series, value in samples_of(point):
+                samples = self._of(series)
+                samples.add(point.time_s, value)
+                if again:
+                    samples.restarts.append(samples.grid_s)
+            self.start_s = point.start_s
+        self.last_s = point.time_s
+
+    def _begun_again(self, point: OtlpPoint) -> bool:
+        """Return whether *point* states a start after the last point.
+
+        A start at the time of the point itself is not known: a collector that was restarted states it.
+        """
+        after = -inf < self.last_s < point.start_s < point.time_s
+        return after and point.kind != "gauge" and point.start_s != self.start_s
+
+    def _of(self, series: Series) -> _Samples:
+        return self.samples.setdefault(series, _Samples())
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What was read of a file."""
+
+    read: int = 0
+    """Bytes, after decompression."""
+    lines: int = 0
+
+
+class OtlpFiles:
+    """Files of OTLP metrics, in JSON Lines, and the files that the exporter has rotated beside them.
+
+    Parameters
+    ----------
+    paths
+        Files as the exporter names them; a file may be compressed by gzip.
+    match
+        Label matchers of PromQL. Raises ValueError where they are none.
+    keep_days
+        Time before the newest sample that is kept in memory [days].
+
+    """
+
+    def __init__(self, paths: Sequence[Path], match: str = "", keep_days: float = inf) -> None:
+        self.paths, self.match = tuple(paths), match
+        self._chosen, self._keep_s = matcher_of(match), (keep_days + 2) * HOURS_PER_DAY * HOUR_S
+        self._streams: dict[tuple[str, tuple[tuple[str, str], ...]], _Stream | None] = {}
+        self._progress: dict[bytes, _Progress] = {}
+        self._seen: dict[Path, tuple[int, ...]] = {}
+        self._unfinished: list[str] = []
+        self._newest_s = -inf
+
+    @property
+    def shown(self) -> str:
+        """First file, for messages."""
+        return str(self.paths[0])
+
+    def now_s(self) -> float:
+        """Read what is new in the files, and return the time of the newest sample [Unix s].
+
+        Raises LacksMetrics, or OtlpError with all mistakes of the new lines; these are not read again.
+        """
+        problems: list[tuple[str, int, str]] = []
+        self._unfinished = []
+        for path in self._by_time(problems):
+            if len(problems) < MOST_MISTAKES:
+                self._read_new(path, problems)
+        for stream in self._streams.values():
+            if stream is not None:
+                for samples in stream.samples.values():
+                    samples.forget(self._newest_s - self._keep_s)
+        if problems:
+            raise OtlpError(located(problems[:MOST_MISTAKES]))
+        if self._newest_s == -inf:
+            text = Message("{file}: has no metrics of vLLM or SGLang", self.shown)
+            if self.match:
+                text = Message(
+                    "{file}: has no metrics of vLLM or SGLang that --match {match!r} chooses", self.shown, self.match
+                )
+            raise LacksMetrics(text)
+        return self._newest_s
+
+    def clock_notes(self, now_s: float, here_s: float) -> list[str]:
+        """Return notes on files with an unfinished last line, and on an old newest sample *now_s* [Unix s]."""
+        notes: list[str] = [
+            Message("{file}: the last line is not finished; it is read when it is", file) for file in self._unfinished
+        ]
+        if here_s - now_s > OLD_S:
+            notes.append(Message("the newest sample of {file} is of {moment} UTC", self.shown, moment(int(now_s))))
+        return notes
+
+    def engine_series(self, start_s: float, end_s: float, step_s: float, every: bool = True) -> dict[Series, Points]:
+        """Return the series of vLLM or SGLang from *start_s* to *end_s*, sampled each *step_s*.
+
+        Without *every*, the buckets of all histograms but TTFT are left out.
+        """
+        names = {f"{engine}:{name}" for engine, names in names_read(every).items() for name in names}
+        return self._between(names.__contains__, start_s, end_s, step_s)
+
+    def gpu_power(self, start_s: float, end_s: float, step_s: float) -> list[Points]:
+        """Return the power of each GPU [W]; empty without DCGM's gauge."""
+        return [*self._between(POWER.__eq__, start_s, end_s, step_s).values()]
+
+    def first_s(self, start_s: float, end_s: float) -> float | None:
+        """Return the time of the first sample in a span, to an hour [Unix s]; None without one. Raises MixedSeries."""
+        counts = {f"{engine}:e2e_request_latency_seconds_count" for engine in names_read(False)}
+        found = {series: one for series, one in self._series() if series[0] in counts}
+        refuse_mixture(found, self.shown)
+        firsts = [next((at_s for at_s in one.at if start_s <= at_s <= end_s), inf) for one in found.values()]
+        first_s = min(firsts, default=inf)
+        return None if first_s == inf else min(end_s, start_s + HOUR_S * ceil((first_s - start_s) / HOUR_S))
+
+    def _series(self) -> Iterator[tuple[Series, _Samples]]:
+        for stream in self._streams.values():
+            if stream is not None:
+                yield from stream.samples.items()
+
+    def _between(
+        self, wanted: Callable[[str], bool], start_s: float, end_s: float, step_s: float
+    ) -> dict[Series, Points]:
+        grid = start_s + step_s * np.arange(int((end_s - start_s) // step_s) + 1)
+        found = {series: one.at_times(grid) for series, one in self._series() if one.at and wanted(series[0])}
+        return {series: points for series, points in found.items() if points}
+
+    def _by_time(self, problems: list[tuple[str, int, str]]) -> list[Path]:
+        """Return the files that have changed, in order of their first points."""
+        found: dict[Path, float] = {}
+        for path in dict.fromkeys(one for given in self.paths for one in (*_rotated(given), given)):
+            try:
+                about = status(path)
+                state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+                if self._seen.get(path) != state:
+                    with _unpacked(path) as file:
+                        first = re.search(rb'"timeUnixNano"\s*:\s*"?(\d+)', file.readline())
+                    found[path] = float(first[1]) if first else inf
+                    self._seen[path] = state
+            except UNREADABLE as error:
+                if not (isinstance(error, FileNotFoundError) and self._progress):  # it is being rotated
+                    problems.append((str(path), 0, Message("cannot be read: {reason}", _reason(error))))
+        return sorted(found, key=found.__getitem__)
+
+    def _read_new(self, path: Path, problems: list[tuple[str, int, str]]) -> None:
+        """Read the lines of a file that were not read before."""
+        try:
+            with _unpacked(path) as file:
+                first = file.readline()
+                if first[:4] == ZSTD or b"\0" in first[:4]:
+                    text = "is not JSON: set `format: json`, and no `compression`, in the collector's file exporter"
+                    problems.append((str(path), 0, text))
+                    return
+                done = self._progress.setdefault(sha256(first.strip()).digest(), _Progress())
+                file.seek(done.read)
+                for line in file:
+                    if not self._read_line(path, done.lines + 1, line, problems):
+                        return
+                    done.read += len(line)
+                    done.lines += line.endswith(b"\n")
+        except UNREADABLE as error:
+            problems.append((str(path), 0, Message("cannot be read: {reason}", _reason(error))))
+
+    def _read_line(self, path: Path, number: int, line: bytes, problems: list[tuple[str, int, str]]) -> bool:
+        """Read a line; return False where the rest of the file is not to be read."""
+        if line.isspace():
+            return True
+        text: str = ""
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            if not line.endswith(b"\n"):
+                self._unfinished.append(str(path))
+                return False
+            text = "is not JSON"
+        else:
+            other = next(
+                (kind for key, kind in OTHER_KINDS.items() if isinstance(document, dict) and key in document), ""
+            )
+            if other:
+                problems.append(
+                    (
+                        str(path),
+                        number,
+                        Message("has {kind}, not metrics: name the files of a pipeline of metrics", other),
+                    )
+                )
+                return False
+            if are_metrics(document):
+                try:
+                    self._add(document)
+                except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                    text = "holds a metric that is not in OTLP's form"
+            else:
+                text = 'is no export of OTLP metrics: {"resourceMetrics": [...]}'
+        if text:
+            problems.append((str(path), number, text))
+        return len(problems) < MOST_MISTAKES
+
+    def _add(self, document: Any) -> None:
+        """Add the points of an OTLP object. Raises ValueError and others where it is not in OTLP's form."""
+        for point in points_in(document, _is_read):
+            if point.kind != "gauge" and not point.temporality:
+                raise ValueError("temporality")
+            key = (point.name, point.labels)
+            if key not in self._streams:
+                self._streams[key] = _Stream() if self._chosen(dict(point.labels)) else None
+            if (stream := self._streams[key]) is not None:
+                stream.add(point)
+                self._newest_s = max(self._newest_s, point.time_s)
+
+
+def _is_read(name: str) -> bool:
+    return name == POWER or is_engine_metric(name)
+
+
+def _grid_time(at_s: float) -> float:
+    """Return the first time of the grid that is not before *at_s* [Unix s]."""
+    return STEP_S * ceil(at_s / STEP_S)
+
+
+def _rotated(path: Path) -> list[Path]:
+    """Return the files that the exporter has rotated beside *path*, the oldest first."""
+    own = re.compile(re.escape(path.stem) + ROTATED + re.escape(path.suffix) + r"(\.gz)?")
+    with suppress(OSError):
+        return sorted(one for one in path.parent.iterdir() if own.fullmatch(one.name))
+    return []
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, through gzip where it is compressed so. Reading raises UNREADABLE."""
+    with opened(path) as file:
+        packed = file.read(2) == GZIP
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.open(file) as inner:
+            yield inner  # type: ignore[misc]
+
+
+def _reason(error: Exception) -> str:
+    return os_reason(error) if isinstance(error, OSError) else "it is damaged or cut off"
