@@ -4,7 +4,8 @@
 
 A row is a card, an engine with release, a format and a number of tokens; the rate is the median over shapes, of dense
 products with both sides from 2,048 to 32,768, and of grouped products over whole experts split over at most four GPUs.
-The newest release of an engine that timed the format counts.
+The newest release of an engine that timed the format counts. The last column is the rate F of arithmetic alone, from
+the two largest batches m of the table: 1/rate = 1/F + c/m.
 """
 
 import re
@@ -24,6 +25,7 @@ FORMATS = {
     "w4a16_mxfp4": "mxfp4",
 }  # fmt: skip
 TOKENS = (128, 1024, 8192)
+LARGEST = (8192, 16384)
 LEAST, MOST = 2048, 32768
 MOST_RANKS = 4
 
@@ -32,14 +34,14 @@ def main(tables: Path, out: Path = Path("data/kernels/measured.csv")) -> None:
     """Write the table to *out*."""
     found = [
         [gpu, ENGINES[engine.name], release, FORMATS[format], kind == "moe", tokens, rows["kernel_source"].mode()[0],
-         f"{_flops(rows, kind).median():.4g}", len(rows)]
+         f"{_flops(rows, kind).median():.4g}", len(rows), _arithmetic(rows_of_format, kind)]
         for card, gpu in CARDS.items() for kind in ("gemm", "moe")
         for engine in sorted((tables / card / kind).glob("*")) if engine.name in ENGINES
         for format, (release, rows_of_format) in _newest(engine, kind).items()
         for tokens in TOKENS
         if len(rows := _large(rows_of_format, kind, tokens)) >= 5
     ]  # fmt: skip
-    names = ["gpu", "engine", "release", "format", "experts", "tokens", "kernel", "flops", "shapes"]
+    names = ["gpu", "engine", "release", "format", "experts", "tokens", "kernel", "flops", "shapes", "arithmetic_flops"]
     pd.DataFrame(found, columns=names).to_csv(out, index=False)
 
 
@@ -61,6 +63,14 @@ def _large(rows: pd.DataFrame, kind: str, tokens: int) -> pd.DataFrame:
         return rows[(rows["m"] == tokens) & rows["n"].between(LEAST, MOST) & rows["k"].between(LEAST, MOST)]
     whole = rows[(rows["moe_ep_size"] == 1) & (rows["moe_tp_size"] <= MOST_RANKS)]
     return whole[whole["num_tokens"] == tokens]
+
+
+def _arithmetic(rows: pd.DataFrame, kind: str) -> str:
+    """Return the limit of the rate at many tokens [FLOP/s]; empty if the table lacks the batches."""
+    half, most = (_flops(_large(rows, kind, tokens), kind).median() for tokens in LARGEST)
+    if pd.isna(half) or pd.isna(most):
+        return ""
+    return f"{1 / (2 / most - 1 / half) if most > half else half:.4g}"
 
 
 def _flops(rows: pd.DataFrame, kind: str) -> pd.Series:

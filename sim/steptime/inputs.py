@@ -3,8 +3,8 @@
 `HostOffload` has the rates of the host's memory, processors and link to the GPU, for weights in host memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import log2, prod
 
 from sim.catalogue.engine import (
@@ -132,6 +132,9 @@ class RooflineInputs:
     """True if the engine forms a step while one runs, so that host and GPU work in parallel."""
     lanes_stretch: float = 1.0
     """Link's rate over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
+    reached: Mapping[str, Value] = field(default_factory=dict)
+    """Fraction of the dense peak that the engine's kernels reach alone, by part of the model (`kernels.Part`): no
+    product of a server computes faster. Empty: not limited."""
     network: ReplicaNetwork | None = None
     """Network between the servers of a replica; None: `link` connects all of its GPUs."""
 
@@ -171,6 +174,7 @@ class RooflineInputs:
         """Factors of the engine's kernels for this weight format on this card, by name."""
         found = {"slow_weights": self.slow_weights, "slow_products": self.slow_products}
         found |= {"hopper_tile_tokens": self.hopper_tile} | self.prompt_kernels
+        found |= {f"reached_by_{part}": share for part, share in self.reached.items()}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
@@ -344,9 +348,16 @@ class GpuRates:
         covered = covers(self.inputs.quantization, matrix)
         factor = self.inputs.kernel_compute.value / self.inputs.prompt_rate if covered else 1.0
         if matrix.role == "expert":
-            return factor * kernel.moe_compute_time_factor.value * self._experts_factor() * self._grouped_factor()
+            grouped = kernel.moe_compute_time_factor.value * self._experts_factor() * self._grouped_factor()
+            return max(factor * grouped, self.least_factor("experts"))
         older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
-        return factor * prod(one.value for one in (older, self.inputs.slow_products) if one and covered)
+        factor *= prod(one.value for one in (older, self.inputs.slow_products) if one and covered)
+        return max(factor, self.least_factor("layers")) if covered else factor
+
+    def least_factor(self, part: str) -> float:
+        """Return the factor at which *part* computes as fast as its kernel does outside of a server; 0 if unknown."""
+        reached = self.inputs.reached.get(part)
+        return self.compute_efficiency / self.inputs.speed / reached.value if reached else 0.0
 
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Return the time to read *matrix* relative to stored bytes / reachable bandwidth.

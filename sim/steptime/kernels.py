@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import Literal
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.engine import version_distance, version_of
 from sim.catalogue.model import Matrix, matrices
 from sim.catalogue.quantization import ComputeType, arithmetic, covers
 from sim.catalogue.value import Value
-from sim.steptime.inputs import GpuRates, RooflineInputs
+from sim.steptime.inputs import GpuRates, RooflineInputs, peak_flops
 
 Part = Literal["layers", "experts", "unquantised"]
 """Matrices that one kernel multiplies: of the layers, of the routed experts, or not covered by the quantization."""
@@ -23,6 +24,8 @@ MEASURED_FORMATS = {
 }  # fmt: skip
 """Kernel id -> format in data/kernels/measured.csv."""
 BLOCKS = "fp8-block"
+REACHED = (BLOCKS, "nvfp4")
+"""Formats whose kernels on graphics cards of Blackwell are slower than the card's share of 16-bit products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class MeasuredKernel:
     kernel: str
     flops: float
     shapes: int
+    arithmetic_flops: float = 0.0
+    """Rate in the limit of many tokens, of which the weights are read once [FLOP/s]; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,33 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
             peak,
             rates.bytes_per_s / rates.weight_time_factor(matrix),
             inputs.gpu.memory_bytes_per_s.value,
-            _basis(inputs, matrix, own),
+            _basis(inputs, matrix, own, rates),
             _measured_alone(inputs, part, own, compute, measured),
         )
+
+
+def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog) -> dict[str, Value]:
+    """Return the fractions of the dense peak that the engine's kernels reach alone on the card's architecture, by part.
+
+    They apply to the formats of `REACHED` on RTX 50, RTX PRO and DGX Spark, in the engine's entry whose releases
+    contain the measured one. Empty for other cards: their kernels come close to what the fit assumes.
+    """
+    if not inputs.graphics_blackwell:
+        return {}
+    found = {}
+    for rate in kernel_rates(inputs, measured):
+        known = [one for one in rate.measured if one.format in REACHED and _in_era(inputs, one)]
+        if known and known[-1].arithmetic_flops and rate.part != "unquantised":
+            one = known[-1]
+            peak = peak_flops(catalog.gpu(one.gpu), rate.arithmetic)
+            where = f"data/kernels/measured.csv: {one.kernel} of {one.engine} {one.release} on {one.gpu}"
+            share = one.arithmetic_flops / peak
+            found[rate.part] = Value(value=share, source="aic", where=where, kind="measured")
+    return found
+
+
+def _in_era(inputs: RooflineInputs, one: MeasuredKernel) -> bool:
+    return not any(version_distance(inputs.engine.versions, version_of(one.release)))
 
 
 def _part(inputs: RooflineInputs, matrix: Matrix) -> Part:
@@ -93,7 +122,10 @@ def _part(inputs: RooflineInputs, matrix: Matrix) -> Part:
     return "layers" if covers(inputs.quantization, matrix) else "unquantised"
 
 
-def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool) -> Value:
+def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool, rates: GpuRates) -> Value:
+    part = _part(inputs, matrix)
+    if part in inputs.reached and rates.compute_time_factor(matrix) == rates.least_factor(part):
+        return inputs.reached[part]
     if not own:
         return inputs.coefficients.efficiency(inputs.gpu).compute
     if matrix.role == "expert":
@@ -139,6 +171,7 @@ def measured_kernels(catalog: Catalog) -> tuple[MeasuredKernel, ...]:
                 row["kernel"],
                 float(row["flops"]),
                 int(row["shapes"]),
+                float(row["arithmetic_flops"] or 0),
             )
             for row in csv.DictReader(file)
         )

@@ -9,7 +9,7 @@ from sim.catalogue.model import matrices
 from sim.report.check import kernel_lists
 from sim.steptime.gemm import product_of
 from sim.steptime.inputs import FLOP_PER_WEIGHT, GpuRates, peak_flops
-from sim.steptime.kernels import MeasuredKernel, kernel_rates, measured_kernels
+from sim.steptime.kernels import MeasuredKernel, kernel_rates, measured_kernels, reached_shares
 
 CATALOG = load_catalog()
 MEASURED = measured_kernels(CATALOG)
@@ -54,6 +54,25 @@ def test_the_kernel_of_the_engine_and_card_is_shown_and_else_that_of_the_archite
     for known, shown in (((other, elsewhere), (other,)), ((other, own, elsewhere), (own,)), ((elsewhere,), ())):
         (rate,) = kernel_rates(inputs, known)
         assert rate.measured == shown
+
+
+@pytest.mark.parametrize(("card", "share"), [("rtx-5090", 0.3), ("b200-180gb-sxm", None)])
+def test_no_product_of_a_graphics_card_is_faster_than_its_kernel_alone(build, card: str, share: float | None) -> None:
+    inputs = build("qwen3-30b-a3b", card, "pcie5-x16").inputs
+    engine = inputs.engine.model_copy(update={"id": "vllm-0.14", "versions": "0.14 to 0.33"})
+    inputs = replace(inputs, engine=engine, quantization=CATALOG.quantization("nvfp4"), kernel=CATALOG.kernel("nvfp4"))
+    measured = MeasuredKernel(
+        card, inputs.gpu.architecture, "vllm", "0.24.0", "nvfp4", True, 8192, "experts", 1.0, 9,
+        (share or 1) * peak_flops(inputs.gpu, "fp4"),
+    )  # fmt: skip
+    limited = replace(inputs, reached=reached_shares(inputs, [measured], CATALOG))
+    assert set(limited.reached) == ({"experts"} if share else set())
+    rate = next(one for one in kernel_rates(limited, [measured]) if one.part == "experts")
+    if share:
+        assert rate.prefill_flops == pytest.approx(share * rate.peak_flops)
+        assert rate.basis is limited.reached["experts"]
+    older = replace(inputs, engine=engine.model_copy(update={"versions": "0.11 to 0.13"}))
+    assert not reached_shares(older, [measured], CATALOG)
 
 
 def test_check_lists_the_rate_of_prompts_with_its_source() -> None:

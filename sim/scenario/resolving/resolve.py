@@ -88,6 +88,7 @@ from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.steptime.collective import exchange_table, nearest_entry, table_for
 from sim.steptime.drafting import DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
+from sim.steptime.kernels import measured_kernels, reached_shares
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime, used_values
 from sim.workload import Workload
@@ -99,7 +100,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
     coefficients = _steptime_coefficients(catalog.root)
-    return RooflineInputs(
+    inputs = RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
         quantization=pool.quantization,
@@ -120,6 +121,9 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
     )
+    if pool.engine.overheads is None:
+        return inputs
+    return replace(inputs, reached=reached_shares(inputs, measured_kernels(catalog), catalog))
 
 
 def _forms_ahead(pool: BoundPool) -> bool:
