@@ -3,7 +3,8 @@
 gpufleet's own engine serves `watched.yaml` at rising rates, once on a usual and once on a slower host; each hour of the
 history is one of these hours, chosen by the hour's rate. The history is written as vLLM's series (counters, histograms,
 gauges) and DCGM's, with a server that restarts and three hours without collection, and is loaded into Prometheus by
-`promtool tsdb create-blocks-from openmetrics`. `gpufleet watch --once` then reads it by range queries.
+`promtool tsdb create-blocks-from openmetrics`. `gpufleet watch --once` then reads it by range queries, and the same
+history from OTLP files, a week of them rotated and compressed.
 
     python benchmarks/watched_cluster.py --prometheus /usr/bin --work /tmp/watched          # watch.md has the results
 
@@ -11,15 +12,19 @@ Debian's package `prometheus` has both programs.
 """
 
 import argparse
+import gzip
 import json
 import os
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from math import ceil, log, pi, sin
 from pathlib import Path
@@ -38,8 +43,8 @@ DAYS, SLOW_FROM_H = 14, 10 * 24
 GROWTH_PER_WEEK, BASE_RPS = 0.08, 0.25
 LATER_GROWTH = 0.15
 """Growth per week of the longer histories."""
-RESTART_H, GAP_H = 5 * 24 + 9, (8 * 24 + 2, 8 * 24 + 5)
-"""Hour in which the second server restarts, and hours without collection."""
+RESTART_S, GAP_H = (5 * 24 + 9) * HOUR_S + 1800, (8 * 24 + 2, 8 * 24 + 5)
+"""Time at which the second server restarts [s], and hours without collection."""
 BUCKETS = {
     "time_to_first_token_seconds": (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80),
     "inter_token_latency_seconds": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10),
@@ -187,24 +192,112 @@ def all_series(
         )
 
 
-def write_history(file: Path, requests: np.ndarray, power: list[float], start: int, days: int, faults: bool) -> None:
-    """Write the series as OpenMetrics, with a restart and a gap where *faults*."""
+def faulty_series(
+    requests: np.ndarray, power: list[float], days: int
+) -> tuple[np.ndarray, Iterator[tuple[str, str, str, np.ndarray]]]:
+    """Return the times with samples, and the series at them, with the restart and the gap."""
     grid = np.arange(0, days * 24 * HOUR_S + 1, STEP_S, float)
-    gap = (grid > GAP_H[0] * HOUR_S) & (grid <= GAP_H[1] * HOUR_S)
-    restart = RESTART_H * HOUR_S + 1800
+    kept = ~((grid > GAP_H[0] * HOUR_S) & (grid <= GAP_H[1] * HOUR_S))
+
+    def series() -> Iterator[tuple[str, str, str, np.ndarray]]:
+        for family, kind, name, samples in all_series(requests, power, grid):
+            if "gpu-1:8000" in name and kind != "gauge":
+                samples = samples - np.where(grid >= RESTART_S, samples[int(RESTART_S // STEP_S)], 0.0)
+            yield family, kind, name, samples[kept]
+
+    return grid[kept], series()
+
+
+def write_history(file: Path, requests: np.ndarray, power: list[float], start: int, days: int) -> None:
+    """Write the series as OpenMetrics."""
+    grid, every = faulty_series(requests, power, days)
     told = ""
     with file.open("w", encoding="utf-8") as out:
-        for family, kind, name, samples in all_series(requests, power, grid):
+        for family, kind, name, samples in every:
             if family != told:
                 out.write(f"# TYPE {family} {kind}\n")
                 told = family
-            if faults and "gpu-1:8000" in name and kind != "gauge":
-                samples = samples - np.where(grid >= restart, samples[int(restart // STEP_S)], 0.0)
-            kept = ~gap if faults else np.ones(len(grid), bool)
-            out.writelines(
-                f"{name} {value:.9g} {start + int(at)}\n" for at, value in zip(grid[kept], samples[kept], strict=True)
-            )
+            out.writelines(f"{name} {value:.9g} {start + int(at)}\n" for at, value in zip(grid, samples, strict=True))
         out.write("# EOF\n")
+
+
+def write_otlp(file: Path, requests: np.ndarray, power: list[float], start: int, days: int) -> None:
+    """Write the series as a collector's file exporter does; the first half as a rotated file that is compressed."""
+    grid, every = faulty_series(requests, power, days)
+    metrics: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], dict[str, np.ndarray]]] = {}
+    for family, kind, name, samples in every:
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', name))
+        part = labels.pop("le", name.partition("{")[0].removeprefix(family))
+        shown = family if kind == "histogram" else name.partition("{")[0]
+        metrics.setdefault(tuple(labels.items()), {}).setdefault((shown, kind), {})[part] = samples
+    rotated = file.with_name(f"{file.stem}-2026-01-01T00-00-00.000{file.suffix}.gz")
+    half = len(grid) // 2
+    for places in (range(half), range(half, len(grid))):
+        with file.open("w") if places.start else gzip.open(rotated, "wt", 1) as out:
+            for place in places:
+                resources = [_resource(dict(labels), own, place, grid[place], start) for labels, own in metrics.items()]
+                out.write(json.dumps({"resourceMetrics": resources}) + "\n")
+
+
+def _resource(
+    labels: dict[str, str], metrics: dict[tuple[str, str], dict[str, np.ndarray]], place: int, at_s: float, start: int
+) -> dict[str, object]:
+    """Return the OTLP metrics of the series with the same labels at a time."""
+    names = {"instance": "service.instance.id", "job": "service.name"}
+    own, rest = (
+        [(names.get(k, k), v) for k, v in labels.items() if (k in names) == chosen] for chosen in (True, False)
+    )
+    resource, attributes = ([{"key": k, "value": {"stringValue": v}} for k, v in pairs] for pairs in (own, rest))
+    again = labels.get("instance") == "gpu-1:8000" and at_s >= RESTART_S
+    times = {"startTimeUnixNano": str(int(start + (RESTART_S if again else 0)) * 10**9)}
+    point = {"attributes": attributes, **times, "timeUnixNano": str(int(start + at_s) * 10**9)}
+    found = []
+    for (name, kind), parts in metrics.items():
+        if kind == "histogram":
+            ends = [one for one in parts if not one.startswith("_")]
+            counts = np.diff([parts[end][place] for end in ends], prepend=0.0)
+            data: dict[str, object] = {
+                "explicitBounds": [float(end) for end in ends[:-1]],
+                "bucketCounts": [str(int(one)) for one in counts],
+                "count": str(int(parts["_count"][place])),
+                "sum": float(parts["_sum"][place]),
+            }
+        else:
+            [values] = parts.values()
+            data = {"asDouble": float(values[place])}
+        more = {
+            "counter": {"isMonotonic": True, "aggregationTemporality": 2},
+            "histogram": {"aggregationTemporality": 2},
+        }
+        key = "sum" if kind == "counter" else kind
+        found.append({"name": name, key: {**more.get(kind, {}), "dataPoints": [{**point, **data}]}})
+    return {"resource": {"attributes": resource}, "scopeMetrics": [{"metrics": found}]}
+
+
+def hours_in(out: Path) -> dict[str, np.ndarray]:
+    """Return the columns of the stored hours."""
+    with closing(sqlite3.connect(out / "watch.sqlite")) as database:
+        cursor = database.execute("SELECT * FROM hours ORDER BY hour")
+        rows = np.array(cursor.fetchall(), float)
+        return {one[0]: rows[:, place] for place, one in enumerate(cursor.description)}
+
+
+def compare_otlp(work: Path, requests: np.ndarray, power: list[float], start: int) -> None:
+    """Watch the same history from OTLP files, and print how far its hours are from those of Prometheus."""
+    file, out = work / "history.json", work / "filed"
+    write_otlp(file, requests, power, start, DAYS)
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(work / "answer" / "points", out / "points")
+    began = time.monotonic()
+    done = watch(("--otlp", str(file)), out)
+    print(done.stderr, f"OTLP files: {time.monotonic() - began:.0f} s", sep="\n")
+    by_query, by_file = hours_in(work / "answer"), hours_in(out)
+    size = min(len(by_query["hour"]), len(by_file["hour"]))
+    for name, values in by_query.items():
+        one, other = values[:size], by_file[name][:size]
+        known = ~np.isnan(one) | ~np.isnan(other)
+        far = np.abs(one - other)[known] / np.maximum(np.abs(one[known]), 1e-12)
+        print(f"{name}: {size} hours, largest relative difference {far.max() if far.size else 0:.1e}")
 
 
 class Server:
@@ -233,17 +326,17 @@ class Server:
         self._process.wait()
 
 
-def watch(url: str, out: Path, *more: str, **how: object) -> subprocess.CompletedProcess:
+def watch(source: tuple[str, str], out: Path, **how: object) -> subprocess.CompletedProcess:
     """Run `gpufleet watch --once`."""
-    command = [sys.executable, "-m", "sim", "watch", str(SCENARIO), "--prometheus", url, "--once", "--out", str(out)]
+    command = [sys.executable, "-m", "sim", "watch", str(SCENARIO), *source, "--once", "--out", str(out)]
     environment = os.environ | {"COLUMNS": "80"}
-    return subprocess.run([*command, *more], capture_output=True, text=True, env=environment, check=False, **how)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **how)
 
 
 def loaded(work: Path, programs: Path, requests: np.ndarray, power: list[float], days: int, start: int) -> None:
     """Load the history into a new database."""
     text = work / "history.om"
-    write_history(text, requests, power, start, days, faults=True)
+    write_history(text, requests, power, start, days)
     shutil.rmtree(work / "tsdb", ignore_errors=True)
     command = [
         programs / "promtool",
@@ -384,12 +477,12 @@ def main() -> None:
         for after_s in (6.0, 12.0, 20.0):
             killed(server.url, out, after_s)
         began = time.monotonic()
-        first = watch(server.url, out)
+        first = watch(("--prometheus", server.url), out)
         print(first.stdout, first.stderr, f"{time.monotonic() - began:.0f} s", sep="\n")
         again = given.work / "again"
         shutil.rmtree(again, ignore_errors=True)
         shutil.copytree(out / "points", again / "points")  # simulations; hours, alarms and calibrations are new
-        watch(server.url, again)
+        watch(("--prometheus", server.url), again)
         same = (out / "watch.json").read_bytes() == (again / "watch.json").read_bytes()
         print(f"killed three times and restarted, the same answer as without: {same}")
         found = json.loads((out / "watch.json").read_text())
@@ -407,6 +500,7 @@ def main() -> None:
         print(f"replicas by hand: {ceil(2 * ahead / capacity) - 2}, answered: {found['order']['replicas']}")
     finally:
         server.stop()
+    compare_otlp(given.work, requests, power, start)
     repeated(libraries, given.seeds, start)
 
 

@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -107,7 +108,7 @@ def watch(
         options = WatchOptions(
             history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
         )
-        _refuse_without_metrics(source, history_days, otlp is None and (folder / FILE).exists())
+        _refuse_without_metrics(source, history_days, (folder / FILE).exists())
         stack.enter_context(showing(read))
         there = stack.enter_context(workplace(workers, None, None, folder, read, path))
         write_manifest(folder, _manifest(read, own_catalogue(catalog)))
@@ -213,9 +214,9 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, 
     if texts is not None and since:
         print_to_stderr(Message("shown until the first round: the answer with hours until {end} UTC", moment(since)))
         _serve_stored(watched.out, texts)
-        with suppress(SourceError):  # of a recalibration that is due; the first round reports it
-            answer = watched.evaluate()
-            _keep(watched, answer, json_lines(answer)[-1], texts, shown=True)
+        unread = replace(watched, options=replace(watched.options, recalibrate=False))  # needs no source
+        answer = unread.evaluate()
+        _keep(watched, answer, json_lines(answer)[-1], texts, shown=True)
     while True:
         try:
             count = watched.read()
