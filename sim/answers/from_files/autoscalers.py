@@ -95,10 +95,11 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
     manifest.check_keys(spec, place, SCALED_OBJECT, "ScaledObject")
     keys: dict[str, Any] = {"policy": "keda", "min_replicas": 0, "max_replicas": 100}
     _bounds(manifest, spec, place, keys, "minReplicaCount", "maxReplicaCount")
+    timing: dict[str, str] = {}
     for key, ours in (("pollingInterval", "polling_interval_s"), ("cooldownPeriod", "cooldown_period_s")):
         if (seconds := manifest.count(spec, place, key)) is not None:
             keys[ours] = seconds
-            manifest.source.read.append(f"{key}: {ours} {seconds}")
+            timing[ours] = f"{key}: {ours} {seconds}"
     simulated = False
     for index, trigger in enumerate(at(spec, "triggers") or ()):
         kind, query = str(at(trigger, "type")), str(at(trigger, "metadata", "query") or "")
@@ -122,9 +123,14 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
     where = (*place, "advanced", "horizontalPodAutoscalerConfig", "behavior")
     _behavior(manifest, at(spec, "advanced", "horizontalPodAutoscalerConfig", "behavior"), where, keys)
     if keys["policy"] == "hpa":
-        for key in ("polling_interval_s", "cooldown_period_s"):
-            keys.pop(key, None)  # the policy becomes an HPA, which has neither key
-        keys["min_replicas"] = max(1, keys["min_replicas"])
+        for ours, text in timing.items():
+            keys.pop(ours)  # the policy becomes an HPA, which has neither key
+            option = text.partition(":")[0]
+            manifest.source.not_simulated.append(
+                Message("{kind} {name}: {option} (its trigger is simulated as an HPA)", held.get("kind"), name, option)
+            )
+    else:
+        manifest.source.read += timing.values()
     _add(manifest, held, place, name, keys, simulated)
 
 

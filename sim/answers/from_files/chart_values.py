@@ -134,6 +134,6 @@ def _read_compose(manifest: Manifest) -> None:
             where = (*place, "deploy", "resources", "reservations", "devices", index)
             ids = at(one, "device_ids")
             if isinstance(ids, list):
-                server.gpus = len(ids)
+                server.gpus = sum(len(str(one).split(",")) for one in ids)
             elif at(one, "count") not in (None, "all"):
                 server.gpus = manifest.count(one, where, "count")

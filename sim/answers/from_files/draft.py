@@ -398,6 +398,12 @@ class _Drafting:
         for server in servers:
             keys |= server.fleet
         roles = {server.role for server in servers}
+        split = [one for one in servers if one.role and one.engine != "vllm"]
+        if split and "prefill" in roles and len(roles) > 1:
+            text = (
+                "prefill and decode servers are simulated for vLLM alone; leave out their mode to simulate them whole"
+            )
+            raise FileErrors([(*_file_and_line(one), text) for one in split])
         if "prefill" not in roles or roles == {"prefill"}:
             if roles - {""}:
                 self.result.notes.append("servers of a single role are simulated as servers of whole requests")

@@ -221,6 +221,16 @@ def _pods(
         yield from _pods(value, (*place, key), replicas, annotations)
 
 
+NOT_READ = {
+    "scaling": "autoscaling of a pool",
+    "workload": "kv_tiers of a pool",
+    "speculator": "batching.speculative of a pool",
+    "worker": "network of a pool",
+    "baseRefs": "the files that it names",
+}
+"""Keys of an LLMInferenceService that are listed as not simulated -> where to state them."""
+
+
 def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: str) -> None:
     """Read KServe's LLMInferenceService: `spec` has the decode or only servers, `spec.prefill` those of prompts."""
     manifest.source.kind = "KServe LLMInferenceService"
@@ -264,8 +274,11 @@ def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: 
         local = manifest.count(at(own, "parallelism"), (*where, "parallelism"), "dataLocal")
         if local and server.gpus:
             server.gpus *= max(1, int(server.keys.get("data_parallel_size", 1)) // local)
-        if "scaling" in own:
-            manifest.source.not_simulated.append("LLMInferenceService: scaling (see autoscaling of a pool)")
+        for key, instead in NOT_READ.items():
+            if key in own:
+                manifest.source.not_simulated.append(
+                    Message("LLMInferenceService: {key} (see {instead})", key, instead)
+                )
 
 
 def read_parallelism(manifest: Manifest, holder: Any, place: Place, keys: dict[str, Any]) -> None:

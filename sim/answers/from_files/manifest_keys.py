@@ -17,7 +17,8 @@ POD = (
 DEPLOYMENT = "replicas selector template strategy minReadySeconds revisionHistoryLimit progressDeadlineSeconds paused"
 """Keys of a Deployment's spec."""
 LLM_INFERENCE_SERVICE = (
-    "model replicas parallelism router template worker prefill baseRefs scaling storageInitializer tracing"
+    "model replicas parallelism router template worker prefill baseRefs scaling storageInitializer tracing workload "
+    "speculator"
 )
 """Keys of the spec of an LLMInferenceService, and of its `prefill`."""
 DYNAMO_SERVICE = (

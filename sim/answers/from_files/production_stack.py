@@ -131,7 +131,14 @@ def _server(
     server = manifest.server(container, place, pod, place, replicas, name, annotations=own.get("podAnnotations"))
     if server is None:
         return None
+    if str(stated.get("v0") or "0") == "1":
+        manifest.source.not_simulated.append(Message("{name}: v0 (the engine before V1)", name))
     cache = at(own, "lmcacheConfig")
+    if isinstance(cache, dict) and cache.get("enabled") and str(cache.get("diskOffloadingBufferSize") or 0) != "0":
+        manifest.source.not_simulated.append(Message("{name}: KV on disk (see kv_tiers of a pool)", name))
+    if isinstance(cache, dict):
+        read = ("enabled", "cpuOffloadingBufferSize", "diskOffloadingBufferSize", "kvRole")
+        manifest.source.harmless += [f"lmcacheConfig.{key}" for key in cache if key not in read]
     if isinstance(cache, dict) and cache.get("enabled") and str(cache.get("cpuOffloadingBufferSize") or 0) != "0":
         manifest.source.not_simulated.append(
             Message(

@@ -574,3 +574,28 @@ def test_two_servers_need_the_name_of_the_scaled_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "number"), [("1500m", 1.5), (7, 7.0), ("-1", None), ("1Gi", None)])
 def test_quantities_of_kubernetes(text: object, number: float | None) -> None:
     assert quantity(text) == number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        (KSERVE.replace("  replicas: 3", "  speculator: {}\n  replicas: 3"), "speculator (see batching.speculative"),
+        (STACK.replace("vllmConfig: {", 'vllmConfig: {v0: "1", '), "qwen: v0 (the engine before V1)"),
+        (
+            RUNTIME.replace("maxReplicas", "minReplicas: 0, maxReplicas"),
+            "scaling to zero (min_replicas 1 is simulated)",
+        ),
+        (RUNTIME, "pollingInterval (its trigger is simulated as an HPA)"),
+    ],
+)
+def test_keys_without_a_counterpart_are_listed(tmp_path: Path, text: str, listed: str) -> None:
+    draft, _, _ = drafted(tmp_path, written(tmp_path, file__yaml=text))
+    assert any(listed in one for one in draft.sources[0].not_simulated)
+
+
+@pytest.mark.slow
+def test_device_ids_in_one_text_are_several_gpus(tmp_path: Path) -> None:
+    text = COMPOSE.replace("count: 2,", "device_ids: ['0,1,2'],")
+    draft, _, _ = drafted(tmp_path, written(tmp_path, compose__yaml=text), gpu="h100")
+    assert draft.sources[0].servers[0].gpus == 3
