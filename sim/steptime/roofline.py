@@ -7,7 +7,7 @@ sensitivity.
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import ClassVar, Self
+from typing import Self
 
 from sim.catalogue.engine import default_limit
 from sim.catalogue.model import Matrix, matrices
@@ -90,6 +90,10 @@ class Launches:
         return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
 
 
+CONVERTED_FROM = 64
+"""Most tokens of a pass that reads quantised weights without converting them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passes:
     """Passes of a step's tokens through the layers, and the work between products (`PromptKernels`).
@@ -108,9 +112,6 @@ class Passes:
     """Time to convert weights in each pass of more than `CONVERTED_FROM` tokens [s]."""
     masked_pairs: float = 0.0
     """Masked query-key pairs that are computed per token of a prompt."""
-
-    CONVERTED_FROM: ClassVar[int] = 64
-    """Maximum tokens of a pass that reads quantised weights without converting them."""
 
     @classmethod
     def of(cls, inputs: RooflineInputs, layers_share: float) -> Self:
@@ -146,7 +147,7 @@ class Passes:
 
     def seconds(self, tokens: int) -> float:
         """Return the time of the work between products in a step of *tokens* new tokens [s]."""
-        passes = sum(count for count, each in self.split(tokens) if each > self.CONVERTED_FROM)
+        passes = sum(count for count, each in self.split(tokens) if each > CONVERTED_FROM)
         return self.token_s * tokens + self.pass_s * passes
 
 
