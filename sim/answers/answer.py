@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.answers.folder import begin, own_catalogue, replaced_together
 from sim.answers.questions import Answered, Question, Task
@@ -29,17 +30,21 @@ def write_answer(
     quiet: bool = True,
     command: Sequence[str] = ("gpufleet",),
     force: bool = False,
+    found: Any = None,
+    notes: Sequence[str] = (),
 ) -> Answered:
     """Answer the *question*, and write tables and, with *report*, pictures and page to *out*.
 
     Points are stored in `out/points` as they are simulated; the other files are replaced together at the end. Each
-    capacity is found to within the fraction *relative*.
+    capacity is found to within the fraction *relative*. An answer *found* before is written as it is; *notes* are
+    further sentences of the page.
     """
     options = {"relative": relative} if question.relative_option else {}
     entries = begin(out, scenario, command, question.name, force, **options) | own_catalogue(catalog)
-    remarks = [*question.remarks(scenario), *gpus_without_server_notes(scenario, catalog)]
+    remarks = [*notes, *question.remarks(scenario), *gpus_without_server_notes(scenario, catalog)]
     adjusted = question.adjusted(scenario)
-    found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
+    if found is None:
+        found = question.compute(Task(adjusted, catalog, out, workplace, relative, quiet))
     writing = CaseProgress(quiet, N_("writing the results"), later_stage=True)
     with writing, replaced_together(out, entries | question.simulated(found)) as folder:
         resolved = _keep_basis(folder, adjusted, catalog, question.fleets(found))

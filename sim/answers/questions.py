@@ -6,6 +6,7 @@ dependencies when they are called, so that the list loads quickly where only nam
 `import sim`).
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -382,7 +383,36 @@ FINANCING = (
 """Sheets of answers with financing, tax, books or price paths: title and table."""
 
 
-class _Breakeven(Question):
+FINANCED = re.compile(
+    r"(fleets\.[^.]+\.)?finance\.((loan|tax)\.|lease\.(payment|rate|residual|buyout|deposit)$)|breakeven\.financing\."
+)
+"""Paths of a scenario whose values change no figure before financing and tax, nor a tipping point."""
+
+
+class RepeatableQuestion(Question):
+    """Question whose answer is found in two steps: simulations, and an evaluation under prices and terms."""
+
+    @abstractmethod
+    def measure(self, task: Task) -> Any:
+        """Return what the evaluation needs of the simulations; those missing in the folder of *task* are simulated."""
+
+    @abstractmethod
+    def evaluate(self, scenario: Any, catalog: Any, measured: Any) -> Any:
+        """Return the answer to *scenario* from *measured*, whose scenario differs in prices and terms alone."""
+
+    def reevaluate(self, scenario: Any, catalog: Any, measured: Any, before: Any, paths: Iterable[str]) -> Any:
+        """Return the answer as `evaluate`, without what takes seconds.
+
+        *scenario* differs at the dotted *paths* from the one with the answer *before*.
+        """
+        return self.evaluate(scenario, catalog, measured)
+
+    def compute(self, task: Task) -> Any:
+        """Return the answer; points that are missing in the folder of the *task* are simulated."""
+        return self.evaluate(task.scenario, task.catalog, self.measure(task))
+
+
+class _Breakeven(RepeatableQuestion):
     """Compare renting, buying and an API over load and over months.
 
     Also find the inputs that tip the verdict.
@@ -402,9 +432,8 @@ class _Breakeven(Question):
         reason = why_no_capacity(scenario)
         return [reason] if reason else why_no_breakeven(scenario)
 
-    def compute(self, task: Task) -> Any:
+    def measure(self, task: Task) -> Any:
         from sim.report.progress import CaseProgress
-        from sim.study.breakeven import decide
         from sim.study.breakeven_costs import CandidateLedgers
         from sim.study.capacity import capacities
 
@@ -412,8 +441,21 @@ class _Breakeven(Question):
         with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
             most = capacities(plain_scenario, *task.study_arguments, task.relative, progress, task.scenario.precision)
         with CaseProgress(task.quiet, later_stage=True) as progress:
-            ledgers = CandidateLedgers(task.scenario, *task.study_arguments, most, progress)
-        return decide(task.scenario, ledgers, most)
+            return most, CandidateLedgers(task.scenario, *task.study_arguments, most, progress)
+
+    def evaluate(self, scenario: Any, catalog: Any, measured: Any) -> Any:
+        from sim.study.breakeven import decide
+
+        most, ledgers = measured
+        return decide(scenario, ledgers.under(scenario), most)
+
+    def reevaluate(self, scenario: Any, catalog: Any, measured: Any, before: Any, paths: Iterable[str]) -> Any:
+        from sim.study.breakeven import decide, refinanced
+
+        most, ledgers = measured
+        if all(FINANCED.match(path) for path in paths):
+            return refinanced(before, ledgers.under(scenario))
+        return decide(scenario, ledgers.under(scenario), most, with_tips=False)
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
         from sim.report.breakeven import write_breakeven
@@ -480,7 +522,7 @@ class _Breakeven(Question):
         return {one.fleet: one.reason for one in found.capacities}
 
 
-class _Plan(Question):
+class _Plan(RepeatableQuestion):
     """Plan what to buy, replace or rent, month by month.
 
     Also show the cash.
@@ -499,12 +541,11 @@ class _Plan(Question):
 
         return [why_no_plan(scenario) or why_no_capacity(scenario)]
 
-    def compute(self, task: Task) -> Any:
+    def measure(self, task: Task) -> Any:
         from sim.report.progress import CaseProgress
         from sim.study.capacity import capacities
-        from sim.study.execution.durable import POINTS
-        from sim.study.execution.store import discard_unfinished
-        from sim.study.plan import outlooks, part_loads
+        from sim.study.execution.cases import discard_partial
+        from sim.study.plan import part_loads
 
         try:
             with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
@@ -512,10 +553,14 @@ class _Plan(Question):
                     task.scenario, *task.study_arguments, task.relative, progress, task.scenario.precision
                 )
             with CaseProgress(task.quiet, later_stage=True) as progress:
-                measured = part_loads(task.scenario, task.catalog, most, task.out, task.workplace, progress)
+                return most, part_loads(task.scenario, task.catalog, most, task.out, task.workplace, progress)
         finally:
-            discard_unfinished(task.out / POINTS)
-        return outlooks(task.scenario, task.catalog, most, measured)
+            discard_partial(task.workplace, task.out)
+
+    def evaluate(self, scenario: Any, catalog: Any, measured: Any) -> Any:
+        from sim.study.plan import outlooks
+
+        return outlooks(scenario, catalog, *measured)
 
     def remarks(self, scenario: Any) -> Sequence[str]:
         from sim.report.plan import plan_rate_notes

@@ -84,6 +84,21 @@ def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     return [worded(answer, line) for line in lines]
 
 
+def verdict_of_breakeven(answer: BreakevenAnswer, scenario: Scenario) -> tuple[str, list[str]]:
+    """Return the verdict, before and after financing and tax, and the other findings."""
+    told = sentences(answer, with_tips=False)
+    before = len(unsteady_capacity_notes(answer.capacities)) + max(1, len(answer.products))
+    after = [worded(answer, _capitalised(line)) for line in _after_tax_lines(answer)]
+    others = [line for line in told[before:] if line not in after]
+    findings = [*others, *hours_sentences(answer, scenario), inputs_without_effect(answer), *notes(answer, scenario)]
+    return joined([*told[:before], *after]), [line for line in findings if line]
+
+
+def _capitalised(line: str) -> str:
+    """Return *line* as a sentence; other languages have no capitals, and `worded` would not find such names."""
+    return line[:1].upper() + line[1:] if current() == ENGLISH else line
+
+
 def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     if not answer.usd_per_h:
         if not any(one.mean for one in answer.capacities):
@@ -102,10 +117,8 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     if with_tips:
         lines += _tips(answer.winner, answer.tipping)
         lines += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
-    if current() != ENGLISH:
-        return lines  # not capitalised, since `worded` would not recognise capitalised names
     named = len(answer.products) if answer.models else 0  # lines that begin with a model's id keep their case
-    return [*lines[:named], *(line[:1].upper() + line[1:] for line in lines[named:])]
+    return [*lines[:named], *map(_capitalised, lines[named:])]
 
 
 def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
@@ -442,7 +455,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
     Where candidates serve different models, rows of the same model are adjacent.
     """
-    rows, every, is_real = [], _costs(answer), answer.horizon.inflation is not None
+    rows, every, is_real = [], costs_of(answer), answer.horizon.inflation is not None
     for name in (name for names in answer.products for name in names):
         cost, usd_per_h = answer.at_load.get(name), answer.usd_per_h[name]
         rows.append(
@@ -558,12 +571,12 @@ def bill_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
             "first_month_usd_per_month": cost.flows.booked_usd_per_h[component] * HOURS_PER_MONTH,
             "levelised_usd_per_month": usd_per_h * HOURS_PER_MONTH,
         }
-        for name, cost in _costs(answer).items()
+        for name, cost in costs_of(answer).items()
         for component, usd_per_h in cost.lines_usd_per_h.items()
     ]
 
 
-def _costs(answer: BreakevenAnswer) -> dict[str, Cost]:
+def costs_of(answer: BreakevenAnswer) -> dict[str, Cost]:
     """Return the cost of the load by candidate, the API included."""
     return {**answer.at_load, **({API: answer.api} if answer.api is not None else {})}
 
@@ -621,7 +634,7 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
         question,
         lines,
         drawn,
-        _tables(answer),
+        page_tables(answer),
         [*remarks, *notes(answer, scenario)],
         key=key(answer) if drawn else (),
     )
@@ -699,7 +712,7 @@ def _after_tax_cells(row: Mapping[str, Any]) -> list[str]:
 
 def _kinds_table(answer: BreakevenAnswer) -> list[PageTable]:
     """Build the table of the separate costs of prompts and answers; none where nothing was metered by phase."""
-    kinds = {name: cost.usd_per_million_by_kind for name, cost in _costs(answer).items()}
+    kinds = {name: cost.usd_per_million_by_kind for name, cost in costs_of(answer).items()}
     rows = [[worded(answer, name), *map(cash, found)] for name, found in kinds.items() if found is not None]
     heads = [
         _("candidate"),
@@ -719,7 +732,8 @@ def _per_million(answer: BreakevenAnswer, name: str) -> float:
     return answer.at_load[name].usd_per_million_output_tokens
 
 
-def _tables(answer: BreakevenAnswer) -> list[PageTable]:
+def page_tables(answer: BreakevenAnswer) -> list[PageTable]:
+    """Build the tables of the page: ranking, ways to finance, times of order, utilisation, tipping points."""
     if not answer.usd_per_h:
         return []
     found = [
@@ -853,6 +867,8 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     lines += left_out(answer)
     lines += [*load_notes(scenario), *rate_notes(scenario)]
     lines += owned_peaks(answer, scenario)
+    if not answer.all_simulated:
+        lines.append(_("The load at which the cheapest changes is interpolated, not simulated."))
     lines += [
         _(
             "Capacity of {fleet}: at least {place_text}, the highest simulated load.",

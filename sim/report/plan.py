@@ -84,7 +84,7 @@ def verdict(
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
     sold = [{one.fleet: one.earnings for one in own if one.earnings is not None} for own in products.values()]
     findings += [line[:1].upper() + line[1:] for each in sold for line in earning_line(each, plan.months)]
-    findings += [text for one in order if (text := cheapest_way(_financings(order), one.fleet))]
+    findings += [text for one in order if (text := cheapest_way(financings_of(order), one.fleet))]
     findings += timing_sentences(_timings(order), plan.starts)
     findings += [_spent(fleet, own) for fleet, own in _by_fleet(variances_of(found, plan)).items()]
     findings += [_sale(one, held, plan) for one in order for held in one.held]
@@ -105,7 +105,7 @@ def verdict(
     )
 
 
-def _financings(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:
+def financings_of(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:
     """Return fleet -> way to finance -> cost; empty where no financing or tax is stated."""
     return {one.fleet: one.financings for one in found if one.financings}
 
@@ -453,7 +453,7 @@ def render_plan(
         figures=_figures(drawn, axis),
         money=_money(drawn),
         tables=[
-            *([financing_table(ways)] if (ways := _financings(drawn)) else []),
+            *([financing_table(ways)] if (ways := financings_of(drawn)) else []),
             *([timing_table(times, plan.starts)] if (times := _timings(drawn)) else []),
         ],
         total=(_("total"), [cash(one.total_usd) for one in drawn]),
@@ -661,7 +661,7 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
         "verdict": verdict_in_units(answer.headline, (*answer.findings, *plan_rate_notes(scenario))),
         "fleets": [summary_row(one) for one in found],
         "months": [row for one in found for row in month_rows(one, demand_of(scenario))],
-        **({"financing": financing_rows(ways, "fleet")} if (ways := _financings(found)) else {}),
+        **({"financing": financing_rows(ways, "fleet")} if (ways := financings_of(found)) else {}),
         **({"timing": timing_rows(times, "fleet", demand_of(scenario).starts)} if (times := _timings(found)) else {}),
     }
 
@@ -690,7 +690,7 @@ def write_plan(
     plan, axis = demand_of(scenario), LoadAxis.of(scenario).label
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
-    write_financing(folder, _financings(found), "fleet")
+    write_financing(folder, financings_of(found), "fleet")
     write_timing(folder, _timings(found), "fleet", plan.starts)
     if rows := _variance_rows(variances_of(found, plan)):
         write_rows(folder / "variances.csv", rows)

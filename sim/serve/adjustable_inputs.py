@@ -1,21 +1,24 @@
 """Inputs that the page can change without a simulation: limits, prices and terms of the scenario, each a number."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.buying import Buy
+from sim.cost.finance import Finance
 from sim.cost.prices import offer_item
 from sim.cost.rental import Rent
 from sim.jobs.load import AnyScenario
 from sim.language import N_, _
-from sim.scenario.reading.layers import place_of
+from sim.report.words.money import amount
+from sim.report.words.text import plain
+from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import LATENCIES
 from sim.scenario.sweep import as_data, points
-from sim.study.booked_inputs import booked_inputs, in_stated_currency, number_of
+from sim.study.booked_inputs import INPUTS, booked_inputs, in_stated_currency, number_of
 from sim.training.schema import JobFleet
 
 USD = "USD"
@@ -24,6 +27,20 @@ AROUND = 3.0
 """Factor by which the range of a slider extends below and above the current value."""
 SPANS = {"discount_rate": (0.0, 0.25), "residual_fraction": (0.0, 1.0), "life_years": (1.0, 10.0)}
 """Range of the slider by term, whatever the value."""
+FINANCING = {
+    "loan.share": (N_("share of the loan"), N_("of the price"), 0.01, 1.0),
+    "loan.rate": (N_("interest rate of the loan"), N_("per year"), 0.0, 0.25),
+    "loan.term_months": (N_("term of the loan"), N_("months"), 1, 120),
+    "loan.grace_months": (N_("months of interest alone"), N_("months"), 0, 60),
+    "lease.payment": (N_("monthly lease payment"), N_("of the price"), 0.005, 0.1),
+    "lease.rate": (N_("interest rate of the lease"), N_("per year"), 0.0, 0.25),
+    "lease.term_months": (N_("term of the lease"), N_("months"), 1, 120),
+    "lease.residual": (N_("residual value of the lease"), N_("of the price"), 0.0, 1.0),
+    "lease.buyout": (N_("buyout at the end of the lease"), N_("of the price"), 0.0, 1.0),
+    "lease.deposit": (N_("deposit of the lease"), N_("of the price"), 0.0, 1.0),
+    "tax.rate": (N_("corporate tax rate"), N_("of profits"), 0.0, 0.6),
+}
+"""Number of a loan, a lease or the income tax, by path within `finance` -> (name, unit, ends of the slider)."""
 
 Paid = Mapping[str, Collection[str]]
 """Components of the bill by fleet."""
@@ -41,6 +58,10 @@ class AdjustableInput:
     """Value in the scenario; None where it has none, as for a missing limit."""
     least: float
     most: float
+    group: str = ""
+    """Heading of the input; empty: that of the limits, or of the prices and terms."""
+    choices: tuple[int, ...] = ()
+    """Values at which the slider stops; empty: any between `least` and `most`."""
 
 
 def adjustable_inputs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
@@ -48,9 +69,57 @@ def adjustable_inputs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: 
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
     limits = _limits(scenario) if isinstance(scenario, Scenario) else ()
-    found = [*limits, *_terms(data), *_prices(scenario, catalog, paid)]
+    found = [*limits, *_terms(data, booked_inputs(data)), *_prices(scenario, catalog, paid)]
     places = [(one, place_of(data, one.path) if not one.path.startswith("slo.") else ("slo",)) for one in found]
     return [one for one, place in places if not any(place[: len(axis)] == axis[: len(place)] for axis in swept)]
+
+
+def financed_inputs(scenario: Scenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
+    """Return the adjustable inputs of an answer after financing and tax, those of financing first."""
+    data = as_data(scenario.model_copy(update={"sweep": None}))
+    booked = list(_terms(data, INPUTS))
+    group, rate = _("Financing and tax"), "finance.discount_rate"
+    financing = [*_financing(data, scenario), *(one for one in booked if one.path == rate)]
+    others = [*(one for one in booked if one.path != rate), *_prices(scenario, catalog, paid)]
+    return [*(replace(one, group=group) for one in financing), *others]
+
+
+def stated_amount(one: AdjustableInput) -> str:
+    """Format the value of an input with its unit, shares in percent."""
+    if one.value is None:
+        return _("none")
+    units = {path: unit for inputs in (FINANCING, INPUTS) for path, (_name, unit, *_ends) in inputs.items()}
+    unit = next((unit for path, unit in units.items() if one.path.endswith(path) and not unit.startswith(USD)), None)
+    return f"{plain(one.value)} {one.unit}".strip() if unit is None else amount(one.value, unit)
+
+
+def _financing(data: dict[str, Any], scenario: Scenario) -> Iterator[AdjustableInput]:
+    """Yield the stated numbers of loans, leases and income tax: the scenario's, each fleet's and each option's."""
+    ways = scenario.breakeven.financing if scenario.breakeven is not None else {}
+    places = [("finance", "", scenario.finance)]
+    places += [(f"fleets.{i}.finance", fleet.name, fleet.finance) for i, fleet in enumerate(scenario.fleets)]
+    places += [(f"breakeven.financing.{label}", label, scenario.finance) for label in ways]
+    for prefix, owner, finance in places:
+        for path, (name, unit, least, most) in FINANCING.items():
+            number = number_of(data, f"{prefix}.{path}")
+            if number is None:
+                continue
+            full, now = number
+            label = _("{owner}: {name}", owner=owner, name=_(name)) if owner else _(name)
+            choices: tuple[int, ...] = ()
+            if path.endswith("months"):
+                choices = tuple(range(int(least), max(int(most), int(now)) + 1))
+            if path == "lease.term_months":
+                choices = _lease_terms(value_at(data, place_of(data, f"{prefix}.lease")), finance) or choices
+            ends = (choices[0], choices[-1]) if choices else (least, max(most, now))
+            yield AdjustableInput(full, label, _(unit), now, *map(float, ends), choices=choices)
+
+
+def _lease_terms(lease: dict[str, Any], finance: Finance | None) -> tuple[int, ...]:
+    """Return the terms of the *lease* that fit the life of hardware [months]; empty where it is not known."""
+    life = finance.whole_life_months if finance is not None else 0
+    returned = lease.get("at_end", "return") == "return"
+    return tuple(months for months in range(1, life + 1) if not returned or life % months == 0)
 
 
 def _limits(scenario: Scenario) -> Iterator[AdjustableInput]:
@@ -67,8 +136,8 @@ def _limits(scenario: Scenario) -> Iterator[AdjustableInput]:
         )
 
 
-def _terms(data: dict[str, Any]) -> Iterator[AdjustableInput]:
-    for usual, (name, unit, low, high) in booked_inputs(data).items():
+def _terms(data: dict[str, Any], inputs: Mapping[str, tuple[str, str, float, float]]) -> Iterator[AdjustableInput]:
+    for usual, (name, unit, low, high) in inputs.items():
         number = number_of(data, usual)
         if number is not None:
             path, now = number

@@ -20,7 +20,6 @@ from sim.scenario.reading.layers import options
 from sim.serve.adjustable_inputs import adjustable_inputs
 from sim.serve.finished_runs import LoadedRuns
 from sim.serve.jobs import CommandQueue, question_text
-from sim.serve.page_data import WorkAnswer
 from sim.serve.parameters import required_parameter, values_of
 from sim.serve.refusals import RefusedRequest
 from sim.serve.scenario_checks import CHECKS, CheckRequest
@@ -94,8 +93,8 @@ class CauseRoutes:
         run, between = required_parameter(request, "run"), request.query_params.getlist("between")
         values = {path: value for path, value in values_of(request).items() if path.partition(".")[0] != SLO}
         found = self.runs.answer(run, values)
-        if isinstance(found, WorkAnswer):
-            raise RefusedRequest(400, "a job's cost is not divided among causes")
+        if not isinstance(found, RunAnswer):
+            raise RefusedRequest(400, "only the cost of a run is divided among causes")
         known = {fleet.name for fleet in found.scenario.fleets}
         if len(set(between)) != 2 or not known >= set(between):
             raise RefusedRequest(400, "the address needs two different fleets of the run: between=...&between=...")

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from sim.answers.export import BILLED, exported, why_no_export
 from sim.answers.folder import is_finished, manifest_of
 from sim.answers.jobs import run_work
+from sim.answers.loaded import QuestionAnswer, QuestionAnswers
 from sim.answers.questions import QUESTIONS
 from sim.answers.run import price_run
 from sim.catalogue.catalog import Catalog
@@ -65,11 +66,35 @@ def write_file(
         _write_run(form, file, found, values, catalog)
 
 
+def write_question(form: str, file: Path, run: Path, answers: QuestionAnswers, values: Mapping[str, Any]) -> None:
+    """Write *file*, the answer of `breakeven` or `plan` in *run* under *values*, in the format *form*."""
+    if form == "yaml":
+        file.write_text(dump(as_data(answers.under(values).scenario)), encoding="utf-8")
+        return
+    folder = file.parent / run.name
+    answers.write(folder, values, _serving(values), form == "html", _changed(values))
+    if form in OF_BILLS:
+        exported(folder, form, file)
+    else:
+        (folder / _stored(folder, form)).replace(file)
+
+
+def _serving(values: Mapping[str, Any]) -> list[str]:
+    """Return the command of an answer under *values*, as its manifest has it."""
+    return [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
+
+
+def _changed(values: Mapping[str, Any]) -> list[str]:
+    """Return the sentence that *values* have changed since the run; none without any."""
+    changed = ", ".join(f"{path}={value}" for path, value in values.items())
+    return [Message("Changed since the run: {changed}.", changed)] if changed else []
+
+
 def _billed(
     folder: Path, run: Path, found: RunAnswer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
 ) -> Path:
     """Write the whole answer into *folder*, as a command does, and return it."""
-    command = [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
+    command = _serving(values)
     if isinstance(found, WorkAnswer):
         run_work(found.scenario, catalog, folder, report=False, command=command)
         return folder
@@ -106,11 +131,9 @@ def _write_run(form: str, file: Path, found: RunAnswer, values: Mapping[str, Any
 
 
 def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
-    changed = ", ".join(f"{path}={value}" for path, value in values.items())
-    moved = [Message("Changed since the run: {changed}.", changed)] if changed else []
     beyond = [LEFT_OUT] if found.scenario.futures else []
     return [
-        *moved,
+        *_changed(values),
         *beyond,
         *precision_notes(found.scenario, found.cases),
         *gpus_without_server_notes(found.scenario, catalog),
@@ -211,9 +234,13 @@ class ExportRoutes:
                 with self.runs.turn():
                     exported(folder, form, file)
                 return file.read_bytes()
-            found = self.runs.answer(required_parameter(request, "run"), values)
+            run = required_parameter(request, "run")
+            found = self.runs.answer(run, values)
             with self.runs.turn(), confined_also(Path(aside)), showing(found.scenario):
-                write_file(form, file, folder, found, values, self.runs.catalog)
+                if isinstance(found, QuestionAnswer):
+                    write_question(form, file, folder, self.runs.question(run), values)
+                else:
+                    write_file(form, file, folder, found, values, self.runs.catalog)
             return file.read_bytes()
 
     def _answer(self, request: Request) -> Path:

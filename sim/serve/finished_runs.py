@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from sim.answers.folder import is_finished
+from sim.answers.loaded import QuestionAnswer, QuestionAnswers, repeatable
 from sim.catalogue.catalog import Catalog
 from sim.language import _
 from sim.report.diff import diff_document, in_words
@@ -31,6 +32,7 @@ from sim.serve.page_data import (
     work_verdict,
 )
 from sim.serve.parameters import required_parameter, values_of
+from sim.serve.question_page import question_data, question_gap, question_verdict
 from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 from sim.study.confidence import MARKS
@@ -45,6 +47,8 @@ MOST_LOADED = 4
 MOST_WAITING = 16
 """Largest number of requests that wait for their answer; further ones are refused with 503."""
 
+Answer = RunAnswer | WorkAnswer | QuestionAnswer
+
 LONGEST_WAIT_S = 60
 """Longest time that a request waits for its turn [s]."""
 
@@ -54,16 +58,22 @@ class LoadedRuns:
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
-        self._loaded: OrderedDict[tuple[Path, int], RunAnswers | WorkAnswers] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Path, int], RunAnswers | WorkAnswers | QuestionAnswers] = OrderedDict()
         self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
 
-    def answer(self, run: str, values: Mapping[str, Any]) -> RunAnswer | WorkAnswer:
+    def answer(self, run: str, values: Mapping[str, Any]) -> Answer:
         """Return the answer of the finished run in the folder *run* under *values*.
 
         Raises RefusedRequest where there is not a finished run, or where too many requests wait; ScenarioErrors.
         """
         with self.turn():
             return self._answers(run).under(values)
+
+    def question(self, run: str) -> QuestionAnswers:
+        """Return the evaluations of the answer of `breakeven` or `plan` in *run*, for a caller that has its turn."""
+        found = self._answers(run)
+        assert isinstance(found, QuestionAnswers), f"{run} is another answer"
+        return found
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -97,17 +107,22 @@ class LoadedRuns:
             raise RefusedRequest(404, f"{run}: {text}")
         return folder
 
-    def _answers(self, run: str) -> RunAnswers | WorkAnswers:
+    def _answers(self, run: str) -> RunAnswers | WorkAnswers | QuestionAnswers:
         folder = self._finished_folder(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
         if key not in self._loaded:
             self.workspace.folder(run)
-            read = WorkAnswers if has_job(folder / SCENARIO_FILE) else RunAnswers
-            self._loaded[key] = read(folder, self.catalog)
+            self._loaded[key] = self._read(folder)
         self._loaded.move_to_end(key)
         while len(self._loaded) > MOST_LOADED:
             self._loaded.popitem(last=False)
         return self._loaded[key]
+
+    def _read(self, folder: Path) -> RunAnswers | WorkAnswers | QuestionAnswers:
+        if has_job(folder / SCENARIO_FILE):
+            return WorkAnswers(folder, self.catalog)
+        question = repeatable(folder)
+        return RunAnswers(folder, self.catalog) if question is None else QuestionAnswers(folder, self.catalog, question)
 
 
 class AnswerRoutes:
@@ -133,15 +148,18 @@ class AnswerRoutes:
             request,
             lambda found: answer_data(found, self.runs.catalog),
             lambda found: work_data(found, self.runs.catalog),
+            lambda found: question_data(found, self.runs.catalog),
         )
 
     def verdict(self, request: Request) -> JSONResponse:
         """Return the verdict of a run: headline and findings."""
-        return self._response(request, self._verdict, work_verdict)
+        return self._response(
+            request, self._verdict, work_verdict, lambda found: question_verdict(found, self.runs.catalog)
+        )
 
     def capacity(self, request: Request) -> JSONResponse:
         """Return the capacity of every fleet within the sweep."""
-        return self._response(request, _capacity, lambda _: {"capacity": []})
+        return self._response(request, _capacity, lambda _: {"capacity": []}, lambda _: {"capacity": []})
 
     def gap(self, request: Request) -> JSONResponse:
         """Return the components of the cost of every point."""
@@ -149,6 +167,7 @@ class AnswerRoutes:
             request,
             lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},
             lambda found: {"gap": work_gap(found)},
+            lambda found: {"gap": question_gap(found)},
         )
 
     def marks(self, request: Request) -> JSONResponse:
@@ -157,7 +176,7 @@ class AnswerRoutes:
         Confidence is independent of prices and limits, so the loaded answer for the page's values is reused.
         """
         found = self.runs.answer(required_parameter(request, "run"), values_of(request))
-        if isinstance(found, WorkAnswer):
+        if not isinstance(found, RunAnswer):
             return JSONResponse({"marks": {}, "key": []})
         with showing(found.scenario):
             confidences = confidences_by_key(found.scenario, self.runs.catalog, found.points)
@@ -183,9 +202,12 @@ class AnswerRoutes:
         request: Request,
         shape: Callable[[RunAnswer], dict[str, Any]],
         of_work: Callable[[WorkAnswer], dict[str, Any]],
+        of_question: Callable[[QuestionAnswer], dict[str, Any]],
     ) -> JSONResponse:
         found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         with showing(found.scenario):
+            if isinstance(found, QuestionAnswer):
+                return JSONResponse(of_question(found))
             return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
 
 

@@ -243,8 +243,8 @@ def _parts(point: Point) -> dict[str, float]:
 
 
 def adjustable_input_data(adjustable: AdjustableInput) -> dict[str, Any]:
-    """Convert an adjustable input to data for the page."""
-    return asdict(adjustable)
+    """Convert an adjustable input to data for the page, without a group or choices that it does not have."""
+    return {name: value for name, value in asdict(adjustable).items() if value or name not in ("group", "choices")}
 
 
 def _plain(value: float | None) -> float | None:
@@ -295,7 +295,7 @@ def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
         "charts": [chart_data(panel) | {"limit": None} for panel in kind.panels(rows)],
         "themes": themes(),
         "table": _table(first),
-        "tables": [_table(one) | {"title": one.title, "note": one.note} for one in others],
+        "tables": [titled_table(one) for one in others],
         "capacity": [],
         "gap": work_gap(answer),
         "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
@@ -332,3 +332,8 @@ def work_gap(answer: WorkAnswer) -> list[dict[str, Any]]:
 
 def _table(table: PageTable) -> dict[str, Any]:
     return {"heads": list(table.heads), "rows": [list(row) for row in table.rows]}
+
+
+def titled_table(table: PageTable) -> dict[str, Any]:
+    """Return a table as text, with its title and its note."""
+    return _table(table) | {"title": table.title, "note": table.note}

@@ -5,7 +5,7 @@ ledger.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from math import ceil, exp, log
@@ -239,6 +239,10 @@ class BreakevenAnswer:
     """Purchase -> months of order that are compared; empty without `price_paths`."""
     starts: str | None = None
     """First month of `timings`; None where it has no date."""
+    tips_searched: bool = True
+    """False if `tipping` was not searched, which takes longer than all other figures."""
+    all_simulated: bool = True
+    """False if a load in `tipping` was interpolated because nothing may be simulated."""
     uncertain: bool = False
     """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
@@ -270,24 +274,22 @@ class BreakevenAnswer:
         return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 
-def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetCapacity]) -> BreakevenAnswer:
-    """Return costs, months and tipping points of all candidates."""
+def decide(
+    scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetCapacity], with_tips: bool = True
+) -> BreakevenAnswer:
+    """Return costs, months and, *with_tips*, tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
     rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
-    at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
-    api = ledgers.api(list(at_load.values()))
-    every = at_load | ({API: api} if api is not None else {})
+    at_load, api = _at_load(ledgers)
+    every = _with_api(at_load, api)
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     models = _models(scenario, ledgers.candidates, api is not None)
-    cash = {name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
     # runs before the curves below, which use the loads simulated by this search
-    tipping = [] if models else list(tipping_points(ledgers))
-    tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
-    fleets, others = {one.name: one.fleet for one in ledgers.candidates}, terms.financing
-    financed_by = cache(lambda name: _financed(every[name], cash[name], ledgers.horizon))
-    financed = _after_tax(every, financed_by, fleets, others)
-    return BreakevenAnswer(
+    searched = with_tips and not models
+    tipping = list(tipping_points(ledgers)) if searched else []
+    tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if searched and api_wins else []
+    answer = BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
         capacities=found,
@@ -297,20 +299,49 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,
-        cash=cash,
+        cash={name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()},
         shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
         tipping=tipping,
         tipping_of_machines=tipping_of_machines,
         models=models,
-        after_tax=financed,
-        earnings=_earnings(every, financed_by),
-        financings=_financings(every, cash, ledgers.horizon, financed, others),
+        tips_searched=with_tips,
+        all_simulated=ledgers.all_simulated,
         timings=timings_of_candidates(scenario, ledgers, every if not models else at_load),
         starts=ledgers.horizon.starts,
         uncertain=bool(inputs_of(scenario)),
     )
+    return refinanced(answer, ledgers)
+
+
+def refinanced(answer: BreakevenAnswer, ledgers: CandidateLedgers) -> BreakevenAnswer:
+    """Return *answer* with the loans, leases, taxes and books of the scenario of *ledgers*.
+
+    All other terms of that scenario are those of *answer*, whose other figures are before financing and tax.
+    """
+    at_load, api = _at_load(ledgers)
+    every, others = _with_api(at_load, api), (ledgers.scenario.breakeven or Breakeven()).financing
+    financed_by = cache(lambda name: _financed(every[name], answer.cash[name], answer.horizon))
+    financed = _after_tax(every, financed_by, {one.name: one.fleet for one in answer.candidates}, others)
+    return replace(
+        answer,
+        at_load=at_load,
+        api=api,
+        after_tax=financed,
+        earnings=_earnings(every, financed_by),
+        financings=_financings(every, answer.cash, answer.horizon, financed, others),
+    )
+
+
+def _at_load(ledgers: CandidateLedgers) -> tuple[dict[str, Cost], Cost | None]:
+    """Return the cost of the scenario's load by candidate, and that of the API; None without an API."""
+    found = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
+    return found, ledgers.api(list(found.values()))
+
+
+def _with_api(at_load: dict[str, Cost], api: Cost | None) -> dict[str, Cost]:
+    return at_load | ({API: api} if api is not None else {})
 
 
 def _after_tax(

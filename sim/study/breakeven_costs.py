@@ -15,6 +15,7 @@ convention: purchases are paid at delivery, all other costs at the end of every 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
@@ -44,7 +45,7 @@ from sim.scenario.year import (
 )
 from sim.study.capacity import FleetCapacity
 from sim.study.discounting import horizon_of, levelised
-from sim.study.execution.cases import CaseJob, Progress, Workplace, do_all, jobs_of
+from sim.study.execution.cases import CaseJob, NotStored, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import constant_tokens_per_s, mean_tokens, rate_per_load
@@ -159,26 +160,44 @@ class CandidateLedgers:
         found: Sequence[FleetCapacity],
         progress: Progress = lambda *_: None,
     ) -> None:
-        self.scenario, self.axis = scenario, LoadAxis.of(scenario)
-        self.hours = hours_of(scenario)
+        self._found, self.axis = found, LoadAxis.of(scenario)
+        self._simulate = partial(_simulated_cases, scenario, self.axis, catalog, out, workplace, progress)
+        self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
+        self._billing: dict[tuple[str, float], Rebilling] = {}
+        self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
+        self._follow(scenario)
+
+    def under(self, scenario: Scenario) -> "CandidateLedgers":
+        """Return the ledgers of *scenario*, which differs from the simulated one in prices and terms alone."""
+        if scenario is self.scenario:
+            return self
+        found = copy(self)
+        found._follow(scenario)
+        return found
+
+    def _follow(self, scenario: Scenario) -> None:
+        """Use the prices, terms and load of *scenario*, and simulate the loads that it needs."""
+        self.scenario, self.hours = scenario, hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
         self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
-        self.beside_others = bool(self.axis.raised)
-        self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
+        self.beside_others, self.all_simulated = bool(self.axis.raised), True
+        self.candidates = [one for one in _candidates(scenario, self._found) if self.carries(one, self.load)]
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {
             name: sorted({*(u * most for u in UTILISATIONS), *loads_within(self.hours, self.share(most))})
             for name, most in capacity_of.items()
         }
-        self._simulate = partial(_simulated_cases, scenario, self.axis, catalog, out, workplace, progress)
-        self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
-        self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
         self._loads = loads
+        known = dict(self._billing)
+        new = {name: [each for each in values if (name, each) not in known] for name, values in loads.items()}
+        if any(new.values()):
+            known |= {place: self._rebilling(cases) for place, cases in self._simulate(new).items()}
         if not self.beside_others:  # beside services that keep their load, the fleet is busy even at a load of 0
             self._loads = {name: [0.0, *values] for name, values in loads.items()}
-            self._billing |= {(name, 0.0): self._rebilling([(Case(name, {}, {}, 0), None)]) for name in loads}
+            idle = {(name, 0.0): Case(name, {}, {}, 0) for name in loads if (name, 0.0) not in known}
+            known |= {place: self._rebilling([(case, None)]) for place, case in idle.items()}
+        self._billing = {place: one.under(scenario) for place, one in known.items()}
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
-        self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
 
     def carries(self, candidate: Candidate, load: float) -> bool:
         """Return whether *candidate* serves a mean *load*: any load in whole units.
@@ -191,6 +210,7 @@ class CandidateLedgers:
         """Simulate each fleet at the share of *load* of one unit, and return whether that is a new load for any fleet.
 
         Where the load changes by the hour, or by whole clients, nothing is simulated: the interpolation is kept.
+        Likewise where nothing may be simulated; `all_simulated` is then False.
         """
         if len(self.hours) > 1 or self.axis.whole:
             return False
@@ -201,7 +221,12 @@ class CandidateLedgers:
             for name, each in shares.items()
             if all(abs(known / each - 1) > SAME_LOAD for known in self._loads[name])
         }
-        self._billing |= {place: self._rebilling(cases) for place, cases in self._simulate(new).items()}
+        try:
+            found = self._simulate(new)
+        except NotStored:
+            self.all_simulated = False
+            return False
+        self._billing |= {place: self._rebilling(cases).under(self.scenario) for place, cases in found.items()}
         self._loads |= {name: sorted([*self._loads[name], *values]) for name, values in new.items()}
         return bool(new)
 

@@ -45,10 +45,9 @@ from sim.study.availability import (
     serving_states,
     why_no_availability,
 )
-from sim.study.execution.cases import CaseJob, Progress, Workplace, group_by_quantities, jobs_of
-from sim.study.execution.durable import POINTS
+from sim.study.execution.cases import CaseJob, Progress, Workplace, discard_partial, group_by_quantities, jobs_of
 from sim.study.execution.precision import replications_next
-from sim.study.execution.store import StoredCase, discard_unfinished
+from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis, has_schedule, why_not_its_mean
 from sim.study.metrics.service_level import attainment_of
 from sim.study.metrics.statistics import half_width, mean
@@ -420,7 +419,7 @@ def capacities(
             further = search.run(search.at, range(have, target), found)
             found = {name: [*members, *further.get(name, ())] for name, members in found.items()}
     finally:
-        discard_unfinished(out / POINTS)
+        discard_partial(workplace, out)
 
 
 def _next_target(precision: Precision | None, known: Sequence[FleetCapacity], have: int) -> int:

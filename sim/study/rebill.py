@@ -6,6 +6,7 @@ ledger.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -97,6 +98,12 @@ class Rebilling:
         self.scenario, self.catalog, self._terms = scenario, catalog, terms
         able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
         self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in able]
+
+    def under(self, scenario: Scenario) -> "Rebilling":
+        """Return the same cases for bills under *scenario*, which differs in prices and terms alone."""
+        found = copy(self)
+        found.scenario = scenario
+        return found
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None

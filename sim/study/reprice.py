@@ -17,6 +17,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
+from sim.study.execution.cases import missing_case
 from sim.study.execution.digest import MONEY, SCENARIO, digest, rests_on
 from sim.study.execution.durable import POINTS
 from sim.study.execution.precision import key_of, with_further
@@ -64,7 +65,7 @@ def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Sce
             what for what in {**stored.rests_on, **now} if stored.rests_on.get(what) != now.get(what)
         )
     if changed:
-        raise ScenarioErrors(_changed_input(run, what) for what in changed)
+        raise ScenarioErrors(changed_input(run, what) for what in changed)
     return scenario, finished
 
 
@@ -105,7 +106,7 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
     return path, data
 
 
-def _changed_input(run: Path, what: str) -> InputError:
+def changed_input(run: Path, what: str) -> InputError:
     """Return the error that the input *what* of the run has changed."""
     if what == SCENARIO:
         text = Message(
@@ -185,13 +186,7 @@ def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, Stored
     for case in with_further(scenario, found):
         stored = found.get(key_of(case))
         if stored is None:
-            text = Message(
-                "the run is not complete: {fleet} at {axes}, replication {replication}, is missing",
-                case.fleet,
-                case.axes,
-                case.replication,
-            )
-            raise ScenarioErrors([InputError(str(run), 0, "", text)])
+            raise ScenarioErrors([InputError(str(run), 0, "", missing_case(case))])
         yield case, stored
 
 

@@ -18,14 +18,17 @@ const shown = shownInAddress();
 const MOST_OPEN = 10;
 
 /** @param {Run} run @returns {boolean} */
-const opens = (run) => run.finished && ["run", "price"].includes(run.command);
+const compares = (run) => run.finished && ["run", "price"].includes(run.command);
+
+/** @param {Run} run @returns {boolean} */
+const opens = (run) => compares(run) || (run.finished && ["breakeven", "plan"].includes(run.command));
 
 /** @param {Run} run @returns {HTMLElement} */
 function runRow(run) {
   const query = queryOf({ run: run.path, set: {} });
   const page = element("a", { href: `/export?${query}&format=html`, download: "" }, _("Page, HTML"));
   const name = opens(run) ? element("a", { href: `/?${query}` }, run.path) : element("span", {}, run.path, ...(run.finished && run.page ? [" · ", page] : []));
-  const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !opens(run) });
+  const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !compares(run) });
   const state = run.finished ? run.command : _("unfinished; the same run continues from the finished points");
   const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
   return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));

@@ -209,6 +209,46 @@ class Workplace(Protocol):
         """Yield (position, value) of *call* for each of *items*, in any order."""
 
 
+class NotStored(LookupError):
+    """Error of a case whose result is not stored, where nothing may be simulated."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        super().__init__(missing_case(case))
+
+
+def missing_case(case: Case) -> str:
+    """Return the sentence that the result of *case* is missing."""
+    return Message(
+        "the run is not complete: {fleet} at {axes}, replication {replication}, is missing",
+        case.fleet,
+        case.axes,
+        case.replication,
+    )
+
+
+class StoredOnly:
+    """Workplace that simulates nothing: a case that is not stored raises NotStored."""
+
+    def submit(self, job: CaseJob) -> None:
+        """Raise NotStored: a job is submitted only if its result is not stored."""
+        raise NotStored(job.case)
+
+    def finished(self) -> CaseJob:
+        """Fail: no job is ever submitted."""
+        raise AssertionError  # every submission is refused
+
+    def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Yield (position, value) of *call* for each of *items*, in this process."""
+        return ((place, call(*item)) for place, item in enumerate(items))
+
+
+def discard_partial(workplace: Workplace, out: Path) -> None:
+    """Remove the partial results that stopped workers of *workplace* left; nothing where it simulates nothing."""
+    if not isinstance(workplace, StoredOnly):
+        discard_unfinished(out / POINTS)
+
+
 def simulated(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
     """Simulate the *jobs*, those that differ in prices alone together, and yield each once finished, in any order."""
     groups = group_by_quantities(jobs)

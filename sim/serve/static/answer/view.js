@@ -2,7 +2,7 @@
 
 import { Causes } from "./causes.js";
 import { Chart } from "./plot.js";
-import { ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
+import { Refusal, ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { AdjustableInputs } from "./adjustable_inputs.js";
 import { Readings } from "./readings.js";
 import { Why } from "./why.js";
@@ -22,6 +22,7 @@ export class AnswerView {
     this.charts = element("div", { class: "charts" });
     this.table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": _("Figures of every point") });
     this.tables = element("div");
+    this.beside = element("div");
     this.legend = element("p", { class: "legend" });
     this.rings = element("p", { class: "legend", hidden: true });
     /** @type {Record<string, import("./plot.js").PointMark>} */
@@ -48,7 +49,7 @@ export class AnswerView {
     const side = element("aside", { hidden: true }, element("h2", {}, _("What if")), this.changes, reset, this.inputs.box);
     const more = element("details", {}, element("summary", {}, _("Notes on the verdict")), this.findings);
     const rest = element("div", { hidden: true },
-      this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
+      this.beside, this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
       element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Export")), this.exports));
     this.read = [rest, side];
     const head = element("div", { class: "answer" }, this.question, this.verdict, this.problem);
@@ -91,12 +92,14 @@ export class AnswerView {
     this.unmoved = data.judged ? _("Nothing is simulated again: prices are billed anew, limits are compared with the stored requests.") : _("The simulated work stays as it is and is billed again.");
     this.table.replaceChildren(tableOf(data.table));
     this.tables.replaceChildren(...data.tables.flatMap(folded));
+    this.beside.replaceChildren(...(data.beside ?? []).flatMap(opened));
     this.tellChanges();
     if (!this.marked) void this.mark();
   }
 
-  /** @param {unknown} error */
+  /** @param {unknown} error  Refusal of a value, shown at its input; any other is shown under the verdict. */
   refuse(error) {
+    if (error instanceof Refusal && this.inputs.refuse(error.errors)) return;
     this.problem.textContent = error instanceof Error ? error.message : String(error);
     this.problem.hidden = false;
   }
@@ -171,6 +174,12 @@ export class AnswerView {
 
 /** @param {{fleet: string, setting: string, text: string}} one @returns {HTMLElement} */
 const capacityLine = (one) => element("li", {}, `${one.setting ? `${one.fleet}, ${one.setting}` : one.fleet}: ${one.text}`);
+
+/** @param {{title: string, note: string, heads: string[], rows: string[][]}} data @returns {HTMLElement[]} a table under its title */
+function opened(data) {
+  const table = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": data.title }, tableOf(data));
+  return [element("h2", {}, data.title), element("p", { class: "sub" }, data.note), table];
+}
 
 /** @param {{title: string, note: string, heads: string[], rows: string[][]}} data @returns {HTMLElement[]} a table that is shown on demand */
 function folded(data) {
