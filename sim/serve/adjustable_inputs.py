@@ -11,8 +11,7 @@ from sim.cost.finance import Finance
 from sim.cost.prices import offer_item
 from sim.cost.rental import Rent
 from sim.jobs.load import AnyScenario
-from sim.language import N_, _
-from sim.report.words.money import amount
+from sim.language import N_, _, ngettext
 from sim.report.words.text import plain
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
@@ -27,6 +26,10 @@ AROUND = 3.0
 """Factor by which the range of a slider extends below and above the current value."""
 SPANS = {"discount_rate": (0.0, 0.25), "residual_fraction": (0.0, 1.0), "life_years": (1.0, 10.0)}
 """Range of the slider by term, whatever the value."""
+FRACTIONS = (N_("of the price"), N_("per year"), N_("of profits"))
+"""Units of inputs that are fractions."""
+DIGITS = 6
+"""Number of significant digits of a stated value, as in its field."""
 FINANCING = {
     "loan.share": (N_("share of the loan"), N_("of the price"), 0.01, 1.0),
     "loan.rate": (N_("interest rate of the loan"), N_("per year"), 0.0, 0.25),
@@ -85,12 +88,14 @@ def financed_inputs(scenario: Scenario, catalog: Catalog, paid: Paid) -> list[Ad
 
 
 def stated_amount(one: AdjustableInput) -> str:
-    """Format the value of an input with its unit, shares in percent."""
+    """Format the value of an input to six digits, with its unit, fractions in percent."""
     if one.value is None:
         return _("none")
-    units = {path: unit for inputs in (FINANCING, INPUTS) for path, (_name, unit, *_ends) in inputs.items()}
-    unit = next((unit for path, unit in units.items() if one.path.endswith(path) and not unit.startswith(USD)), None)
-    return f"{plain(one.value)} {one.unit}".strip() if unit is None else amount(one.value, unit)
+    if one.choices:
+        return ngettext("{count} month", "{count} months", int(one.value))
+    if one.unit in map(_, FRACTIONS):
+        return f"{plain(100 * one.value, DIGITS)}\u00a0%"
+    return f"{plain(one.value, DIGITS)} {one.unit}".strip()
 
 
 def _financing(data: dict[str, Any], scenario: Scenario) -> Iterator[AdjustableInput]:
@@ -111,8 +116,8 @@ def _financing(data: dict[str, Any], scenario: Scenario) -> Iterator[AdjustableI
                 choices = tuple(range(int(least), max(int(most), int(now)) + 1))
             if path == "lease.term_months":
                 choices = _lease_terms(value_at(data, place_of(data, f"{prefix}.lease")), finance) or choices
-            ends = (choices[0], choices[-1]) if choices else (least, max(most, now))
-            yield AdjustableInput(full, label, _(unit), now, *map(float, ends), choices=choices)
+            low, high = (choices[0], choices[-1]) if choices else (least, max(most, now))
+            yield AdjustableInput(full, label, _(unit), now, float(low), float(high), choices=choices)
 
 
 def _lease_terms(lease: dict[str, Any], finance: Finance | None) -> tuple[int, ...]:

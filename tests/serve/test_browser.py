@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from financed_answers import answered, few_loads
 from small_scenario import SMALL
 
 from sim.answers.run import price_run
@@ -37,13 +38,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("browser")
     shutil.copytree(finished, folder / "demo")
     shutil.copytree(finished, folder / "<b>nasty & odd</b>")
     (folder / "whole.yaml").write_text(SMALL)
     (folder / "<i>mine.yaml").write_text(SMALL.replace("replications: 2", "replications: 500"))
-    return folder
+    with few_loads():
+        answered(folder, "breakeven")
+        (folder / "s.yaml").unlink()
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +102,7 @@ def quiet_page(browser: Any, address: str) -> Iterator[Any]:
 
 
 CHART = ".limit.across:not([hidden])"
+DRAWN = ".chart svg"
 """Handle of a limit, which is there once its chart is drawn."""
 
 
@@ -236,6 +241,23 @@ def test_a_limit_is_moved_with_keys_and_its_line_follows(page: Any, address: str
     assert abs(rule["x"] - handle["x"] - handle["width"] / 2) < 2, "the handle lies on the line"
 
 
+def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}/?run=breakeven")
+    page.wait_for_selector(DRAWN)
+    page.get_by_label("corporate tax rate", exact=True).press("ArrowRight")
+    page.locator(".verdict", has_text="With corporate tax rate 25.3").wait_for()
+    field = page.get_by_label("term of the loan months", exact=True)
+    field.fill("9.5")
+    field.press("Enter")
+    row = page.locator(".adjustable", has=field)
+    row.locator(".problem", has_text="a whole number is needed, not 9.5").wait_for()
+    row.get_by_role("button").click()
+    row.locator(".problem").wait_for(state="hidden")
+    assert field.input_value() == "9"
+    page.close()
+
+
 def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, address: str) -> None:
     page = browser.new_page()
     page.goto(f"{address}/?run=gone")
@@ -335,6 +357,7 @@ def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: 
         "/": "table",
         "/?template=my-numbers": ".fleet",
         "/?run=demo&set=site.pue=1.2": CHART,
+        "/?run=breakeven&set=finance.tax.rate=0.4": DRAWN,
         "/?a=demo&b=demo": "table",
         "/?scenario=whole.yaml&set=replications=0": "ol.mistakes li",
     }

@@ -150,11 +150,7 @@ def amount(value: float, unit: str) -> str:
     return f"{plain(value)} {_(unit)}".strip()
 
 
-FRACTIONS = {
-    "of the price": N_("{percent} of the price"),
-    "of today's": N_("{percent} of today's"),
-    "of profits": N_("{percent} of profits"),
-}
+FRACTIONS = {"of the price": N_("{percent} of the price"), "of today's": N_("{percent} of today's")}
 """Units of fractions that a language words in its own order."""
 RATES = {
     " per kW and month": N_("{cash} per kW and month"),

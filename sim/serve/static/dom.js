@@ -39,7 +39,7 @@ export function tint(made, fleet) {
 
 /** Refusal by the server, with a sentence for each problem. */
 export class Refusal extends Error {
-  /** @param {number} status @param {{message: string, line?: number, where?: string}[]} errors */
+  /** @param {number} status @param {{message: string, line?: number, where?: string, path?: string}[]} errors */
   constructor(status, errors) {
     super(errors.map((one) => [one.where, one.message].filter(Boolean).join(": ")).join("\n"));
     this.status = status;

@@ -41,12 +41,15 @@ export class AdjustableInputs {
   }
 
   /**
-   * @param {{message: string, where?: string}[]} errors
+   * @param {{message: string, path?: string}[]} errors
    * @returns {boolean} whether each of the *errors* belongs to an input, which shows it
    */
   refuse(errors) {
-    const places = errors.map((one) => [...this.rows].find(([path]) => one.where === path || one.where === `--set ${path}`)?.[1]);
-    places.forEach((held, i) => held && tell(held, errors[i].message));
+    const places = errors.map((one) => [...this.rows].find(([path]) => one.path === `--set ${path}`)?.[1]);
+    places.forEach((held, i) => {
+      held?.row.classList.add("moved");
+      if (held) tell(held, errors[i].message);
+    });
     return places.every(Boolean);
   }
 

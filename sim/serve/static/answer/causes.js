@@ -34,7 +34,7 @@ export class Causes {
   }
 
   async load() {
-    if (!(/** @type {HTMLDetailsElement} */ (this.box).open) || new Set(this.between).size < 2) return;
+    if (this.box.hidden || !(/** @type {HTMLDetailsElement} */ (this.box).open) || new Set(this.between).size < 2) return;
     try {
       const { gaps } = await ask(`/api/causes?${this.query()}`);
       this.show(gaps);
