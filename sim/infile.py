@@ -44,7 +44,7 @@ def confined(*roots: Path) -> Iterator[None]:
 
 def confined_also(root: Path) -> AbstractContextManager[None]:
     """Read files below *root*, too, where this context is confined."""
-    known = _roots()
+    known = allowed_folders()
     return nullcontext() if known is None else confined(*known, root)
 
 
@@ -110,7 +110,8 @@ def write_below(root: Path, file: Path, text: str) -> None:
         os.close(folder)
 
 
-def _roots() -> tuple[Path, ...] | None:
+def allowed_folders() -> tuple[Path, ...] | None:
+    """Return the folders that this context is confined to; None where it is not confined."""
     own, stated = _confined.get(), os.environ.get(ROOTS)
     return own if own is not None or not stated else _paths_of(stated)
 
@@ -122,7 +123,7 @@ def _paths_of(text: str) -> tuple[Path, ...]:
 
 def _opened(file: Path, hidden: bool) -> int:
     """Open *file* without waiting on a pipe, and return its descriptor."""
-    roots = _roots()
+    roots = allowed_folders()
     try:
         return os.open(file, _READ) if roots is None else _open_below(file, roots, hidden)
     except OSError as error:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sim.cli.frame import app, fail, report_bad_input
+from sim.cli.workplace import Address, Wait, check_cluster
 
 MISSING_SERVER = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
 
@@ -36,6 +37,8 @@ def serve(
             min=0.0, help=("Stop a run that needs more memory [GB]; default: 3/4 of the machine's; 0: never.")
         ),
     ] = None,
+    cluster: Address = None,
+    wait: Wait = None,
 ) -> None:
     """Open a workspace in the browser.
 
@@ -51,6 +54,10 @@ def serve(
         try:
             folder, shown = opened(target, workspace)
             limits = JobLimits(run_hours) if run_gb is None else JobLimits(run_hours, run_gb)
-            serve_folder(folder, shown, host, port, not no_open, typer.echo, no_token, limits)
+            place: list[str] = []
+            if cluster is not None:
+                check_cluster(cluster)
+                place = ["--cluster", cluster, *(["--wait", f"{wait:g}"] if wait is not None else [])]
+            serve_folder(folder, shown, host, port, not no_open, typer.echo, no_token, limits, place)
         except CannotServe as error:
             fail(str(error))

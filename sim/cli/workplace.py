@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,7 +90,11 @@ def whole_or_nothing(folder: Path) -> Iterator[None]:
 
 
 def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
-    """Refuse to send files from outside *folder* to a cluster, since a foreign scenario may name any file."""
+    """Refuse to send files from outside *folder* to a cluster, since a foreign scenario may name any file.
+
+    A run of the workspace sends the files that it may read.
+    """
+    from sim.infile import allowed_folders
     from sim.study.execution.digest import files_outside
 
     lines = [
@@ -98,7 +103,7 @@ def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
             path,
             folder,
         )
-        for path in files_outside(scenario, folder)
+        for path in files_outside(scenario, *(allowed_folders() or [folder]))
     ]
     if lines:
         fail(joined("\n", lines))
@@ -140,16 +145,24 @@ def _cores(workers: int | None) -> Iterator[Any]:
         fail(str(error), OTHER_FAILURE)
 
 
-@contextmanager
-def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
+def check_cluster(address: str) -> None:
+    """End the command unless dask is there and *address* is one of a scheduler; warn of an open connection."""
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
         fail(Message("--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed", address))
-    try:
-        from sim.study.execution.cluster import Cluster, ClusterError
-    except ModuleNotFoundError:
+    if find_spec("distributed") is None:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
         print_to_stderr(PLAIN.format(address=address))
+
+
+@contextmanager
+def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
+    from sim.infile import allowed_folders
+
+    if allowed_folders() is None:  # the server of a run of the workspace has checked the address
+        check_cluster(address)
+    from sim.study.execution.cluster import Cluster, ClusterError
+
     try:
         with Cluster(
             address,

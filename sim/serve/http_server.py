@@ -58,10 +58,10 @@ TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 class App:
     """Shared state of the requests of a server."""
 
-    def __init__(self, workspace: Workspace, access: Access, limits: JobLimits) -> None:
+    def __init__(self, workspace: Workspace, access: Access, limits: JobLimits, cluster: Sequence[str]) -> None:
         self.workspace, self.access = workspace, access
         self.catalog = load_catalog(own=own_folders(workspace.root / "scenario.yaml"))
-        self.runs, self.queue = LoadedRuns(workspace, self.catalog), CommandQueue(workspace, limits)
+        self.runs, self.queue = LoadedRuns(workspace, self.catalog), CommandQueue(workspace, limits, cluster)
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes of the server."""
@@ -125,10 +125,15 @@ async def vega_script(_request: Request) -> Response:
     )
 
 
-def application(workspace: Workspace, access: Access, limits: JobLimits | None = None) -> ASGIApp:
-    """Return the server of *workspace* behind its guard; it reads only the workspace and files of the program."""
+def application(
+    workspace: Workspace, access: Access, limits: JobLimits | None = None, cluster: Sequence[str] = ()
+) -> ASGIApp:
+    """Return the server of *workspace* behind its guard; it reads only the workspace and files of the program.
+
+    *cluster* are the options of runs that name a cluster; without them, runs use the cores of this machine.
+    """
     handlers = dict.fromkeys((RefusedRequest, FolderBusy, *WRONG_INPUT), refused) | {Exception: broken}
-    shared = App(workspace, access, limits or JobLimits())
+    shared = App(workspace, access, limits or JobLimits(), cluster)
     within = Middleware(ConfinedApp, (workspace.root, *program_folders()))
     routes, lifespan = shared.routes(), shared.lifespan
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[within]), access)
@@ -285,6 +290,7 @@ def serve(
     say: Callable[[str], None],
     is_open: bool = False,
     limits: JobLimits | None = None,
+    cluster: Sequence[str] = (),
 ) -> None:
     """Serve *workspace* until interrupted; without a token if *is_open*. *say* receives the address."""
     waiting = listening(host, port)
@@ -295,7 +301,7 @@ def serve(
         f"?{urlencode(query, quote_via=quote, safe='/')}" if query else ""
     )
     config = uvicorn.Config(
-        application(workspace, access, limits),
+        application(workspace, access, limits, cluster),
         log_level="warning",
         access_log=False,
         lifespan="on",

@@ -108,8 +108,10 @@ class QueuedCommand:
 class CommandQueue:
     """Queue of the jobs of a workspace. `version` increases with every change."""
 
-    def __init__(self, workspace: Workspace, limits: JobLimits) -> None:
+    def __init__(self, workspace: Workspace, limits: JobLimits, cluster: Sequence[str] = ()) -> None:
         self.workspace, self.limits = workspace, limits
+        self.cluster = cluster
+        """Options of a run that name a cluster; empty: the run uses the cores of this machine."""
         self.root, self.queue_folder = workspace.root, workspace.root / QUEUE_FOLDER
         self.language = current()
         """Language of the messages of runs: that of the page."""
@@ -268,9 +270,9 @@ class CommandQueue:
 
     def _start_process(self, job: QueuedCommand) -> "subprocess.Popen[bytes]":
         self.workspace.path(job.folder)  # the folder may have become a link
-        place, workers = self._place(job), str(os.cpu_count() or 1)
+        place, machines = self._place(job), self.cluster or ["--workers", str(os.cpu_count() or 1)]
         roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])
-        command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, "--workers", workers]
+        command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, *machines]
         lock = _locked(place / LOCK)
         if lock is None:
             raise RefusedRequest(409, "its process still runs")
@@ -293,8 +295,9 @@ class CommandQueue:
                     lambda: self._ends or job.state != RUNNING, 0.0 if stopped_at else CHECK_INTERVAL_S
                 )
                 done, stops = _points(self.root / job.folder), self._ends or job.state != RUNNING
-                if done != job.done:
-                    job.done = done
+                said = job.message if stops or not self.cluster else _stderr_tail(place).rpartition("\n")[2]
+                if (done, said) != (job.done, job.message):
+                    job.done, job.message = done, said
                     self._notify()
             pid, now = _number(place / PID), time.monotonic()
             if pid and not stopped_at:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_scenario import SMALL
+from dask_machines import Machines
+from small_scenario import REFEREE, SMALL, variant
 from starlette.testclient import TestClient
 
 from sim.serve import jobs
+from sim.serve.guard import Access
+from sim.serve.http_server import application
 from sim.serve.jobs import CommandQueue, JobLimits
 from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
@@ -98,6 +101,43 @@ def test_finished_runs_open_and_failed_runs_state_the_reason(
     failed = started(client, "seed=4").json()["job"]
     told = eventually(client, failed["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (told["state"], told["message"]) == ("failed", "no room on the disk")
+
+
+NOTING = """
+from pathlib import Path
+from sim.study.execution.cases import CaseJob
+CaseJob.usual = getattr(CaseJob, "usual", CaseJob.run)
+def noting(self, *rest):
+    Path("simulated").touch()
+    return self.usual(*rest)
+CaseJob.run = noting
+"""
+"""A worker that leaves a file where it simulates."""
+
+
+@pytest.mark.slow
+def test_runs_of_the_queue_simulate_on_the_cluster(
+    tmp_path: Path, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "OPTIONS", (*jobs.OPTIONS, "--no-report"))
+    for name in ("machines", "workspace"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "workspace/requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,100,10\n")
+    trace = {"workload": {"trace": {"path": "requests.csv", "format": "csv"}}}
+    (tmp_path / "workspace/small.yaml").write_text(variant(REFEREE, trace))
+    machines = Machines(tmp_path / "machines")
+    machines.worker(NOTING)
+    options = ["--cluster", machines.address, "--wait", "60"]
+    server = application(Workspace(tmp_path / "workspace"), access, cluster=options)
+    headers = {"x-csrf-token": access.change_token, "cookie": f"{access.cookie}={access.token}"}
+    try:
+        with TestClient(server, "http://127.0.0.1:8765", headers=headers) as client:
+            job = started(client).json()["job"]
+            done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
+    finally:
+        machines.stop()
+    assert (done["state"], done["done"], done["message"]) == ("done", 1, "")
+    assert (tmp_path / "machines/simulated").exists()
 
 
 @pytest.mark.slow

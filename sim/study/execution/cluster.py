@@ -28,6 +28,7 @@ from distributed import Client, Future, KilledWorker, Security, get_worker
 from distributed.comm.core import connect
 
 from sim.catalogue.catalog import Catalog
+from sim.infile import opened
 from sim.message import Message
 from sim.registry import Registration, enter, entered
 from sim.scenario.reading.layers import FILE_KEYS, files_of
@@ -121,6 +122,8 @@ class Cluster:
         """Catalogue root and paths of the files that a scenario names -> archive that has been sent."""
         self._fit: set[str] = set()
         """Addresses of the workers that are present and have this program."""
+        self._working: set[str] = set()
+        """Addresses of the workers that had a call at the last check."""
         self._mismatched: dict[str, str] = {}
         """Address of a worker -> differences of its program from this one."""
         self._bound: set[str] = set()
@@ -307,6 +310,9 @@ class Cluster:
             raise self._lost_scheduler() from None
         self._refreshed_s = time.monotonic()
         self._any_joined |= bool(there)
+        for address in sorted(self._working - there):
+            self._report(Message("worker {address} is lost; its simulations run again elsewhere", address))
+        self._working &= there
         for address in new:
             if answers.get(address) != _program():
                 self._leave_out(address, answers.get(address))
@@ -345,6 +351,7 @@ class Cluster:
             self._reassign(group)
         buffer: dict[str, Sequence[Any]] = self._client.processing()
         worker_of = {str(key): address for address, keys in buffer.items() for key in keys}
+        self._working = set(worker_of.values())
         works = list({id(work): work for work in group.open.values()}.values())
         for work in works:
             running = [one for one in work.futures if str(one.key) in worker_of]
@@ -448,7 +455,8 @@ def packed(files: Iterable[str], catalog: Catalog) -> bytes:
             for file in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
                 archive.write(file, f"own/{place:03}/{file.relative_to(folder)}")
         for path in files:
-            archive.write(path, f"files/{_place(Path(path))}")
+            with opened(path) as named:  # a run of the workspace reads no other files, through no link
+                archive.writestr(zipfile.ZipInfo(f"files/{_place(Path(path))}"), named.read(), zipfile.ZIP_DEFLATED, 3)
     return buffer.getvalue()
 
 

@@ -98,10 +98,10 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
-    """Return the files that *scenario* reads, at any point of its sweep, and that are not below *folder*."""
+def files_outside(scenario: Scenario, *folders: Path) -> list[Path]:
+    """Return the files that *scenario* reads, at any point of its sweep, and that are below none of *folders*."""
     files = dict.fromkeys(files_of(as_data(scenario)))
-    return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
+    return [file for file in files if not any(map(file.resolve().is_relative_to, map(Path.resolve, folders)))]
 
 
 def placeless(data: Any, with_content: bool = False) -> Any:

@@ -100,6 +100,18 @@ def test_killed_worker_loses_no_point(
     assert contents(tmp_path / "there/points") == here
 
 
+def test_lost_worker_is_named_if_it_had_work() -> None:
+    told: list[str] = []
+    place = Cluster("tcp://here:1", report=told.append)
+    place._client = SimpleNamespace(
+        scheduler=SimpleNamespace(ncores_running=None), sync=lambda *_, **__: {"tcp://b:2": 1}
+    )  # type: ignore[assignment]
+    place._fit, place._working = {"tcp://a:1", "tcp://b:2", "tcp://idle:3"}, {"tcp://a:1", "tcp://b:2"}
+    for _ in range(2):
+        assert place._refresh_workers() == {"tcp://b:2"}
+    assert told == ["worker tcp://a:1 is lost; its simulations run again elsewhere"]
+
+
 def test_the_command_runs_on_the_cluster_and_continues_from_finished_cases(
     scenario: Scenario, machines: Machines, tmp_path: Path
 ) -> None:
