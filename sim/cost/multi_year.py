@@ -97,8 +97,8 @@ class ExistingUnits(Spec):
     bought: CalendarMonth
     """First month in service, for example 2025-03; the life in finance counts from here."""
     book_value_usd: NonNegative | None = None
-    """Book value of all of these units together at the start of the plan [USD]. As a sunk cost it does not affect
-    decisions, but determines the gain or loss on disposal. Default: no gain or loss is reported."""
+    """Book value of all of these units together at the start of the plan [USD]. Property tax, insurance, and gain or
+    loss on disposal follow it. Default: the straight line from the price; no gain or loss is reported."""
 
 
 class MultiYear(Spec):

@@ -565,7 +565,8 @@ def existing_units(
         kind = _kind(scenario, plan, fleet, built, capacity, what, catalog)
         age = plan.age_months(entry.bought)
         ends = (finance.whole_life_months if finance is not None else plan.months) - age
-        result.append(HeldUnits(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd))
+        held = HeldUnits(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd)
+        result.append(replace(held, book=held.stated_book))
     return tuple(result)
 
 

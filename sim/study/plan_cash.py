@@ -438,7 +438,7 @@ def serving_units(groups: Sequence[OrderedUnits]) -> ServingUnits:
 
 def ordered_units(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
     """Return the units of *held* in service, by the price that was paid for them."""
-    return [OrderedUnits(one.units, one.bought, one.bought) for one in units_in_service(held, month)]
+    return [OrderedUnits(one.units, one.bought, one.bought, one.book) for one in units_in_service(held, month)]
 
 
 def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) -> list[PaidUnits]:

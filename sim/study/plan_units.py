@@ -227,6 +227,21 @@ class UnitLoads(NamedTuple):
     """Highest load that the unit carries; hours with more load are served up to it."""
 
 
+class BookValue(NamedTuple):
+    """Stated book value of existing units, which falls in equal parts."""
+
+    usd: float
+    """Value of one unit at the start of the plan [USD]."""
+    loss_usd: float
+    """Loss of value per month [USD]."""
+    months: int
+    """Months over which the value falls."""
+
+    def at(self, month: int) -> float:
+        """Return the value of one unit at the start of *month* [USD]."""
+        return self.usd - self.loss_usd * min(month, self.months)
+
+
 class OrderedUnits(NamedTuple):
     """Units that were ordered or rented together."""
 
@@ -235,6 +250,8 @@ class OrderedUnits(NamedTuple):
     """Month in which their price was agreed: that of the order or the contract."""
     delivered: int = 0
     """First month in service of purchased units, or of a contract."""
+    book: BookValue | None = None
+    """Stated book value; None: the straight line from the price."""
 
 
 class ServingUnits(NamedTuple):
@@ -403,13 +420,13 @@ class UnitCosts:
         count = sum(group.units for group in groups)
         if not count:
             return declines.factor(line, month, month)
-        return (
-            sum(
-                group.units * declines.factor(line, month, group.agreed) * line.of_month(month - group.delivered)
-                for group in groups
-            )
-            / count
-        )
+        return sum(group.units * self._group_factor(line, group, month, declines) for group in groups) / count
+
+    def _group_factor(self, line: BillLine, group: OrderedUnits, month: int, declines: Declines) -> Any:
+        """Return the price of *line* for units ordered together; a share of their book value follows a stated one."""
+        if group.book is not None and line.profile and line.follows is MarketPrice.MACHINES:
+            return group.book.at(month) / self.resold_usd * line.of_month(0)
+        return declines.factor(line, month, group.agreed) * line.of_month(month - group.delivered)
 
     def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
         """Return the cost of charges per hour, for all *units* together [USD/h]."""
@@ -528,6 +545,8 @@ class HeldUnits:
     """First month out of service."""
     book_value_usd: float | None
     """Book value of all units together, at the start of the plan [USD]; None where none is stated."""
+    book: BookValue | None = None
+    """Book value of one unit, by which property tax and insurance are paid; None as above."""
 
     def serves(self, month: int) -> bool:
         """Return whether the units are in service in *month*."""
@@ -549,10 +568,16 @@ class HeldUnits:
         The book value falls linearly to the resale value at the end of the units' life; it stays constant if it is
         lower.
         """
+        book = self.stated_book
+        return 0.0 if book is None else self.resale_usd(month) - self.units * book.at(month)
+
+    @property
+    def stated_book(self) -> BookValue | None:
+        """Book value of one unit by `book_value_usd`."""
         if self.book_value_usd is None:
-            return 0.0
-        written_off = max(0.0, self.book_value_usd - self.resale_usd(self.ends))
-        return self.resale_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
+            return None
+        lost = max(0.0, self.book_value_usd - self.resale_usd(self.ends))
+        return BookValue(self.book_value_usd / self.units, lost / self.ends / self.units, self.ends)
 
 
 def units_in_service(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:

@@ -138,6 +138,17 @@ def test_gain_over_book_value_is_reported_and_moves_no_cash() -> None:
     assert [held.gain_usd(month) for month in (0, 3, 9)] == pytest.approx([900, 600, 0])
 
 
+def test_property_tax_and_insurance_follow_a_stated_book_value() -> None:
+    entry = THREE_OLD_MONTHS | {"units": 2, "book_value_usd": 1800}
+    taxed = {"operations": {name: {"fraction_of_value_per_year": 0.12} for name in ("property_tax", "insurance")}}
+    plan = {"existing": [entry, THREE_OLD_MONTHS], "demand": {"now": 6.0}}
+    rows = planned(scenario(plan, **taxed), "old").months
+    # 1,800 fall to nothing in 9 months; the price of another unit, 2,400, in 12, of which three have passed
+    due = [0.01 * (1800 * (9 - month) / 9 + 2400 * (9 - month) / 12) for month in range(6)]
+    for name in taxed["operations"]:
+        assert [row.opex_usd[name] for row in rows] == pytest.approx(due)
+
+
 def test_the_price_then_is_todays_by_the_plans_decline() -> None:
     """A year old at 20 % a year: it cost 1/0.8 of today's price, keeps 0.6 of that, and never more than a new one."""
     old = {"fleet": "old", "units": 1, "bought": "2026-01"}
