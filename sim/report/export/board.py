@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sim.language import N_, _, translate_rendered
+from sim.language import N_, _, ngettext, translate_rendered
 from sim.report.breakeven import with_labels
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.financing_tables import WORTH
@@ -291,7 +291,9 @@ class _PlanPage(_Board):
     def risks(self) -> Iterator[str]:
         short = self.best["months_short"]
         if pd.notna(short) and short:
-            yield _("The capacity is short in {months} months.", months=int(short))
+            yield ngettext(
+                "The capacity is short in {count} month.", "The capacity is short in {count} months.", int(short)
+            )
         else:
             yield _("The capacity covers the busiest hours of every month.")
         owed = self.amount("owed_usd")
