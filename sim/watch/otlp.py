@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from sim.benchdata.served.otlp import OtlpPoint, are_metrics, is_engine_metric, points_in, samples_of
+from sim.benchdata.served.otlp import OtlpPoint, are_metrics, is_engine_metric, parts_of, points_in, series_of
 from sim.benchdata.served.scrapes import Series, names_read
 from sim.infile import opened, status
 from sim.message import Message, located, os_reason
@@ -86,6 +86,8 @@ class _Samples:
     """Times of the grid until which the counter began again."""
     grid_s: float = -inf
     """Time of the grid of the last sample."""
+    total: float = 0.0
+    """Sum of deltas."""
 
     def add(self, at_s: float, value: float) -> None:
         """Add a sample that is later than all others."""
@@ -116,34 +118,40 @@ class _Samples:
 class _Stream:
     """Points of one metric with one set of labels."""
 
-    samples: dict[Series, _Samples] = field(default_factory=dict)
+    parts: dict[tuple[str, tuple[tuple[str, str], ...]], _Samples] = field(default_factory=dict)
+    """Samples of each part, by its suffix and labels."""
+    series: dict[Series, _Samples] = field(default_factory=dict)
+    """Samples of the parts that are read."""
     last_s: float = -inf
     start_s: float = 0.0
-    totals: dict[Series, float] = field(default_factory=dict)
-    """Sums of deltas."""
 
     def add(self, point: OtlpPoint) -> None:
-        """Add a point; copies and points that come late are ignored. Raises as `samples_of` does."""
+        """Add a point; copies and points that come late are ignored. Raises as `parts_of` does."""
         if point.time_s <= self.last_s:
             return
         if point.ended:
-            for samples in self.samples.values():
+            for samples in self.parts.values():
                 samples.add(point.time_s, nan)
-        elif point.temporality == "delta":
-            for series, value in samples_of(point):
-                if series not in self.totals and point.start_s > 0:
-                    self._of(series).add(max(point.start_s, self.last_s), 0.0)
-                self.totals[series] = self.totals.get(series, 0.0) + value
-                self._of(series).add(point.time_s, self.totals[series])
         else:
             again = self._begun_again(point)
-            for series, value in samples_of(point):
-                samples = self._of(series)
+            for suffix, own, value in parts_of(point):
+                samples = self.parts.get((suffix, own)) or self._new(point, suffix, own)
+                if point.temporality == "delta":
+                    samples.total += value
+                    value = samples.total
                 samples.add(point.time_s, value)
                 if again:
                     samples.restarts.append(samples.grid_s)
             self.start_s = point.start_s
         self.last_s = point.time_s
+
+    def _new(self, point: OtlpPoint, suffix: str, own: tuple[tuple[str, str], ...]) -> _Samples:
+        samples = self.parts[suffix, own] = _Samples()
+        if (series := series_of(point, suffix, own)) is not None:
+            self.series[series] = samples
+        if point.temporality == "delta" and point.start_s > 0:
+            samples.add(max(point.start_s, self.last_s), 0.0)
+        return samples
 
     def _begun_again(self, point: OtlpPoint) -> bool:
         """Return whether *point* states a start after the last point.
@@ -151,10 +159,7 @@ class _Stream:
         A start at the time of the point itself is not known: a collector that was restarted states it.
         """
         after = -inf < self.last_s < point.start_s < point.time_s
-        return after and point.kind != "gauge" and point.start_s != self.start_s
-
-    def _of(self, series: Series) -> _Samples:
-        return self.samples.setdefault(series, _Samples())
+        return after and point.temporality == "cumulative" and point.start_s != self.start_s
 
 
 @dataclass(slots=True)
@@ -206,7 +211,7 @@ class OtlpFiles:
                 self._read_new(path, problems)
         for stream in self._streams.values():
             if stream is not None:
-                for samples in stream.samples.values():
+                for samples in stream.parts.values():
                     samples.forget(self._newest_s - self._keep_s)
         if problems:
             raise OtlpError(located(problems[:MOST_MISTAKES]))
@@ -252,7 +257,7 @@ class OtlpFiles:
     def _series(self) -> Iterator[tuple[Series, _Samples]]:
         for stream in self._streams.values():
             if stream is not None:
-                yield from stream.samples.items()
+                yield from stream.series.items()
 
     def _between(
         self, wanted: Callable[[str], bool], start_s: float, end_s: float, step_s: float

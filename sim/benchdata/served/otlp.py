@@ -44,6 +44,12 @@ BOUNDS = [2.0 ** (place / 4) for place in range(-40, 73)]
 """Buckets of exponential histograms: bounds from 0.001 to 262,144, four to a factor of two."""
 
 
+LATEST_S = 2.0**33
+"""Latest time that is believed: the year 2242 [Unix s]."""
+LARGEST_POWER = 1000
+"""Largest bound that is told from infinity, as a power of two."""
+
+
 class OtlpPoint(NamedTuple):
     """Data point of a metric."""
 
@@ -98,25 +104,32 @@ def _points_of(metric: Mapping[str, Any], kind: str, of_resource: dict[str, str]
     for point in metric[kind].get("dataPoints") or ():
         labels = tuple(sorted((of_resource | dict(_attributes(point))).items()))
         start_s, time_s = (float(point.get(name) or 0) / NS_PER_S for name in ("startTimeUnixNano", "timeUnixNano"))
-        if not 0 < time_s < inf:
+        if not 0 < time_s < LATEST_S:
             raise ValueError("time")
         yield OtlpPoint(metric["name"], kind, temporality, labels, start_s, time_s, point)
 
 
-def samples_of(point: OtlpPoint) -> Iterator[tuple[Series, float]]:
-    """Yield the series of a point with their values; values that are not finite are left out.
+Part = tuple[str, tuple[tuple[str, str], ...], float]
+"""Suffix of the name, labels of the part, and value."""
 
-    Histograms have the parts `_count`, `_sum` and `_bucket`, as in Prometheus' text format.
+
+def parts_of(point: OtlpPoint) -> Iterator[Part]:
+    """Yield the parts of a point; histograms have `_count`, `_sum` and `_bucket`, as in Prometheus' text format.
+
+    Values that are not finite are left out.
     """
     parts = {"histogram": _histogram, "exponentialHistogram": _exponential}.get(point.kind)
-    for end, own, value in parts(point.data) if parts else _number(point):
-        name = read_name(f"{point.name}{end}")
-        if isfinite(value) and (name is not None or not end):
-            yield (name or point.name, tuple(sorted((*point.labels, *own))) if own else point.labels), value
+    for part in parts(point.data) if parts else _number(point):
+        if isfinite(part[2]):
+            yield part
 
 
-Part = tuple[str, tuple[tuple[str, str], ...], float]
-"""Suffix, labels of the part, and value."""
+def series_of(point: OtlpPoint, suffix: str, own: tuple[tuple[str, str], ...]) -> Series | None:
+    """Return the Prometheus series of a part of *point*; None for parts that are not read."""
+    name = read_name(f"{point.name}{suffix}")
+    if name is None and suffix:
+        return None
+    return name or point.name, tuple(sorted((*point.labels, *own)))
 
 
 def _number(point: OtlpPoint) -> Iterator[Part]:
@@ -142,7 +155,8 @@ def _exponential(point: Mapping[str, Any]) -> Iterator[Part]:
     positive = point.get("positive") or {}
     counts = np.array([float(one) for one in positive.get("bucketCounts") or ()])
     width = 2.0 ** -int(point.get("scale") or 0)  # of a bucket, in powers of two
-    ends = np.exp2((int(positive.get("offset") or 0) + np.arange(len(counts) + 1)) * width)
+    powers = (int(positive.get("offset") or 0) + np.arange(len(counts) + 1)) * width
+    ends = np.exp2(np.clip(powers, -LARGEST_POWER, LARGEST_POWER))
     total = float(point.get("count") or 0)
     lowest = total - float(counts.sum())  # zeros, and values below them
     upto = np.interp(BOUNDS, ends, lowest + np.concatenate([[0.0], np.cumsum(counts)])) if len(counts) else None
@@ -173,7 +187,12 @@ def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
             if one.kind != "gauge" and one.temporality != "cumulative":
                 text = Message("{name} is not a running total: let the collector keep cumulative values", one.name)
                 raise BenchdataError([(str(path), 0, text)])
-        samples = [(one.time_s, series, value) for one in points for series, value in samples_of(one)]
+        samples = [
+            (one.time_s, series, value)
+            for one in points
+            for suffix, own, value in parts_of(one)
+            if (series := series_of(one, suffix, own)) is not None
+        ]
     except BenchdataError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
