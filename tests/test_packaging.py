@@ -1,5 +1,6 @@
 """The installed package works without the repository: the wheel contains catalogue and scenarios."""
 
+import ast
 import os
 import re
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 import yaml
 from hatchling.builders.sdist import SdistBuilder
 from packaging.requirements import Requirement
+
+from hatch_build import modules
 
 Installed = Callable[..., str]
 
@@ -92,3 +95,19 @@ def test_the_version_is_the_same_wherever_it_is_stated(root: Path) -> None:
     released = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (root / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert (cited["version"], str(cited["date-released"])) == released[0]
     assert fallback == released[0][0]
+
+
+@pytest.mark.slow
+def test_compiled_dataclasses_have_no_constants(root: Path) -> None:
+    """A compiled dataclass with slots cannot set a ClassVar when it is made."""
+    texts = {file: (root / file).read_text(encoding="utf-8") for file in modules(root)}
+    found = [
+        f"{file}: {node.name}"
+        for file, text in texts.items()
+        if "ClassVar" in text
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+        for line in node.body
+        if isinstance(line, ast.AnnAssign) and "ClassVar" in ast.unparse(line.annotation)
+    ]
+    assert found == []
