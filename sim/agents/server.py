@@ -1,5 +1,6 @@
 """Tools and resources of the MCP server."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,7 @@ class _Tools:
 
     def __init__(self, workspace: ToolWorkspace, execute: Execute) -> None:
         self._workspace, self._execute = workspace, execute
+        self._locks: dict[Path, asyncio.Lock] = {}
 
     def list_catalogue(
         self,
@@ -151,7 +153,7 @@ class _Tools:
         folder, sets = self._workspace.folder(run), self._workspace.settings(set)
         out = self._workspace.answer_folder("price", run, set)
         words = ["price", str(folder), *sets, "--out", str(out), "--no-report", "--force", "--format", "json"]
-        return small_answer(await self._document(ctx, words), out, self._workspace.root)
+        return small_answer(await self._in_turn(ctx, words, out), out, self._workspace.root)
 
     async def diff(
         self,
@@ -183,7 +185,17 @@ class _Tools:
         out = self._workspace.answer_folder(command, scenario, values, runs)
         words = [command, str(file), *sets, "--out", str(out), "--no-report", "--force", "--format", "json"]
         words += ["--replications", str(runs)] if runs else []
-        return small_answer(await self._document(ctx, words), out, self._workspace.root)
+        return small_answer(await self._in_turn(ctx, words, out), out, self._workspace.root)
+
+    async def _in_turn(self, ctx: Context[Any, Any], words: Sequence[str], out: Path) -> dict[str, Any]:
+        """Return the document of a command that writes to *out*; equal calls wait for one another."""
+        lock = self._locks.setdefault(out, asyncio.Lock())
+        try:
+            async with lock:
+                return await self._document(ctx, words)
+        finally:
+            if not lock.locked():
+                self._locks.pop(out, None)
 
     def _file_and_settings(
         self, scenario: str, values: dict[str, Any] | None, runs: int | None

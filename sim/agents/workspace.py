@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from mcp.server.mcpserver.exceptions import ToolError
 
 from sim.message import Message
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.layers import read_layers
 from sim.scenario.reading.shipped import scenario_file, shipped_names
 from sim.yamlio import YamlError, read, read_text
 
@@ -62,7 +65,11 @@ class ToolWorkspace:
 
     def inside(self, given: str) -> Path:
         """Return the path *given* relative to the root. Raises Refused if it leads outside."""
-        path = (self.root / given).resolve()
+        try:
+            path = (self.root / given).resolve()
+            path.is_file()
+        except (OSError, ValueError):
+            raise Refused(Message("{given}: is no path of a file", given[:80])) from None
         if not path.is_relative_to(self.root):
             raise Refused(Message("{given}: lies outside the root of this server", given))
         return path
@@ -81,19 +88,15 @@ class ToolWorkspace:
         return [f"--set={path}={json.dumps(value)}" for path, value in given.items()]
 
     def check_size(self, file: Path, values: Mapping[str, Any] | None, replications: int | None) -> None:
-        """Raise Refused for a scenario with more simulations than the limit, before the scenario is read in full."""
-        data = _data(file)
+        """Raise Refused for a scenario with more simulations than the limit, its base and *values* included."""
         given = dict(values or {})
-        sweep = given.get("sweep", data.get("sweep"))
-        points = 1
-        if isinstance(sweep, dict):
-            points = prod(len(one) if isinstance(one, list) else 1 for one in sweep.values())
-        elif isinstance(sweep, list):
-            points = len(sweep)
-        fleets = data.get("fleets")
-        runs = replications or given.get("replications", data.get("replications", 1))
-        count = points * max(1, len(fleets) if isinstance(fleets, list) else 1)
-        count *= runs if isinstance(runs, int) else 1
+        count = _points(given)
+        if count <= self.most_simulations:  # a list of that length is not read any further
+            with suppress(ScenarioErrors):  # the command itself reports mistakes
+                data = read_layers(file, [(path, json.dumps(value)) for path, value in given.items()]).data
+                fleets, runs = data.get("fleets"), replications or data.get("replications", 1)
+                count = _points(data) * max(1, len(fleets) if isinstance(fleets, list) else 1)
+                count *= runs if isinstance(runs, int) else 1
         if count > self.most_simulations:
             raise Refused(
                 Message(
@@ -131,6 +134,14 @@ class ToolWorkspace:
                 raise Refused(Message("{text}: lies outside the root of this server", text[:80]))
             if path.suffix in (".yaml", ".yml") and path not in seen:
                 self._check_text(path, seen)
+
+
+def _points(data: Mapping[str, Any]) -> int:
+    """Return the number of points of the sweep in *data*; 1 without a sweep."""
+    sweep = data.get("sweep")
+    if isinstance(sweep, dict):
+        return prod(len(one) if isinstance(one, list) else 1 for one in sweep.values())
+    return len(sweep) if isinstance(sweep, list) else 1
 
 
 def _data(path: Path) -> dict[str, Any]:

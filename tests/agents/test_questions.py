@@ -18,7 +18,7 @@ mcp = pytest.importorskip("mcp")
 
 from sim.agents.commands import Finished, Progress, in_child  # noqa: E402
 from sim.agents.server import server_of  # noqa: E402
-from sim.agents.workspace import ToolWorkspace  # noqa: E402
+from sim.agents.workspace import Refused, ToolWorkspace  # noqa: E402
 
 QUESTIONS = read(Path(__file__).with_name("questions.yaml")).data
 SMALL = """\
@@ -139,6 +139,8 @@ def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
     [
         ("../x.yaml", "outside the root"),
         ("nothing", "no file within the root"),
+        ("a\0b", "is no path of a file"),
+        ("x" * 5000, "is no path of a file"),
         (SMALL.replace("llama3.1-8b", "/etc/config.json"), "paths within the root only"),
         (SMALL + "base: ../../secret.yaml\n", "paths within the root only"),
         ("name: [\n", "not valid YAML"),
@@ -150,6 +152,44 @@ def test_what_a_scenario_may_not_name(tmp_path: Path, scenario: str, reason: str
     [(failed, text)] = called(tmp_path, [("check", {"scenario": scenario})])
     assert failed
     assert reason in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "values"),
+    [
+        ("child.yaml", {}),
+        ("base.yaml", {"sweep.workload.arrivals.rate_rps": list(range(1, 600))}),
+        ("base.yaml", {"replications": 600}),
+    ],
+)
+def test_the_size_counts_the_base_and_values_by_path(tmp_path: Path, scenario: str, values: dict[str, Any]) -> None:
+    sweep = str(list(range(1, 600)) if scenario == "child.yaml" else [1])
+    (tmp_path / "base.yaml").write_text(SMALL.replace("[1, 2, 4]", sweep))
+    (tmp_path / "child.yaml").write_text("base: base.yaml\nname: child\n")
+    with pytest.raises(Refused, match="this server allows 500"):
+        ToolWorkspace(tmp_path).check_size(tmp_path / scenario, values, None)
+
+
+@pytest.mark.slow
+def test_equal_calls_of_two_clients_wait_for_one_another(root: Path) -> None:
+    busy = False
+
+    async def alone(words: Sequence[str], folder: Path, limit_s: float, progress: Progress) -> Finished:
+        nonlocal busy
+        assert not busy
+        busy = True
+        await asyncio.sleep(0.01)
+        busy = False
+        return Finished(1, "", "done")
+
+    async def ask() -> list[str]:
+        server = server_of(ToolWorkspace(root.resolve()), alone)
+        async with mcp.Client(server) as first, mcp.Client(server) as second:
+            calls = (one.call_tool("run", {"scenario": SMALL}) for one in (first, second))
+            return [one.content[0].text for one in await asyncio.gather(*calls)]
+
+    assert all("done" in text for text in asyncio.run(ask()))
 
 
 @pytest.mark.slow
