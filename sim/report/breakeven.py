@@ -170,9 +170,19 @@ def _after_tax_lines(answer: BreakevenAnswer) -> list[str]:
         span = round(answer.horizon.months)
         paid = cash(answer.after_tax[best].net_present_usd)
         lines.append(_(text, winner=best, first=names[0], cash=paid, months=span))
+        lines += _cheaper_option(answer, names, answer.after_tax[best].net_present_usd)
         bought = min(names, key=lambda name: (not answer.financings[name].get(OWN_MONEY), names.index(name)))
         lines += [text] if (text := cheapest_way(answer.financings, bought)) else []
     return lines
+
+
+def _cheaper_option(answer: BreakevenAnswer, names: Sequence[str], least_usd: float) -> list[str]:
+    """Name the cheapest way to finance any of *names*, where it is not that of the scenario and below *least_usd*."""
+    ways = [(one.net_present_usd, name, way) for name in names for way, one in answer.financings[name].items()]
+    usd, name, way = min(ways)
+    if usd >= least_usd * (1 - ROUNDING):
+        return []
+    return [_("financed by {way}, {name} costs less still: {cash}.", way=_(way), name=name, cash=cash(usd))]
 
 
 def _crossings(answer: BreakevenAnswer) -> list[str]:

@@ -77,12 +77,15 @@ def adjustable_inputs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: 
     return [one for one, place in places if not any(place[: len(axis)] == axis[: len(place)] for axis in swept)]
 
 
-def financed_inputs(scenario: Scenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
-    """Return the adjustable inputs of an answer after financing and tax, those of financing first."""
+def financed_inputs(scenario: Scenario, catalog: Catalog, paid: Paid, options: bool) -> list[AdjustableInput]:
+    """Return the adjustable inputs of an answer after financing and tax, those of financing first.
+
+    With *options*, those of `breakeven.financing` are among them.
+    """
     data = as_data(scenario.model_copy(update={"sweep": None}))
     booked = list(_terms(data, INPUTS))
     group, rate = _("Financing and tax"), "finance.discount_rate"
-    financing = [*_financing(data, scenario), *(one for one in booked if one.path == rate)]
+    financing = [*_financing(data, scenario, options), *(one for one in booked if one.path == rate)]
     others = [*(one for one in booked if one.path != rate), *_prices(scenario, catalog, paid)]
     return [*(replace(one, group=group) for one in financing), *others]
 
@@ -98,9 +101,9 @@ def stated_amount(one: AdjustableInput) -> str:
     return f"{plain(one.value, DIGITS)} {one.unit}".strip()
 
 
-def _financing(data: dict[str, Any], scenario: Scenario) -> Iterator[AdjustableInput]:
+def _financing(data: dict[str, Any], scenario: Scenario, options: bool) -> Iterator[AdjustableInput]:
     """Yield the stated numbers of loans, leases and income tax: the scenario's, each fleet's and each option's."""
-    ways = scenario.breakeven.financing if scenario.breakeven is not None else {}
+    ways = scenario.breakeven.financing if options and scenario.breakeven is not None else {}
     places = [("finance", "", scenario.finance)]
     places += [(f"fleets.{i}.finance", fleet.name, fleet.finance) for i, fleet in enumerate(scenario.fleets)]
     places += [(f"breakeven.financing.{label}", label, scenario.finance) for label in ways]

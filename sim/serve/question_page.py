@@ -16,7 +16,8 @@ from sim.report.plan_charts import cash_panel
 from sim.report.plan_tables import plan_table
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import joined, question_of, readable_name
-from sim.serve.adjustable_inputs import financed_inputs, stated_amount
+from sim.scenario.schema import Scenario
+from sim.serve.adjustable_inputs import AdjustableInput, financed_inputs, stated_amount
 from sim.serve.live_charts import chart_data
 from sim.serve.page_data import adjustable_input_data, titled_table
 from sim.study.breakeven import BreakevenAnswer
@@ -63,7 +64,7 @@ def question_data(answer: QuestionAnswer, catalog: Catalog) -> dict[str, Any]:
         "gapOf": _("a month"),
         "partNames": {name: readable_name(name) for one in gap for name in one["parts"]},
         "readings": [],
-        "inputs": [adjustable_input_data(one) for one in financed_inputs(answer.scenario, catalog, parts.paid)],
+        "inputs": [adjustable_input_data(one) for one in _inputs(answer, answer.scenario, parts, catalog)],
     }
 
 
@@ -75,15 +76,19 @@ def question_verdict(answer: QuestionAnswer, catalog: Catalog) -> dict[str, Any]
 def _verdict(answer: QuestionAnswer, parts: _Parts, catalog: Catalog) -> dict[str, Any]:
     headline = parts.headline
     if answer.values:
-        changes = _(", ").join(_changes(answer, parts.paid, catalog))
+        changes = _(", ").join(_changes(answer, parts, catalog))
         headline = _("With {changes}: {verdict}", changes=changes, verdict=headline)
     return {"headline": headline, "findings": list(parts.findings)}
 
 
-def _changes(answer: QuestionAnswer, paid: Mapping[str, Collection[str]], catalog: Catalog) -> Iterator[str]:
+def _inputs(answer: QuestionAnswer, scenario: Scenario, parts: _Parts, catalog: Catalog) -> list[AdjustableInput]:
+    return financed_inputs(scenario, catalog, parts.paid, isinstance(answer.found, BreakevenAnswer))
+
+
+def _changes(answer: QuestionAnswer, parts: _Parts, catalog: Catalog) -> Iterator[str]:
     """Yield the changed terms, each with its value in the scenario of the run."""
     now, before = (
-        {one.path: one for one in financed_inputs(scenario, catalog, paid)}
+        {one.path: one for one in _inputs(answer, scenario, parts, catalog)}
         for scenario in (answer.scenario, answer.stated)
     )
     for path, value in answer.values.items():

@@ -42,7 +42,9 @@ def test_the_ways_to_pay_stand_side_by_side(client: TestClient) -> None:
         ["own rented", "not bought"],
     ]
     assert told["verdict"]["headline"].startswith("At 4 req/s, own bought is the cheapest: ")
-    assert "After financing and tax, " in told["verdict"]["headline"]
+    assert "After financing and tax, own bought " in told["verdict"]["headline"]
+    cheapest = min((row[2], row[0]) for row in table["rows"])
+    assert f" Financed by leasing, {cheapest[1]} costs less still: {cheapest[0]}. " in told["verdict"]["headline"]
     assert told["verdict"] == asked(client, of="verdict").json()
     for bill in told["gap"]:
         assert sum(bill["parts"].values()) == pytest.approx(bill["total"])
@@ -74,6 +76,7 @@ def test_a_changed_verdict_names_the_changed_terms(client: TestClient) -> None:
     assert "Tipping points are not searched under changed terms: gpufleet breakeven searches them." in rates
     planned = asked(client, f"{TAX}=0.4", run="plan").json()
     assert planned["verdict"]["headline"].startswith("With corporate tax rate 40\u00a0% (scenario: 25\u00a0%): ")
+    assert "breakeven" not in str([one["path"] for one in planned["inputs"]]), "a plan has no such options"
     assert [row[1] for row in planned["beside"][0]["rows"]] == ["own money", "loan"]
 
 
