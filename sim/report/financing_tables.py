@@ -179,6 +179,7 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:
     """Build the table of the ways to finance each candidate; *worded* is how a candidate's name is shown."""
+    sells = any(one.revenue_usd for _name, _label, one in _each(found))
     rows = [
         [
             worded(name),
@@ -194,6 +195,11 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
                 for months in (one.payback_months, one.discounted_payback_months)
             ),
             worded(one.against),
+            *(
+                revenue_cells(revenue_columns(one.earnings if one.revenue_usd else None, is_real=False))
+                if sells
+                else []
+            ),
         ]
         for name, label, one in _each(found)
         for real in [() if one.inflation is None else (one.real_internal_rate,)]
@@ -211,9 +217,10 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
         _("payback [months]"),
         _("discounted payback [months]"),
         _("returns against"),
+        *(revenue_heads() if sells else []),
     ]
     note = _("Returns are those of the additional capital. Empty: there is no single rate, or no payback.")
-    return PageTable(_("Ways to finance"), note, heads, rows, worded=(1, len(heads) - 1))
+    return PageTable(_("Ways to finance"), note, heads, rows, worded=(1, heads.index(_("returns against"))))
 
 
 def earning_line(earnings: Mapping[str, Earnings], months: float) -> list[str]:
