@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from math import isfinite
-from socket import SocketIO, socket
+from socket import socket
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
@@ -42,13 +42,16 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-class _BoundedReader(SocketIO):
+class _BoundedReader(RawIOBase):
     """Reader of a socket until the time *end_s* of the monotonic clock."""
 
-    def __init__(self, own: socket, end_s: float) -> None:
-        super().__init__(own, "rb")
-        own._io_refs += 1  # type: ignore[attr-defined]  # as in `socket.makefile`
-        self._own, self._end_s = own, end_s
+    def __init__(self, own: socket, raw: RawIOBase, end_s: float) -> None:
+        super().__init__()
+        self._own, self._raw, self._end_s = own, raw, end_s
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
 
     def readinto(self, buffer: Any) -> int | None:
         """Read what is there. Raises TimeoutError when the time is over."""
@@ -56,7 +59,12 @@ class _BoundedReader(SocketIO):
         if left_s <= 0:
             raise TimeoutError
         self._own.settimeout(left_s)
-        return super().readinto(buffer)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the socket's reader."""
+        self._raw.close()
+        super().close()
 
 
 class _BoundedResponse(HTTPResponse):
@@ -64,8 +72,8 @@ class _BoundedResponse(HTTPResponse):
 
     def __init__(self, own: socket, *more: Any, **how: Any) -> None:
         super().__init__(own, *more, **how)
-        self.fp.close()
-        self.fp = BufferedReader(_BoundedReader(own, time.monotonic() + (own.gettimeout() or 0.0)))
+        end_s = time.monotonic() + (own.gettimeout() or 0.0)
+        self.fp = BufferedReader(_BoundedReader(own, self.fp.detach(), end_s))
 
 
 def _bounded(kind: type[HTTPConnection]) -> type[HTTPConnection]:
