@@ -76,12 +76,12 @@ def observations(rows: list[TrainingRow], figured: PredictionBasis) -> list[Fitt
 
 
 def chosen(found: list[Fitted]) -> list[Fitted]:
-    """Return the fitted rows: trusted ones, a few of each kind."""
+    """Return the fitted rows: trusted ones, a few of each kind; of 3D U-Net those without evaluations."""
     kinds: dict[tuple[str, ...], int] = defaultdict(int)
     kept = []
     for one in found:
         row = one.row
-        if row.text("trust") == "C" or row.text("family") == "segmentation":
+        if row.text("trust") == "C" or one.case.counted_samples > 1:
             continue
         kind = (one.pair, row.text("source_key"), row.text("model"), str(row.count("n_gpus")), row.text("precision"))
         kinds[kind] += 1

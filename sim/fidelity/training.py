@@ -75,7 +75,7 @@ def speed(case: TrainingCase, reached: TrainingRates) -> dict[str, float]:
     """Return step_s, samples_per_s and tokens_per_s of *case*."""
     job = case.job
     step = step_time(job, reached)
-    samples = job.global_batch / step.step_s
+    samples = job.global_batch / step.step_s / case.counted_samples
     tokens = job.sequence if job.network.is_transformer else job.network.tokens_per_sample
     seconds = step.step_s / job.micro_batches if case.step_is_micro_batch else step.step_s
     return {"step_s": seconds, "samples_per_s": samples, "tokens_per_s": samples * tokens}

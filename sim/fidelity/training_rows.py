@@ -268,6 +268,8 @@ BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
 NVL72_GPUS = 72
 LARGEST_SHARE = 0.6
 """Largest fraction of the memory for weights, gradients and states if the layout is not known."""
+TIMESTAMPS = "rate from log timestamps"
+"""Note of rows whose rate was computed from the timestamps of an MLPerf log."""
 BYTES_PER_PARAM, STATE_SHARE = 18.0, 12.0
 SEQUENCE = 2048
 PCIE4_HOST_BYTES_PER_S = 20e9
@@ -283,6 +285,8 @@ class TrainingCase:
     stack: str
     step_is_micro_batch: bool
     """True if `step_s` is the time of a micro-batch, as no global batch is known."""
+    counted_samples: float = 1.0
+    """Samples in the unit of `samples_per_s`: those of an epoch where the row counts epochs."""
 
 
 def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
@@ -316,13 +320,21 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
         sequence=sequence,
         precision=precision,
         method=method,
-        recompute=_recompute(row, facts.recompute, network),
+        recompute=_recompute(row, (facts.adapters_recompute if method != "full" else None) or facts.recompute, network),
         gpus_per_node=per_node,
         node_bytes_per_s=node_bytes_per_s(row.text("interconnect_inter"), gpu, host) * max(1.0, per_node / host),
         host_bytes_per_s=PCIE4_HOST_BYTES_PER_S if offloaded else 0.0,
         fill=facts.fill.get(network.id, 1.0),
     )
-    return TrainingCase(row, job, stack, global_batch is None)
+    return TrainingCase(row, job, stack, global_batch is None, _counted_samples(row, data))
+
+
+def _counted_samples(row: TrainingRow, data: TrainingData) -> float:
+    """Return the samples in the unit of the row's rate: those of an epoch, or 1."""
+    known = next((one for id, one in data.networks.items() if _is_called(row.text("model"), id, one)), None)
+    if known is None or known.epoch_samples is None or TIMESTAMPS not in row.text("note"):
+        return 1.0
+    return known.epoch_samples.value
 
 
 def _recompute(row: TrainingRow, usual: Recompute, network: ForwardCost) -> Recompute:

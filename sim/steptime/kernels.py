@@ -100,7 +100,7 @@ def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], c
     """
     if not inputs.graphics_blackwell:
         return {}
-    found = {}
+    found: dict[str, Value] = {}
     for rate in kernel_rates(inputs, measured):
         known = [one for one in rate.measured if one.format in REACHED and _in_era(inputs, one)]
         if known and known[-1].arithmetic_flops and rate.part != "unquantised":

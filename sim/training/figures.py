@@ -123,6 +123,8 @@ class Stack(Sourced):
     """True if a model that does not fit is split by tensors and layers, rather than sharded (ZeRO 3)."""
     recompute: Literal["none", "selective", "full"] = "none"
     """Recomputation of activations where a table states none."""
+    adapters_recompute: Literal["none", "selective", "full"] | None = None
+    """The same for runs that train adapters; None: as `recompute`."""
     sequence: int | None = None
     """Tokens per sample where a table states none."""
     longest_sequence: int | None = None
@@ -159,6 +161,8 @@ class TrainedNetwork(Sourced):
     kernels: int = 0
     """Number of sequential kernel groups, each corresponding to a transformer layer."""
     tokens_per_sample: Value | None = None
+    epoch_samples: Value | None = None
+    """Samples per epoch; MLPerf rates from log timestamps count epochs of networks that have this number."""
 
 
 class TrainingData(Spec):

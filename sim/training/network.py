@@ -75,9 +75,9 @@ class ForwardCost:
 
 def of_model(model: Model) -> ForwardCost:
     """Return the forward cost of a language model of the catalogue."""
-    found = matrices(model)
-    active = {matrix.name: _active_params(matrix.params, matrix.role == "expert", model) for matrix in found}
-    layers = [one for one in found if one.role in ("attention", "mlp", "shared_expert", "expert", "router")]
+    roles = ("attention", "mlp", "shared_expert", "expert", "router")
+    layers = [one for one in matrices(model) if one.role in roles]
+    active = [_active_params(one.params, one.role == "expert", model) for one in layers]
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     moe = model.moe
     wide = model.intermediate
@@ -88,8 +88,8 @@ def of_model(model: Model) -> ForwardCost:
         params=params_total(model),
         layers=model.layers,
         hidden=model.hidden,
-        layer_params=sum(active[one.name] for one in layers),
-        expert_params_active=sum(active[one.name] for one in layers if one.role == "expert"),
+        layer_params=sum(active),
+        expert_params_active=sum(used for one, used in zip(layers, active, strict=True) if one.role == "expert"),
         expert_params=sum(one.params for one in layers if one.role == "expert"),
         routed_copies=moe.experts_per_token if moe else 0,
         routed_layers=model.expert_layers,

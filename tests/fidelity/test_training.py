@@ -271,3 +271,28 @@ def test_every_figure_belongs_to_something() -> None:
     assert all(sum(one.language for one in data.stacks.values() if key in one.sources) == 1 for key in shared)
     for name, one in data.networks.items():
         assert one.dimensions or (one.params and one.forward_flop and one.stream_bytes and one.kernels), name
+
+
+def test_rates_of_log_timestamps_count_epochs_of_3d_u_net_alone(tmp_path: Path) -> None:
+    logged = "a,mlperf-v3.1,3D U-Net,,,segmentation,,H100-SXM-80GB,8,,,,,,,,,56,,,,2.5,,A,rate from log timestamps,"
+    tracked = logged.replace("rate from log timestamps", "throughput = tracked_stats").replace("a,", "b,", 1)
+    other = logged.replace("3D U-Net", "ResNet-50").replace("a,", "c,", 1)
+    found = [case_of(row, CATALOG, FIGURED.data).counted_samples for row in rows(tmp_path, logged, tracked, other)]
+    assert found == [pytest.approx(168 / 0.77, rel=0.01), 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "task", "stated", "recompute"),
+    [
+        ("", "finetune_lora", "", "full"),
+        ("", "finetune_lora", "none", "none"),
+        ("", "finetune_full", "", "none"),
+        ("mlperf-v4.1", "finetune_lora", "", "none"),
+    ],
+)
+def test_adapters_recompute_where_their_frameworks_do(
+    tmp_path: Path, source: str, task: str, stated: str, recompute: str
+) -> None:
+    line = LLAMA.replace("b,,", f"b,{source},").replace("pretrain", task).replace(",3,full,", f",3,{stated},")
+    (row,) = rows(tmp_path, line)
+    assert case_of(row, CATALOG, FIGURED.data).job.recompute == recompute

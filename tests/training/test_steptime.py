@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
+from sim.catalogue.model import Matrix, Model, matrices
 from sim.training.job import OptimizerStep, Parallel
 from sim.training.network import of_dimensions, of_model
 from sim.training.steptime import OPTIMIZER_BYTES, TrainingRates, reduce_s, step_time, tensor_exchange_s
@@ -111,3 +112,16 @@ def test_experts_on_other_nodes_cost_the_network() -> None:
     inside = OptimizerStep(GPU, LINK, moe, Parallel(data=8, expert=8), 1, 8, 4096, node_bytes_per_s=200e9)
     across = replace(inside, parallel=Parallel(data=16, expert=16))
     assert step_time(across, RATES).expert_exchange_s > step_time(inside, RATES).expert_exchange_s > 0
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3.5-35b-a3b", "gemma4-26b-a4b", "llama3.1-8b"])
+def test_all_products_of_a_layer_count_though_they_share_names(name: str) -> None:
+    model = CATALOG.model(name)
+    roles = ("attention", "mlp", "shared_expert", "expert", "router")
+    found = [one for one in matrices(model) if one.role in roles]
+    used = sum(_share(model, one) * one.params for one in found)
+    assert of_model(model).forward_flop == pytest.approx(2 * used)
+
+
+def _share(model: Model, matrix: Matrix) -> float:
+    return model.moe.experts_per_token / model.moe.experts if model.moe and matrix.role == "expert" else 1.0
