@@ -129,7 +129,8 @@ class _PurchaseTerms(Spec):
     @field_validator("lease")
     @classmethod
     def _instead_of_a_loan(cls, lease: Lease | None, info: ValidationInfo) -> Lease | None:
-        refuse_both(info.data.get("loan"), lease)  # here, not after all fields: reported beside errors of other fields
+        # here, not after all fields: reported beside errors of other fields; a loan with an error is missing from data
+        refuse_both("loan" not in info.data or info.data["loan"] is not None, lease is not None)
         return lease
 
     @model_validator(mode="after")

@@ -205,13 +205,13 @@ class Financing(Spec):
     def _states_one(self) -> Self:
         if self.loan is None and self.lease is None:
             raise ValueError("a way to finance needs loan or lease")
-        refuse_both(self.loan, self.lease)
+        refuse_both(self.loan is not None, self.lease is not None)
         return self
 
 
-def refuse_both(loan: Loan | None, lease: Lease | None) -> None:
+def refuse_both(has_loan: bool, has_lease: bool) -> None:
     """Raise ValueError if both a loan and a lease are stated for one purchase."""
-    if loan is not None and lease is not None:
+    if has_loan and has_lease:
         raise ValueError("loan and lease finance the same purchase: remove one; breakeven.financing compares them")
 
 

@@ -81,10 +81,11 @@ def full(lines: list[str]) -> list[str]:
             "8: requests: must be one of csv, parquet, none, not 'xlsx'"]),
         ("horizon_s: 100", """horizon_s: 100
 finance: {method: annuity, discount_rate: 8, life_years: 3,
-  loan: {share: 1, rate: 0.1, term_months: 9},
+  loan: {share: 1, rate: 7, term_months: 9},
   lease: {term_months: 9, rate: 0.1},
   tax: {rate: 0.25, depreciation: {table: [0.5, 0.6]}}}""", [
             "8: finance.discount_rate: must be at most 1, not 8: 8 % is 0.08",
+            "9: finance.loan.rate: must be at most 1, not 7: 7 % is 0.07",
             "10: finance.lease: loan and lease finance the same purchase: remove one; "
             "breakeven.financing compares them",
             "11: finance.tax.depreciation: table sums to 1.1: its fractions must sum to 1"]),
