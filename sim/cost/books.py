@@ -70,7 +70,7 @@ class BooksMonth:
     def equity_usd(self) -> float:
         """Paid-in capital less accumulated expenses [USD]."""
         paid_usd, spent_usd = self.balances_usd["paid_in"], -self.balances_usd["retained"]
-        return 0.0 if isclose(paid_usd, spent_usd, rel_tol=_RESIDUE) else paid_usd - spent_usd
+        return _without_residue(paid_usd, spent_usd)
 
 
 class LeasePeriod(NamedTuple):
@@ -184,6 +184,11 @@ def books(
     ]
 
 
+def _without_residue(usd: float, less_usd: float) -> float:
+    """Return the difference of two amounts, without its rounding residue where they are the same [USD]."""
+    return 0.0 if isclose(usd, less_usd, rel_tol=_RESIDUE) else usd - less_usd
+
+
 def _running(changes_usd: Iterable[float]) -> list[float]:
     """Return the balance after each change, without the rounding residue of balances that are settled [USD]."""
     found, moved_usd = [0.0], 0.0
@@ -223,7 +228,8 @@ def _depreciate(
         changes["accumulated"][month] += part
     changes["gross"][one.end_month] -= cost
     changes["accumulated"][one.end_month] -= written
-    expenses["disposal_loss"][one.end_month] += residual + part * (life - len(held)) - one.proceeds_usd
+    left = residual + part * (life - len(held))
+    expenses["disposal_loss"][one.end_month] += _without_residue(left, one.proceeds_usd)
 
 
 def _recognise(
