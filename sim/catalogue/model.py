@@ -47,9 +47,10 @@ class Mla(Spec):
 class LinearAttention(Spec):
     """Dimensions of linear attention: a state per value head instead of a KV cache."""
 
-    rule: Literal["gated_delta", "kda", "mamba2"] = "gated_delta"
+    rule: Literal["gated_delta", "kda", "mamba2", "convolution"] = "gated_delta"
     """Update rule: Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), Kimi Delta Attention with a gate per channel (arXiv
-    2510.26692), or Mamba-2 (arXiv 2405.21060; its groups are the key heads, its state size is the key width)."""
+    2510.26692), Mamba-2 (arXiv 2405.21060; its groups are the key heads, its state size is the key width), or a gated
+    convolution over three tokens without any state (LFM2; keys and values have the width of the model)."""
     key_heads: Count
     value_heads: Count
     key_head_dim: Count
@@ -402,6 +403,10 @@ def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
     return cached + (index_key_bytes(model) * model.indexer.indexing_layers if model.indexer else 0.0)
 
 
+GATED_CONVOLUTION_ROWS = 2
+"""Earlier inputs that a gated convolution keeps (`conv_L_cache` of LFM2, less one)."""
+
+
 def state_bytes(model: Model) -> int:
     """Return the bytes of state and convolution of one layer for one sequence, all heads; 0 without such layers."""
     linear = model.linear_attention
@@ -409,6 +414,8 @@ def state_bytes(model: Model) -> int:
         return 0
     values = linear.value_heads * linear.value_head_dim
     inputs = 2 * linear.key_heads * linear.key_head_dim + values
+    if linear.rule == "convolution":
+        return values * GATED_CONVOLUTION_ROWS * CONVOLUTION_BYTES
     return (
         values * linear.key_head_dim * linear.state_bits // BITS_PER_BYTE
         + inputs * CONVOLUTION_ROWS * CONVOLUTION_BYTES
@@ -561,11 +568,13 @@ def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
 
     Gated DeltaNet (arXiv 2412.06464): queries, keys, values, output gate, two scalars per value head. Mamba-2
     (arXiv 2405.21060): one scalar. Kimi Delta Attention (arXiv 2510.26692): one scalar per head, and a decay per key
-    channel, by default through a low-rank product of the width of a key.
+    channel, by default through a low-rank product of the width of a key. LFM2: two gates and the input.
     """
     keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
     span = (0, model.linear_attention_layers)
     out = Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span)
+    if linear.rule == "convolution":
+        return [Matrix("linear_qkvz_proj", "attention", model.hidden, 2 * keys + values, "outputs", *span), out]
     whole = 2 * keys + values + (0 if linear.low_rank_gate else values)
     found = [Matrix("linear_qkvz_proj", "attention", model.hidden, whole, "outputs", *span)]
     if linear.rule != "kda":

@@ -338,6 +338,7 @@ def scan_flop(linear: LinearAttention) -> float:
     -----
         2 (3 K V + C (3 K + 2 V)) per value head                     gated delta rule, KDA
         2 (2 K V + C V) per value head, and 2 C K per key group      Mamba-2
+        2 * 3 per number                                             gated convolution over three tokens
 
     with K and V the widths of a key and a value and C the tokens scanned together. The products are with the state
     (three; two in Mamba-2, which removes nothing from it), and among the C tokens of a block: keys with keys, queries
@@ -349,6 +350,8 @@ def scan_flop(linear: LinearAttention) -> float:
 
     """
     keys, values = linear.key_head_dim, linear.value_head_dim
+    if linear.rule == "convolution":
+        return float(FLOP_PER_WEIGHT * 3 * linear.value_heads * values)
     if linear.rule == "mamba2":
         in_heads = linear.value_heads * (2 * keys * values + MAMBA_SCAN_TOKENS * values)
         return FLOP_PER_WEIGHT * (in_heads + linear.key_heads * MAMBA_SCAN_TOKENS * keys)

@@ -225,7 +225,8 @@ def model_kind(model: Model) -> str:
     parts += ["latent attention"] if model.mla else []
     parts += ["sparse attention"] if model.indexer and not model.compressed else []
     if model.linear_attention is not None:
-        parts += ["Mamba-2"] if model.linear_attention.rule == "mamba2" else ["linear attention"]
+        names = {"mamba2": "Mamba-2", "convolution": "short convolution"}
+        parts.append(names.get(model.linear_attention.rule, "linear attention"))
     parts += ["compressed attention"] if model.compressed else []
     return ", ".join(parts)
 

@@ -41,6 +41,15 @@ MODELS: dict[str, tuple[dict[str, Any], float, float, int]] = {
         shape("exaone4", 5120, 27392, 64, 40, 8, 102400, sliding_window=4096, sliding_window_pattern="LLLG"),
         *(32.0, 32.0, 64 * 2 * 8 * 128 * 2),
     ),
+    "LFM2.5-8B-A1B": (
+        shape("lfm2_moe", 2048, 7168, 24, 32, 8, 128000, layer_types=["conv", "conv", "full_attention", "conv"] * 6)
+        | experts("plain", 32, 4, 1792, num_dense_layers=2, conv_L_cache=3, tie_word_embeddings=True),
+        *(8.468, 1.6856, 6 * 2 * 8 * 64 * 2),
+    ),
+    "LFM2-1.2B": (
+        shape("lfm2", 2048, 12288, 16, 32, 8, 65536, block_ff_dim=12288, full_attn_idxs=[2, 5, 8, 10, 12, 14]),
+        *(1.17, 1.17, 6 * 2 * 8 * 64 * 2),
+    ),
     "Seed-OSS-36B": (
         shape("seed_oss", 5120, 27648, 64, 80, 8, 155136, head_dim=128),
         *(36.15, 36.15, 64 * 2 * 8 * 128 * 2),

@@ -148,8 +148,10 @@ def test_refusal_names_the_shortfall_and_alternatives(catalog: Catalog) -> None:
     assert advice.startswith("fits at int8-w8a8, gptq-int4, or on 8x")
 
 
-def test_engine_of_unknown_memory_is_refused(fit_ids: Fit) -> None:
-    assert "LM Studio uses GPU memory is not known" in fit_ids("rtx-4090", "llama3.1-8b", "none", "lm-studio").reason
+def test_engine_of_unknown_memory_is_refused(catalog: Catalog) -> None:
+    gpu, model, none = catalog.gpu("rtx-4090"), catalog.model("llama3.1-8b"), catalog.quantization("none")
+    unknown = VLLM.model_copy(update={"name": "LM Studio", "memory": None})
+    assert "LM Studio uses GPU memory is not known" in fit(gpu, model, none, unknown).reason
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "iquestloopcoder": ("loop_num", "layers that run several times"),
     "iquestpltcoder": ("plt_num_loops", "layers that run several times"),
     "jamba": ("attn_layer_period", "Mamba"),
-    "lfm2": ("conv_L_cache", "short convolutions in place of attention"),
-    "lfm2_moe": ("conv_L_cache", "short convolutions in place of attention"),
     "mamba": ("state_size", "Mamba"),
     "mamba2": ("state_size", "a stack without attention"),
     "minicpm_sala": ("mixer_types", "lightning attention"),
@@ -214,8 +212,8 @@ KINDS = (
     *("indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse"),
     *("compressed_sparse_attention", "heavily_compressed_attention"),
 )
-STATES = ("linear_attention", "mamba")
-"""Layer types with recurrent states, in `layer_types`."""
+STATES = ("linear_attention", "mamba", "conv")
+"""Layer types with recurrent states, or the last inputs of a convolution, in `layer_types`."""
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config")

@@ -290,6 +290,39 @@ def _kimi_linear(config: Config) -> Fields:
     )
 
 
+GATED_CONVOLUTION = 3
+
+
+def _lfm2(config: Config) -> Fields:
+    """Return the fields of LFM2 and LFM2.5: gated convolutions in most layers, attention in the others."""
+    if config.whole("conv_L_cache", GATED_CONVOLUTION) != GATED_CONVOLUTION:
+        raise config.no_step_time("conv_L_cache", "a convolution of a width other than 3")
+    width, layers = config.count("hidden_size"), config.count("num_hidden_layers")
+    kinds, whole = config.get("layer_types", list, []), config.get("full_attn_idxs", list, [])
+    convolved = kinds.count("conv") if kinds else layers - len(whole)
+    linear = {"rule": "convolution", "key_heads": 1, "value_heads": 1, "key_head_dim": width, "value_head_dim": width}
+    experts = config.whole("num_experts", 0)
+    inner = config.count("intermediate_size") if experts else _lfm2_width(config)
+    plain = Config(config.path, {**config.keys, "intermediate_size": inner})
+    tied = config.flag("tie_word_embeddings", config.flag("tie_embedding", True))
+    dense = config.whole("num_dense_layers", 0)
+    return (
+        llama(plain)
+        | {"qk_norm": True, "tie_embeddings": tied, "linear_attention_layers": convolved, "linear_attention": linear}
+        | (moe(config, "num_experts", "moe_intermediate_size", dense_layers=dense) if experts else {})
+    )
+
+
+def _lfm2_width(config: Config) -> int:
+    """Return the width of the dense blocks: two thirds of the stated one, in whole blocks, where it adjusts."""
+    stated = config.whole("block_ff_dim", 0) or config.count("intermediate_size")
+    if not config.flag("block_auto_adjust_ff_dim", True):
+        return stated
+    block, factor = config.whole("block_multiple_of", 256) or 256, config.keys.get("block_ffn_dim_multiplier", 1.0)
+    width = int((factor if isinstance(factor, int | float) else 1.0) * int(2 * stated / 3))
+    return block * -(-width // block)
+
+
 MIXED: dict[str, Callable[[Config], Fields]] = {
     "deepseek_ref": _deepseek_v4,
     "deepseek_v32": _deepseek_sparse,
@@ -300,6 +333,8 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "gemma4_unified_text": _gemma4,
     "glm_moe_dsa": _deepseek_sparse,
     "kimi_linear": _kimi_linear,
+    "lfm2": _lfm2,
+    "lfm2_moe": _lfm2,
     "minimax_m3": _minimax_m3,
     "minimax_m3_vl": _minimax_m3,
     "minimax_m3_vl_text": _minimax_m3,
