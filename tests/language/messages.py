@@ -62,8 +62,9 @@ NO_SENTENCES = frozenset(
     | {"{} {} clients", "kvRole: role {}"}
     | {"--set slo.{}", "{}={}; Path=/; HttpOnly; SameSite=Strict", "replica {}", "prompt, {} tokens", "goodput {}"}
     | {"{}, {}, gpufleet {}", "Bearer {}", "{}, paid at delivery", "{}/{}/{}, at delivery", "PCIe {}.0 x{} ── GPU {}"}
-    # sources of prices in a catalogue folder
+    # sources of prices in a catalogue folder, and of kernel rates
     | {"{}: {} an hour for {} GPUs", "{}, GPU alone", "{} price list ({})"}
+    | {"data/kernels/measured.csv: {} of {} {} on {}"}
     # commands, expressions of Vega, a sentence that was translated
     | {"capacity {}", "sensitivity {}", "breakeven {}", "export {}", "gpufleet: {}"}
     | {"datum.good ? {} : paper", "datum.good ? ({}) : paper", "{} / max(width - {} - {}, width / 4)"}
