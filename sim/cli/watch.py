@@ -117,6 +117,8 @@ def watch(
         except StorageError as error:
             fail(str(error))
         watched = Watch(read, chosen, catalog, folder, there, source, storage, options)
+        if shown_to_people() and not quiet:
+            print_to_stderr("reading hours, simulating their loads, searching the capacity: minutes at first")
         texts: dict[str, tuple[str, str]] = {}
         if address is not None:
             from sim.watch.http import published

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.answers.from_files.chart_values import reader_of, servers_in_values
-from sim.answers.from_files.kubernetes import is_manifest, servers_in_manifest
+from sim.answers.from_files.kubernetes import TEMPLATE, is_manifest, servers_in_manifest
 from sim.answers.from_files.server_command import STARTS, servers_in
 from sim.answers.from_files.source import FileErrors, SourceFile
 from sim.answers.from_files.traffic import lines_format, objects_at_start, recording, request_log, table_format
@@ -73,6 +73,8 @@ def _source(path: Path, catalog: Catalog, columns: Mapping[str, str]) -> SourceF
     first = text.lstrip()[:1]
     if first in ("{", "["):
         objects = objects_at_start(text)
+        if not objects and re.match(r"\s*\{[{%#]", text):
+            raise FileErrors([(str(path), 1, TEMPLATE)])
         if not objects:
             raise FileErrors([(str(path), 1, "is neither a JSON object nor JSON Lines")])
         if is_recording(objects):

@@ -36,6 +36,10 @@ def is_manifest(text: str) -> bool:
     return all(re.search(rf"^\s*(- )?{key}\s*:", text, re.MULTILINE) for key in ("apiVersion", "kind"))
 
 
+TEMPLATE = "is a template: render it first (helm template)"
+"""Mistake of a file with placeholders."""
+
+
 def template_line(text: str) -> int:
     """Return the first line of *text* with a placeholder of a Helm template, counted from 1; 0 if there is none.
 
@@ -50,7 +54,7 @@ def begun(path: Path, text: str, kind: str) -> SourceFile:
     """Return the empty content of the file *path*, of a *kind*; with a problem if *text* is a template."""
     source = SourceFile(path.name, kind)
     if line := template_line(text):
-        source.problems = [(str(path), line, "is a template: render it first (helm template)")]
+        source.problems = [(str(path), line, TEMPLATE)]
     return source
 
 

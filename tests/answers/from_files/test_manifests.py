@@ -545,6 +545,7 @@ def test_values_of_vllms_chart_hold_the_command(tmp_path: Path, label: str, gpu:
         (DYNAMO.replace("replicas: 3", "replicas: few"), "replicas must be a whole number, not 'few'"),
         (LLM_D.replace("create: false", "crate: false"), "unknown key crate; did you mean create?"),
         (LLM_D.replace("Qwen3-32B", "{{ .Values.model }}"), "server.yaml:1: is a template: render it first"),
+        (f"{{% for one in all %}}\n{COMPOSE}", "server.yaml:1: is a template: render it first"),
         (RAY.replace("engine_kwargs", "engine_kwarg"), "did you mean engine_kwargs?"),
         (STACK.replace("maxModelLen", "maxModelLength"), "unknown key maxModelLength; did you mean maxModelLen?"),
         (COMPOSE.replace("--tensor-parallel-size", "--tensor-paralel-size"), "did you mean --tensor-parallel-size?"),
