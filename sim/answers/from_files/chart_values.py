@@ -82,6 +82,7 @@ def _read_values(manifest: Manifest) -> None:
             if server is None:
                 continue
             server.model = model or server.model
+            server.served = server.served or str(at(data, "modelArtifacts", "name") or "")
             server.role = part if len(parts) > 1 else ""
             read_parallelism(manifest, own, place, server.keys)
             if own.get("autoscaling"):

@@ -272,6 +272,7 @@ def _read_service(manifest: Manifest, held: dict[Any, Any], place: Place, name: 
             continue
         server.names = (f"{name}-kserve-{part}",) if part else (f"{name}-kserve",)
         server.model = model or server.model
+        server.served = server.served or str(at(spec, "model", "name") or "")
         split = isinstance(at(spec, "prefill"), dict)
         server.role = part or ("decode" if split else "")
         read_parallelism(manifest, own, where, server.keys)
