@@ -123,7 +123,7 @@ def history(
     return np.concatenate(parts), power
 
 
-def series_of(requests: np.ndarray, grid: np.ndarray, name: str, values: np.ndarray, at: np.ndarray, weight=None):
+def series_of(grid: np.ndarray, name: str, values: np.ndarray, at: np.ndarray, weight=None):
     """Yield (suffix, labels, cumulative samples) of a histogram whose *values* are counted at the times *at*."""
     order = np.argsort(at)
     at, values = at[order], values[order]
@@ -160,7 +160,7 @@ def all_series(
                     "request_prompt_tokens": (prompt, ended, None),
                     "request_generation_tokens": (output, ended, None),
                 }[family]
-                for end, more, samples in series_of(own, grid, family, values, at, weight):
+                for end, more, samples in series_of(grid, family, values, at, weight):
                     text = ",".join(filter(None, (labels, more)))
                     yield f"vllm:{family}", "histogram", f"vllm:{family}{end}{{{text}}}", samples
                 continue

@@ -163,7 +163,7 @@ class ShardedFleet:
         """Choose the replicas of all requests, and divide both into shards."""
         plan = self._plan
         total = _engines(plan, (pool.replicas for pool in plan.pools))
-        self._requests = _assigned(plan, total)
+        self._requests = _assigned(plan)
         self._counts = _shards(plan, min(self._most_engines, SHARD_REQUESTS * total // max(1, len(self._requests))))
         self._first = [*accumulate((_engines(plan, shard) for shard in self._counts), initial=0)]
         self._by_shard = self._sorted()
@@ -260,8 +260,8 @@ def _part(plan: CasePlan, replicas: Iterable[int]) -> tuple[PoolPlan, ...]:
     return tuple(replace(pool, replicas=count) for pool, count in zip(plan.pools, replicas, strict=True))
 
 
-def _assigned(plan: CasePlan, engines: int) -> RequestColumns:
-    """Return all requests of *plan*, with the replicas that are chosen for them among *engines*."""
+def _assigned(plan: CasePlan) -> RequestColumns:
+    """Return all requests of *plan*, with the replicas that are chosen for them."""
     streams = fleet_streams(plan)
     pools = [pool.name for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
     router = plan.routing.start(pools, streams("routing"))

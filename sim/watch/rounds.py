@@ -120,7 +120,7 @@ class Watch:
         states = self._drift(compared)
         for _ in range(MOST_RECALIBRATIONS):
             self.storage.keep_alarms([one.alarm for one in states if one.alarm is not None])
-            if not self._recalibrated(hours, compared, states):
+            if not self._recalibrated(compared, states):
                 break
             twin, compared = self._compared(hours)
             states = self._drift(compared)
@@ -194,9 +194,7 @@ class Watch:
         hours = [one.hour.hour for one in segment]
         return [drift_of(name, hours, [one.ratio(name) for one in segment], limit) for name in WATCHED]
 
-    def _recalibrated(
-        self, hours: Sequence[HourObserved], compared: Sequence[ComparedHour], states: Sequence[DriftState]
-    ) -> bool:
+    def _recalibrated(self, compared: Sequence[ComparedHour], states: Sequence[DriftState]) -> bool:
         """Make the calibration that an alarm or a bias asks for; return whether a calibration was stored.
 
         It rests on the first LEAST_HOURS compared hours since the change, and at least on those until the alarm.

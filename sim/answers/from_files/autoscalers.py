@@ -117,7 +117,7 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
             manifest.fault(where, "threshold must be a number")
             continue
         simulated = True
-        keys |= _trigger(trigger, {one[0] for one in gauges}, threshold / gauges[0][1], keys)
+        keys |= _trigger(trigger, {one[0] for one in gauges}, threshold / gauges[0][1])
     if at(spec, "idleReplicaCount") is not None:
         manifest.source.not_simulated.append(Message("ScaledObject {name}: idleReplicaCount", name))
     where = (*place, "advanced", "horizontalPodAutoscalerConfig", "behavior")
@@ -134,7 +134,7 @@ def read_scaled_object(manifest: Manifest, held: dict[Any, Any], place: Place, n
     _add(manifest, held, place, name, keys, simulated)
 
 
-def _trigger(trigger: Any, gauges: set[str], target: float, keys: dict[str, Any]) -> dict[str, Any]:
+def _trigger(trigger: Any, gauges: set[str], target: float) -> dict[str, Any]:
     """Return the keys of a trigger on *gauges*; a trigger that averages over replicas becomes an HPA's metric."""
     if gauges == {"waiting_per_replica", "running_per_replica"}:
         gauges = {"outstanding_per_replica"}

@@ -137,8 +137,8 @@ class _Drafting:
 
     def draft(self) -> Draft:
         """Return the draft. Raises FileErrors."""
-        traffic = self._single([one for one in self.sources if one.workload is not None], "traffic", "requests")
-        config = self._single([one for one in self.sources if one.kind.startswith("config.json")], "model", "models")
+        traffic = self._single([one for one in self.sources if one.workload is not None], "traffic")
+        config = self._single([one for one in self.sources if one.kind.startswith("config.json")], "model")
         servers = [server for one in self.sources for server in one.servers]
         if not servers and not self.problems:
             engine = traffic.engine if traffic is not None else ""
@@ -198,7 +198,7 @@ class _Drafting:
                 found[index] = scaler
         return found
 
-    def _single(self, found: list[SourceFile], noun: str, plural: str) -> SourceFile | None:
+    def _single(self, found: list[SourceFile], noun: str) -> SourceFile | None:
         if len(found) > 1:
             names = " and ".join(one.name for one in found)
             self.problems.append(
