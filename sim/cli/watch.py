@@ -110,13 +110,13 @@ def watch(
         )
         _refuse_without_metrics(source, history_days, (folder / FILE).exists())
         stack.enter_context(showing(read))
-        there = stack.enter_context(workplace(workers, None, None, folder, read, path))
+        cores = stack.enter_context(workplace(workers, None, None, folder, read, path))
         write_manifest(folder, _manifest(read, own_catalogue(catalog)))
         try:
             storage = Storage(folder / FILE, match)
         except StorageError as error:
             fail(str(error))
-        watched = Watch(read, chosen, catalog, folder, there, source, storage, options)
+        watched = Watch(read, chosen, catalog, folder, cores, source, storage, options)
         if shown_to_people() and not quiet:
             print_to_stderr("reading hours, simulating their loads, searching the capacity: minutes at first")
         texts: dict[str, tuple[str, str]] = {}
@@ -132,7 +132,7 @@ def watch(
 
 
 def _source(prometheus: str | None, otlp: list[Path] | None, match: str, timeout: float, history_days: float) -> Any:
-    """Return the server or the files that are read; else end the command."""
+    """Return the server or the files to read, as the options state them; else end the command."""
     if (prometheus is None) == (not otlp):
         fail("--prometheus, --otlp: give one of them: the address of a server, or files")
     if prometheus is not None:
@@ -163,6 +163,7 @@ def _fleet(path: Path, scenario: Any, name: str | None) -> Any:
 
 
 def _address(listen: str | None) -> tuple[str, int] | None:
+    """Return host and port of --listen, None without the option; else end the command."""
     if listen is None:
         return None
     host, colon, port = listen.rpartition(":")
@@ -172,11 +173,14 @@ def _address(listen: str | None) -> tuple[str, int] | None:
 
 
 def _why_not_ours(folder: Path) -> str:
+    """Return why *folder* cannot hold the answers of a watch; empty if it is new or has those of an earlier watch."""
     from sim.answers.folder import manifest_of
 
     known = manifest_of(folder)
     command = (known or {}).get("question", {}).get("command")
-    return "" if known is None or command == "watch" else Message("holds an answer of gpufleet {command}", command)
+    if known is None or command == "watch":
+        return ""
+    return Message("holds an answer of gpufleet {command}; name another folder", command)
 
 
 def _manifest(scenario: Any, catalogue: dict[str, Any]) -> dict[str, Any]:
@@ -207,11 +211,11 @@ def _refuse_without_metrics(source: Any, history_days: float, continued: bool) -
 
 
 def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, format: str, quiet: bool) -> None:
-    """Answer once, or each hour until the command is stopped; None for *texts*: nothing is served."""
+    """Answer once, or each hour until the command is stopped; with None for *texts* nothing is served."""
     from sim.watch.answer import json_lines, lines, moment
     from sim.watch.source import SourceError
 
-    told, answered = "", False
+    reported, answered = "", False
     since = 0 if once else watched.storage.end
     if texts is not None and since:
         print_to_stderr(Message("shown until the first round: the answer with hours until {end} UTC", moment(since)))
@@ -226,7 +230,7 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, 
                 answer = watched.evaluate()
                 each = json_lines(answer, since)
                 _keep(watched, answer, each[-1], texts, shown=texts is not None or once)
-                answered, told, since = True, "", answer.end
+                answered, reported, since = True, "", answer.end
                 if not quiet and (format == "table" or (format == "auto" and once and shown_to_people())):
                     show_all(
                         *lines(answer),
@@ -239,16 +243,16 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, 
         except SourceError as error:
             if once:
                 fail(str(error), error.code)
-            if str(error) != told:
+            if str(error) != reported:
                 print_to_stderr(Message("{error}; trying again every {seconds:g} s", error, RETRY_S))
-            told, wait_s = str(error), RETRY_S
+            reported, wait_s = str(error), RETRY_S
         if once:
             return
         time.sleep(wait_s)
 
 
 def _serve_stored(folder: Path, texts: dict[str, tuple[str, str]]) -> None:
-    """Serve page and answer of the last round, where they are there."""
+    """Serve the page and the answer of the last round, as far as they are stored."""
     from sim.watch.http import HTML_TYPE, JSON_TYPE
 
     for path, name, kind in (("/", "watch.html", HTML_TYPE), ("/answer.json", "watch.json", JSON_TYPE)):
@@ -257,9 +261,9 @@ def _serve_stored(folder: Path, texts: dict[str, tuple[str, str]]) -> None:
 
 
 def _keep(watched: Any, answer: Any, line: str, texts: dict[str, tuple[str, str]] | None, shown: bool) -> None:
-    """Write an answer, and the scenario with the ordered replicas at the load for which they are ordered.
+    """Write an answer, and the scenario with the ordered replicas at the load that they are ordered for.
 
-    The page is rendered only where it is *shown*, and is removed else: it would be that of an older answer.
+    The page is written only if it is *shown*; else an older one is removed, which would show another answer.
     """
     from sim.answers.deployments.answer import WINNER
     from sim.report.size import write_winner

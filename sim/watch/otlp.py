@@ -25,25 +25,28 @@ from typing import IO, Any
 import numpy as np
 
 from sim.benchdata.served.otlp import OtlpPoint, are_metrics, is_engine_metric, parts_of, points_in, series_of
-from sim.benchdata.served.scrapes import Series, names_read
+from sim.benchdata.served.scrapes import ENGINES, Series, names_read
 from sim.infile import opened, status
 from sim.message import Message, located, os_reason
 from sim.units import HOURS_PER_DAY
 from sim.watch.answer import moment
 from sim.watch.observed import HOUR_S, LOOKBACK_S, STEP_S
-from sim.watch.source import POWER, LacksMetrics, Points, RestartedPoints, SourceError, refuse_mixture
+from sim.watch.source import COMPLETED, POWER, LacksMetrics, Points, RestartedPoints, SourceError, refuse_mixture
 
 ROTATED = r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}"
-"""What the file exporter puts before the extension of a file that it has rotated."""
+"""Pattern of the time that the file exporter puts before the extension of a rotated file."""
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+"""First bytes of compressed files."""
 MOST_MISTAKES = 20
-"""Most mistakes that are listed."""
+"""Most mistakes that an error lists."""
 OLD_S = 600.0
-"""Age of the newest sample from which it is reported [s]."""
+"""Least age of the newest sample that is reported [s]."""
 MATCHER = re.compile(r'\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 """Label matcher of PromQL."""
 UNREADABLE = (OSError, EOFError, zlib.error)
+"""Errors of files that are missing, damaged or cut off."""
 OTHER_KINDS = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceProfiles": "profiles"}
+"""Key of an OTLP object -> its kind of data, where that is not metrics."""
 
 
 class OtlpError(SourceError):
@@ -51,7 +54,7 @@ class OtlpError(SourceError):
 
 
 def matcher_of(text: str) -> Callable[[Mapping[str, str]], bool]:
-    r"""Return the function that tells whether labels match the label matchers *text*. Raises ValueError.
+    r"""Return a function of labels: whether they match the label matchers *text*. Raises ValueError.
 
     >>> chosen = matcher_of('namespace="chat",model_name!~"llama.*"')
     >>> chosen({"namespace": "chat", "model_name": "qwen"}), chosen({"namespace": "chat", "model_name": "llama3"})
@@ -83,11 +86,11 @@ class _Samples:
     at: "array[float]" = field(default_factory=lambda: array("d"))
     values: "array[float]" = field(default_factory=lambda: array("d"))
     restarts: list[float] = field(default_factory=list)
-    """Times of the grid until which the counter began again."""
+    """Times of the grid by which the counter had restarted [Unix s]."""
     grid_s: float = -inf
-    """Time of the grid of the last sample."""
+    """Time of the grid of the last sample [Unix s]."""
     total: float = 0.0
-    """Sum of deltas."""
+    """Sum of the deltas of a counter with delta temporality."""
 
     def add(self, at_s: float, value: float) -> None:
         """Add a sample that is later than all others."""
@@ -99,7 +102,7 @@ class _Samples:
             self.values.append(value)
 
     def forget(self, before_s: float) -> None:
-        """Drop the samples before *before_s*, where there are many."""
+        """Drop the samples before *before_s* once they fill more than a day of the grid."""
         count = int(np.searchsorted(np.array(self.at), before_s))
         if count > HOURS_PER_DAY * HOUR_S // STEP_S:
             del self.at[:count], self.values[:count]
@@ -123,7 +126,9 @@ class _Stream:
     series: dict[Series, _Samples] = field(default_factory=dict)
     """Samples of the parts that are read."""
     last_s: float = -inf
+    """Time of the last point [Unix s]."""
     start_s: float = 0.0
+    """Start that the last point states [Unix s]."""
 
     def add(self, point: OtlpPoint) -> None:
         """Add a point; copies and points that come late are ignored. Raises as `parts_of` does."""
@@ -133,14 +138,14 @@ class _Stream:
             for samples in self.parts.values():
                 samples.add(point.time_s, nan)
         else:
-            again = self._begun_again(point)
+            restarted = self._restarted(point)
             for suffix, own, value in parts_of(point):
                 samples = self.parts.get((suffix, own)) or self._new(point, suffix, own)
                 if point.temporality == "delta":
                     samples.total += value
                     value = samples.total
                 samples.add(point.time_s, value)
-                if again:
+                if restarted:
                     samples.restarts.append(samples.grid_s)
             self.start_s = point.start_s
         self.last_s = point.time_s
@@ -153,10 +158,10 @@ class _Stream:
             samples.add(max(point.start_s, self.last_s), 0.0)
         return samples
 
-    def _begun_again(self, point: OtlpPoint) -> bool:
-        """Return whether *point* states a start after the last point.
+    def _restarted(self, point: OtlpPoint) -> bool:
+        """Return whether *point* states a start of its counter after the last point.
 
-        A start at the time of the point itself is not known: a collector that was restarted states it.
+        A start at the time of the point itself does not count: a restarted collector states it for all counters.
         """
         after = -inf < self.last_s < point.start_s < point.time_s
         return after and point.temporality == "cumulative" and point.start_s != self.start_s
@@ -164,11 +169,12 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Progress:
-    """What was read of a file."""
+    """Part of a file that was read."""
 
     read: int = 0
-    """Bytes, after decompression."""
+    """Number of bytes, after decompression."""
     lines: int = 0
+    """Number of whole lines."""
 
 
 class OtlpFiles:
@@ -190,8 +196,11 @@ class OtlpFiles:
         self._chosen, self._keep_s = matcher_of(match), (keep_days + 2) * HOURS_PER_DAY * HOUR_S
         self._streams: dict[tuple[str, tuple[tuple[str, str], ...]], _Stream | None] = {}
         self._progress: dict[bytes, _Progress] = {}
+        """Digest of a file's first line -> part that was read, under any name of the file."""
         self._seen: dict[Path, tuple[int, ...]] = {}
+        """File -> device, inode, size and time of change when it was last read."""
         self._unfinished: list[str] = []
+        """Files whose last line is incomplete."""
         self._newest_s = -inf
 
     @property
@@ -200,9 +209,9 @@ class OtlpFiles:
         return str(self.paths[0])
 
     def now_s(self) -> float:
-        """Read what is new in the files, and return the time of the newest sample [Unix s].
+        """Read the new lines of the files, and return the time of the newest sample [Unix s].
 
-        Raises LacksMetrics, or OtlpError with all mistakes of the new lines; these are not read again.
+        Raises LacksMetrics, or OtlpError with the mistakes of the new lines; these are not read again.
         """
         problems: list[tuple[str, int, str]] = []
         self._unfinished = []
@@ -216,10 +225,15 @@ class OtlpFiles:
         if problems:
             raise OtlpError(located(problems[:MOST_MISTAKES]))
         if self._newest_s == -inf:
-            text = Message("{file}: has no metrics of vLLM or SGLang", self.shown)
+            text = Message(
+                "{file}: has no metrics of vLLM or SGLang: let the collector's prometheus receiver read their /metrics",
+                self.shown,
+            )
             if self.match:
                 text = Message(
-                    "{file}: has no metrics of vLLM or SGLang that --match {match!r} chooses", self.shown, self.match
+                    "{file}: has no metrics of vLLM or SGLang that --match {match!r} chooses: check its labels",
+                    self.shown,
+                    self.match,
                 )
             raise LacksMetrics(text)
         return self._newest_s
@@ -247,7 +261,7 @@ class OtlpFiles:
 
     def first_s(self, start_s: float, end_s: float) -> float | None:
         """Return the time of the first sample in a span, to an hour [Unix s]; None without one. Raises MixedSeries."""
-        counts = {f"{engine}:e2e_request_latency_seconds_count" for engine in names_read(False)}
+        counts = {f"{engine}:{COMPLETED}" for engine in ENGINES}
         found = {series: one for series, one in self._series() if series[0] in counts}
         refuse_mixture(found, self.shown)
         firsts = [next((at_s for at_s in one.at if start_s <= at_s <= end_s), inf) for one in found.values()]
@@ -370,7 +384,7 @@ def _rotated(path: Path) -> list[Path]:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, through gzip where it is compressed so. Reading raises UNREADABLE."""
+    """Open a file, decompressed if it is gzip. Reading raises UNREADABLE."""
     with opened(path) as file:
         packed = file.read(2) == GZIP
         file.seek(0)

@@ -14,17 +14,15 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from sim.benchdata.served.scrapes import Series, names_read, read_name
+from sim.benchdata.served.scrapes import ENGINES, LATEST_S, Series, names_read, read_name
 from sim.message import Message, os_reason
-from sim.watch.source import POWER, Points, SourceError, refuse_mixture
+from sim.watch.source import COMPLETED, POWER, Points, SourceError, refuse_mixture
 
 PREFIX = "(ray_)?"
 MOST_BYTES = 512 * 2**20
 """Longest answer that is read [bytes]."""
-LATEST_S = 2.0**33
-"""Latest time of a server's clock that is believed: the year 2242 [Unix s]."""
 CLOCK_S = 60.0
-"""Difference of the clocks from which it is reported [s]."""
+"""Least difference of the clocks that is reported [s]."""
 MOST_SHOWN = 200
 """Longest text of the server that a message repeats [characters]."""
 
@@ -110,6 +108,7 @@ class Prometheus:
     token: str = ""
     """Bearer token; empty: none is sent."""
     timeout_s: float = 30.0
+    """Longest time to connect, and for an answer [s]."""
 
     @property
     def shown(self) -> str:
@@ -149,7 +148,7 @@ class Prometheus:
 
         Raises MixedSeries, or PrometheusError.
         """
-        names = "|".join(f"{PREFIX}{engine}[:_]e2e_request_latency_seconds_count" for engine in names_read(False))
+        names = "|".join(f"{PREFIX}{engine}[:_]{COMPLETED}" for engine in ENGINES)
         query = f'count({{__name__=~"{names}"{self._also}}})by(__name__,model_name)'
         found = [*self._range(query, start_s, end_s, 3600.0)]
         refuse_mixture([(read_name(one.pop("__name__", "")) or "", tuple(one.items())) for one, _ in found], self.shown)
@@ -186,9 +185,7 @@ class Prometheus:
 
     def _asked(self, what: str, fields: Mapping[str, str]) -> Any:
         """Return `data` of the answer to a query. Raises PrometheusError."""
-        parts = urlsplit(self.url)
-        plain = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
-        request = Request(f"{plain}/api/v1/{quote(what)}", urlencode(fields).encode())
+        request = Request(f"{self.shown}/api/v1/{quote(what)}", urlencode(fields).encode())
         if self.token:
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         try:

@@ -8,12 +8,14 @@ from sim.message import Message
 
 POWER = "DCGM_FI_DEV_POWER_USAGE"
 """Gauge of NVIDIA's DCGM exporter: power of each GPU [W]."""
+COMPLETED = "e2e_request_latency_seconds_count"
+"""Counter of completed requests, after the engine's prefix; its first sample begins the history."""
 Points = Mapping[float, float]
 """Samples of a series: Unix time [s] -> value."""
 
 
 class RestartedPoints(dict[float, float]):
-    """Samples of a counter that began again at the times *restarts*, whether or not its value fell."""
+    """Samples of a counter that restarted at the times *restarts*, whether or not its value fell."""
 
     def __init__(self, points: Points, restarts: Iterable[float]) -> None:
         super().__init__(points)
@@ -50,7 +52,7 @@ class Source(Protocol):
         """Return the time until which the source has samples [Unix s]. Raises SourceError."""
 
     def clock_notes(self, now_s: float, here_s: float) -> list[str]:
-        """Return notes on the source's time *now_s*, where this machine's clock shows *here_s* [Unix s]."""
+        """Return notes on a difference of the source's time *now_s* from this machine's clock, *here_s* [Unix s]."""
 
     def engine_series(self, start_s: float, end_s: float, step_s: float, every: bool = True) -> dict[Series, Points]:
         """Return the series of vLLM or SGLang from *start_s* to *end_s*, sampled each *step_s*.
@@ -66,7 +68,7 @@ class Source(Protocol):
 
 
 def refuse_mixture(series: Iterable[Series], shown: str) -> None:
-    """Raise MixedSeries where *series* of the server *shown* are of several engines or models."""
+    """Raise MixedSeries where *series* of the server or file *shown* are of several engines or models."""
     engines, models = set(), set()
     for name, labels in series:
         engines.add(name.partition(":")[0])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.scrapes import NONE_READ, MetricsScrape, Series, read_name
+from sim.benchdata.served.scrapes import LATEST_S, NONE_READ, MetricsScrape, Series, read_name
 from sim.message import Message
 
 KINDS = ("histogram", "sum", "gauge", "exponentialHistogram")
@@ -42,12 +42,8 @@ RESOURCE_LABELS = {
 """Prometheus labels of OTLP resource attributes."""
 BOUNDS = [2.0 ** (place / 4) for place in range(-40, 73)]
 """Buckets of exponential histograms: bounds from 0.001 to 262,144, four to a factor of two."""
-
-
-LATEST_S = 2.0**33
-"""Latest time that is believed: the year 2242 [Unix s]."""
 LARGEST_POWER = 1000
-"""Largest bound that is told from infinity, as a power of two."""
+"""Exponent of the largest finite bound, a power of two; larger bounds count as this one."""
 
 
 class OtlpPoint(NamedTuple):
@@ -56,12 +52,12 @@ class OtlpPoint(NamedTuple):
     name: str
     """Prometheus name, without the suffix of counters and of parts of histograms."""
     kind: str
-    """One of KINDS."""
+    """Kind of data, an element of KINDS."""
     temporality: str
-    """cumulative or delta; empty for a gauge, or where it is not stated."""
+    """Temporality, cumulative or delta; empty for a gauge, or where it is not stated."""
     labels: tuple[tuple[str, str], ...]
     start_s: float
-    """Time from which it counts [Unix s]; 0 where it is not stated."""
+    """Time from which the point counts [Unix s]; 0 where it is not stated."""
     time_s: float
     data: Mapping[str, Any]
 

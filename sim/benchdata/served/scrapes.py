@@ -99,6 +99,8 @@ LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+
 """Pattern of a sample: name, labels, value, time and optional exemplar."""
 LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 MS_PER_S = 1000.0
+LATEST_S = 2.0**33
+"""Latest time that is believed of a clock or a sample: the year 2242 [Unix s]."""
 NONE_READ = "has none of the metrics that are read from vLLM or SGLang"
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """Name and sorted labels."""
