@@ -7,12 +7,13 @@ import csv
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from observe import prepare
 from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
-from rows import judged, left_out, read_rows, thinned
+from rows import judged, left_out, publisher, publisher_named, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
@@ -173,6 +174,27 @@ def joint(lines: list[Line], measured: Path, scheme: str) -> str:
     return "\n".join(text)
 
 
+def disagreement(lines: list[Line], metric: str, chosen: Chosen) -> str:
+    """Return the difference between publishers of one pair, in measured over predicted, and the error that it implies.
+
+    A prediction without error would be in the middle of all publishers of a pair, and the difference of two of them is
+    the square root of two times their distance from it. Other models, loads and releases add to the difference, so that
+    the implied error is at most as high as stated.
+    """
+    ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        if line["scheme"] == "pairs" and line["metric"] == metric and chosen(line):
+            name = publisher(publisher_named(line["source_key"]))
+            ratios[f"{line['gpu']} {line['family']}"][name].append(float(line["predicted"]) / float(line["measured"]))
+    found, pairs = [], 0
+    for of_pair in ratios.values():
+        medians = [float(np.log(np.median(of))) for of in of_pair.values()]
+        pairs += len(medians) > 1
+        found += [abs(one - other) for one, other in combinations(medians, 2)]
+    middle = float(np.median(found))
+    return f"{metric}: {pairs} pairs, {len(found)} differences, median {middle:.1%}, implied error {middle / 2**0.5:.1%}"
+
+
 def by_group(lines: list[Line], column: str, metric: str) -> str:
     """Return the median error of left-out pairs for each value of *column*."""
     found = []
@@ -209,6 +231,8 @@ def main(measured: Path, errors: Path, image: Path) -> None:
     fitted = [line for line in lines if line["table"] in TABLES]
     for scheme in ("in-sample", "pairs"):
         print(f"\nTTFT and TPOT of the same row, {scheme}:\n{joint(fitted, measured, scheme)}")
+    for metric, some in (("tput", bool), ("tpot", bool), ("ttft", loaded)):
+        print(f"\npublishers of one pair, {disagreement(fitted, metric, some)}")
     outside = [line for line in lines if line["table"] == "released"]
     print(f"\nTTFT and TPOT of the same row, released:\n{joint(outside, measured, 'in-sample')}")
     for scheme in ("in-sample", "pairs", "gpus"):

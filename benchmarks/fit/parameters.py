@@ -30,11 +30,11 @@ OVERHEADS = {
     "kv_read": "kv_read_time_factor",
     "moe": "moe_gemm_time_factor",
     "moe_request": "moe_request_factor",
+    "mla_layer": "mla_layer_factor",
 }
 """Fields of engine parameters."""
 SHARED_OVERHEADS = {
     "moe_layer": "moe_layer_factor",
-    "mla_layer": "mla_layer_factor",
     "blackwell_layer": "blackwell_layer_factor",
     "hopper_layer": "hopper_layer_factor",
     "ada_layer": "ada_layer_factor",
@@ -47,7 +47,11 @@ SHARED_OVERHEADS = {
 """Fields of parameters that all engines share."""
 LAUNCHES = {"launch_layer": "launch_layer_s"}
 """Fields of parameters of engines that launch the kernels of prompts one by one."""
-SHARED_LAUNCHES = {"launch_linear": "launch_linear_factor"}
+SHARED_LAUNCHES = {
+    "launch_linear": "launch_linear_factor",
+    "launch_latent": "launch_latent_factor",
+    "launch_indexer": "launch_indexer_factor",
+}
 """Fields of parameters that all engines with such launches share."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
 """Fields of parameters that all eras of an engine share."""
@@ -65,6 +69,7 @@ COEFFICIENTS = {
     "prefill_attention": "prefill_attention_efficiency",
     "expert_parallel": "expert_parallel_time_factor_per_doubling",
     "one_process": "one_process_host_time_factor",
+    "indexer_layer": "indexer_layer_factor",
 }
 EXPERTS = {
     "experts": "experts_time_factors",

@@ -97,8 +97,12 @@ def in_project_table(row: BenchRow) -> bool:
 
 def publisher_of(row: BenchRow) -> str:
     """Return the publisher of *row*, whose rows are left out of the fit together."""
-    key = row.source_key
-    return next((name for start, name in PUBLISHERS.items() if key.startswith(start)), key)
+    return publisher_named(row.source_key)
+
+
+def publisher_named(source_key: str) -> str:
+    """Return the publisher of the rows with *source_key*."""
+    return next((name for start, name in PUBLISHERS.items() if source_key.startswith(start)), source_key)
 
 
 def pair(row: BenchRow) -> str:

@@ -19,7 +19,8 @@ from record import Steps
 from sim.catalogue.engine import family_of
 from sim.steptime.attention import FullAttentionCall
 from sim.steptime.gemm import MatrixProduct
-from sim.steptime.roofline import RooflineStepTime
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.roofline import RooflineStepTime, head_kernels
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
@@ -198,25 +199,46 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     if inputs.gpu.cdna:
         names = (*names, "cdna_layer")
     experts = _experts_share(steptime)
-    latent: Names = ("mla_layer",) if inputs.model.mla is not None else ()
     for kernels, share in ((names, 1 - experts), ((*names, "moe_layer"), experts)):
         masked.plain += [
-            ((*kernels, *latent), launches.heads_s * share * launched),
-            ((*kernels, "launch_linear"), launches.linear_s * share * launched),
+            ((*kernels, *attention), launches.heads_s * share * part * launched)
+            for attention, part in _heads_parts(inputs, "launch_latent", "launch_indexer", _launch_factor(steptime))
         ]
+        masked.plain.append(((*kernels, "launch_linear"), launches.linear_s * share * launched))
     masked.plain += [
         (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip
     return masked
 
 
-def _latent_share(steptime: RooflineStepTime) -> float:
-    """Return the fraction of a model's kernels in layers with latent attention."""
-    model, factor = steptime.inputs.model, steptime._overheads.mla_layer_factor.value
-    if model.mla is None:
-        return 0.0
-    heads = (model.layers - model.linear_attention_layers) * factor
-    return heads / (heads + model.linear_attention_layers)
+def _launch_factor(steptime: RooflineStepTime) -> float:
+    """Return the launches of a layer with an indexer relative to the layer without it [1]."""
+    factor = steptime._overheads.launch_indexer_factor
+    return factor.value if factor is not None else 1.0
+
+
+def _heads_parts(inputs: RooflineInputs, of_latent: str, indexer: str, factor: float) -> list[tuple[Names, float]]:
+    """Return the parts of the kernels in layers with heads, with and without an indexer, and their parameters.
+
+    *of_latent* is the parameter of latent attention, *indexer* that of *factor*: the kernels of a layer with an indexer
+    relative to the layer without it.
+    """
+    model = inputs.model
+    latent: Names = (of_latent,) if model.mla is not None else ()
+    heads = model.layers - model.linear_attention_layers
+    indexing = model.indexer.indexing_layers if model.indexer is not None else 0
+    indexed = indexing * factor
+    share = indexed / (heads - indexing + indexed)
+    return [(latent, 1 - share), ((*latent, indexer), share)] if share else [(latent, 1.0)]
+
+
+def _attention_parts(steptime: RooflineStepTime) -> list[tuple[Names, float]]:
+    """Return the parts of a model's kernels by kind of attention, and their parameters."""
+    inputs, factor = steptime.inputs, steptime.inputs.coefficients.indexer_kernels
+    linear, heads = inputs.model.linear_attention_layers, head_kernels(inputs)
+    of_heads = _heads_parts(inputs, f"mla_layer:{inputs.engine.id}", "indexer_layer", factor)
+    parts = [(names, part * heads / (heads + linear)) for names, part in of_heads]
+    return [*parts, ((), linear / (heads + linear))]
 
 
 def _experts_share(steptime: RooflineStepTime) -> float:
@@ -339,8 +361,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     if steptime.spec.one_process and not steptime.spec.in_process:
         host = (*host, "one_process")
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
-    experts, latent = _experts_share(steptime), _latent_share(steptime)
-    for attention, part in (((), 1 - latent), (("mla_layer",), latent)):
+    experts = _experts_share(steptime)
+    for attention, part in _attention_parts(steptime):
         for block, share in (((), part * (1 - experts)), (("moe_layer",), part * experts)):
             if share:
                 found.plain.append(((*layers_names, *attention, *block), layers_s * share * ones))

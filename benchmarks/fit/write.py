@@ -94,7 +94,7 @@ def _write_engine(path: Path, entry: _Entries) -> None:
         launches |= {field: entry.of(what) for what, field in SHARED_LAUNCHES.items()}
     order = (
         "per_layer_s", "per_step_s", "per_sequence_s", "per_sequence_in_process_s",
-        "per_request_s", "moe_request_factor", *SHARED_OVERHEADS.values(), "kv_read_time_factor",
+        "per_request_s", "moe_request_factor", "mla_layer_factor", *SHARED_OVERHEADS.values(), "kv_read_time_factor",
         *FAMILIES.values(), "moe_gemm_time_factor",
     )  # fmt: skip
     text = path.read_text(encoding="utf-8")

@@ -266,8 +266,11 @@ class Overheads(Spec):
     """Host time to launch the kernels of a dense layer one by one, in a step with prompts that no CUDA graph covers
     [s]; hidden where the GPU works longer. None: always hidden."""
     launch_linear_factor: Value | None = None
-    """Factor on `launch_layer_s` for layers with linear attention; None: 1. For experts and latent attention,
-    `moe_layer_factor` and `mla_layer_factor` apply."""
+    """Factor on `launch_layer_s` for layers with linear attention; None: 1. For experts, `moe_layer_factor` applies."""
+    launch_latent_factor: Value | None = None
+    """Factor on `launch_layer_s` for layers with latent attention; None: `mla_layer_factor`."""
+    launch_indexer_factor: Value | None = None
+    """Factor on `launch_layer_s` for layers whose indexer selects tokens; None: 1."""
     prompt_kernels: PromptKernels | None = None
     """Kernels of prompts beyond products and attention; None: none."""
     draft_layer_s: Value | None = None

@@ -196,6 +196,9 @@ class StepTimeCoefficients(Spec):
     one_process_host_time_factor: Value | None = None
     """Host time per step and per sequence where the API server shares the engine's process, relative to separate
     processes."""
+    indexer_layer_factor: Value | None = None
+    """Time of launches and small kernels of a layer whose indexer selects tokens relative to the layer without it;
+    None: 1. Launches of prompts: `launch_indexer_factor` of the engine."""
     launch_layer_s: Value | None = None
     """Host time to launch the kernels of a dense layer in a step without prompts, if no CUDA graph contains them [s].
     """
@@ -221,6 +224,11 @@ class StepTimeCoefficients(Spec):
         """Return the factor on host time per step and per sequence where API server and engine are *one_process*."""
         factor = self.one_process_host_time_factor if one_process else None
         return factor.value if factor is not None else 1.0
+
+    @property
+    def indexer_kernels(self) -> float:
+        """Time of launches and small kernels of a layer with an indexer relative to the layer without it [1]."""
+        return self.indexer_layer_factor.value if self.indexer_layer_factor is not None else 1.0
 
     def efficiency(self, gpu: Gpu) -> Efficiency:
         """Return the efficiencies of *gpu*: its own, its architecture's, or the general ones."""

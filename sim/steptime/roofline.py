@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Self
 
 from sim.catalogue.engine import default_limit
-from sim.catalogue.model import Matrix, matrices
+from sim.catalogue.model import Matrix, Model, matrices
 from sim.catalogue.quantization import covers
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
@@ -65,7 +65,8 @@ class Launches:
         prompts, one = cls._prompts(inputs, host_factor, layers_share), inputs.coefficients.launch_layer_s
         if graphs or one is None:
             return prompts
-        return replace(prompts, graph_tokens=0, decode_s=one.value * kernel_layers(inputs) * host_factor * layers_share)
+        layers = _block_kernels(inputs) * (inputs.model.linear_attention_layers + launched_heads(inputs))
+        return replace(prompts, graph_tokens=0, decode_s=one.value * layers * host_factor * layers_share)
 
     @classmethod
     def _prompts(cls, inputs: RooflineInputs, host_factor: float, layers_share: float) -> Self:
@@ -79,7 +80,7 @@ class Launches:
             mean_s *= overheads.cdna_layer_factor.value
         linear = overheads.launch_linear_factor
         return cls(
-            heads_s=mean_s * (model.layers - model.linear_attention_layers) * _latent_kernels(inputs),
+            heads_s=mean_s * launched_heads(inputs),
             linear_s=mean_s * model.linear_attention_layers * (linear.value if linear else 1.0),
             graph_tokens=graph_tokens(inputs),
         )
@@ -164,8 +165,7 @@ def graph_tokens(inputs: RooflineInputs) -> int:
 
 def kernel_layers(inputs: RooflineInputs) -> float:
     """Return the number of dense layers without latent attention that have as many kernels as the model [1]."""
-    linear = inputs.model.linear_attention_layers
-    return _block_kernels(inputs) * (linear + (inputs.model.layers - linear) * _latent_kernels(inputs))
+    return _block_kernels(inputs) * (inputs.model.linear_attention_layers + head_kernels(inputs))
 
 
 def _block_kernels(inputs: RooflineInputs) -> float:
@@ -175,9 +175,24 @@ def _block_kernels(inputs: RooflineInputs) -> float:
     return 1.0 - experts + experts * overheads.moe_layer_factor.value
 
 
-def _latent_kernels(inputs: RooflineInputs) -> float:
-    """Return the kernels of a layer with heads relative to those without latent attention [1]."""
-    return known_overheads(inputs.engine).mla_layer_factor.value if inputs.model.mla is not None else 1.0
+def head_kernels(inputs: RooflineInputs) -> float:
+    """Return the number of layers without latent attention and indexer that have as many kernels as those with heads."""
+    latent = known_overheads(inputs.engine).mla_layer_factor.value
+    return _alike(inputs.model, latent, inputs.coefficients.indexer_kernels)
+
+
+def launched_heads(inputs: RooflineInputs) -> float:
+    """Return the number of layers without latent attention and indexer that have as many launches as those with heads."""
+    overheads = known_overheads(inputs.engine)
+    latent, indexer = overheads.launch_latent_factor or overheads.mla_layer_factor, overheads.launch_indexer_factor
+    return _alike(inputs.model, latent.value, indexer.value if indexer is not None else 1.0)
+
+
+def _alike(model: Model, latent: float, indexer: float) -> float:
+    """Return the layers with heads, each counted with the factors for latent attention and for an indexer."""
+    indexing = model.indexer.indexing_layers if model.indexer is not None else 0
+    layers = model.layers - model.linear_attention_layers + (indexer - 1.0) * indexing
+    return layers * (latent if model.mla is not None else 1.0)
 
 
 def layer_overheads_s(inputs: RooflineInputs) -> float:
@@ -185,7 +200,7 @@ def layer_overheads_s(inputs: RooflineInputs) -> float:
 
     Notes
     -----
-    layers * per_layer_s, with the layer factors of the card's family, of experts and of latent attention.
+    layers * per_layer_s, with the layer factors of the card's family, of experts, latent attention and indexers.
 
     """
     gpu, overheads, layers = inputs.gpu, known_overheads(inputs.engine), kernel_layers(inputs)
@@ -329,6 +344,8 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.model.moe is not None:
         values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
+    if inputs.model.indexer is not None and coefficients.indexer_layer_factor is not None:
+        values["indexer_layer_factor"] = coefficients.indexer_layer_factor
     values |= inputs.kernel_values
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling

@@ -132,6 +132,8 @@ def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
     both = launching("kimi-k3", launch_layer_s=0.05, launch_linear_factor=4)
     kernels = (24 * latent + 69 * 4) * (1 + 92 * experts) / 93
     assert both.leap(prompt(16)).first_s == pytest.approx(kernels * 0.05 + HOST_S)
+    sparse = launching("deepseek-v3.2", launch_layer_s=0.05, launch_latent_factor=2, launch_indexer_factor=3)
+    assert sparse.leap(prompt(16)).first_s == pytest.approx((3 + 58 * experts) * 2 * 3 * 0.05 + HOST_S)
 
 
 def test_a_slow_host_launches_slowly_and_a_recent_one_faster(launching):

@@ -308,6 +308,8 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "draft_": pool.drafter is not None,
         "kv_8bit_": kv_element_bytes(pool.kv_cache_dtype) < SIXTEEN_BIT_BYTES,
         "launch_linear_": pool.model.linear_attention is not None,
+        "launch_latent_": pool.model.mla is not None,
+        "launch_indexer_": pool.model.indexer is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
     return any(name.startswith(start) and not holds for start, holds in applies.items())
