@@ -192,7 +192,8 @@ def disagreement(lines: list[Line], metric: str, chosen: Chosen) -> str:
         pairs += len(medians) > 1
         found += [abs(one - other) for one, other in combinations(medians, 2)]
     middle = float(np.median(found))
-    return f"{metric}: {pairs} pairs, {len(found)} differences, median {middle:.1%}, implied error {middle / 2**0.5:.1%}"
+    implied = middle / 2**0.5
+    return f"{metric}: {pairs} pairs, {len(found)} differences, median {middle:.1%}, implied error {implied:.1%}"
 
 
 def by_group(lines: list[Line], column: str, metric: str) -> str:

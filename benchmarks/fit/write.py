@@ -157,8 +157,11 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
 def _replaced(text: str, field: str, entry: str) -> str:
     """Return *text* with the mapping of a top-level *field* replaced, over all its lines.
 
-    An assumption is kept.
+    An assumption is kept, and a figure of another source.
     """
     return re.sub(
-        rf"^{field}: \{{(?![^{{}}]*assumption)[^{{}}]*\}}", lambda _: f"{field}: {entry}", text, flags=re.MULTILINE
+        rf"^{field}: \{{(?![^{{}}]*assumption)[^{{}}]*source: gpufleet-study[^{{}}]*\}}",
+        lambda _: f"{field}: {entry}",
+        text,
+        flags=re.MULTILINE,
     )

@@ -176,13 +176,13 @@ def _block_kernels(inputs: RooflineInputs) -> float:
 
 
 def head_kernels(inputs: RooflineInputs) -> float:
-    """Return the number of layers without latent attention and indexer that have as many kernels as those with heads."""
+    """Return the number of plain dense layers that have as many kernels as the layers with heads."""
     latent = known_overheads(inputs.engine).mla_layer_factor.value
     return _alike(inputs.model, latent, inputs.coefficients.indexer_kernels)
 
 
 def launched_heads(inputs: RooflineInputs) -> float:
-    """Return the number of layers without latent attention and indexer that have as many launches as those with heads."""
+    """Return the number of plain dense layers that have as many launches as the layers with heads."""
     overheads = known_overheads(inputs.engine)
     latent, indexer = overheads.launch_latent_factor or overheads.mla_layer_factor, overheads.launch_indexer_factor
     return _alike(inputs.model, latent.value, indexer.value if indexer is not None else 1.0)
