@@ -217,15 +217,18 @@ class RooflineInputs:
         return {name: value for name, value in found.items() if value is not None}
 
     @property
-    def prompt_rate(self) -> float:
-        """Rate of products in large batches, relative to the usual kernels for this format on this card."""
+    def prompt_peak(self) -> float:
+        """Dense peak of the engine's products of this format, relative to 16 bit with sums in 32 bit."""
         kernels = self.prompt_kernels
-        share = kernels.get("int8_share")
-        if share:
-            of_card = kernels["hopper_share"].value if "hopper_share" in kernels else 1.0
-            return share.value * of_card * peak_flops(self.gpu, "int8") / peak_flops(self.gpu, "fp16")
-        half = kernels.get("half_accumulation_factor")
-        return half.value if half else 1.0
+        if "int8_share" in kernels:
+            return peak_flops(self.gpu, "int8") / peak_flops(self.gpu, "fp16")
+        return kernels["half_accumulation_factor"].value if "half_accumulation_factor" in kernels else 1.0
+
+    @property
+    def prompt_share(self) -> float:
+        """Efficiency of the engine's products in large batches, relative to the usual kernels."""
+        shares = (self.prompt_kernels.get(name) for name in ("int8_share", "hopper_share"))
+        return prod(one.value for one in shares if one)
 
     @property
     def experts_kernel(self) -> Value | None:
@@ -340,13 +343,14 @@ class GpuRates:
 
     def peak_flops(self, matrix: Matrix) -> float:
         """Return the dense peak in the arithmetic of *matrix* [FLOP/s]."""
-        return peak_flops(self.inputs.gpu, arithmetic(self.inputs.quantization, matrix))
+        peak = peak_flops(self.inputs.gpu, arithmetic(self.inputs.quantization, matrix))
+        return peak * self.inputs.prompt_peak if covers(self.inputs.quantization, matrix) else peak
 
     def compute_time_factor(self, matrix: Matrix) -> float:
         """Return the arithmetic time of *matrix* relative to FLOP / (peak * efficiency)."""
         kernel = self.inputs.kernel
         covered = covers(self.inputs.quantization, matrix)
-        factor = self.inputs.kernel_compute.value / self.inputs.prompt_rate if covered else 1.0
+        factor = self.inputs.kernel_compute.value / self.inputs.prompt_share if covered else 1.0
         if matrix.role == "expert":
             grouped = kernel.moe_compute_time_factor.value * self._experts_factor() * self._grouped_factor()
             return max(factor * grouped, self.least_factor("experts"))

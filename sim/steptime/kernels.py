@@ -82,7 +82,7 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
             part,
             inputs.quantization.name if own else compute,
             inputs.kernel.name if own else "",
-            compute,
+            "int8" if own and "int8_share" in inputs.prompt_kernels else compute,
             peak * rates.compute_efficiency / rates.compute_time_factor(matrix),
             peak,
             rates.bytes_per_s / rates.weight_time_factor(matrix),
