@@ -130,6 +130,10 @@ def address_of(out: Path | str) -> str:
     return f"{found[1].lower()}://{found[2] or ''}" if found else ""
 
 
+OTHER_FILES = "holds files that are not a gpufleet run (no manifest.json of ours); name another folder"
+"""Reason why results cannot be written to a folder of other files."""
+
+
 def why_not(out: Path) -> str:
     """Return why results cannot be written to *out*; empty if it is writable, and new, empty or of an earlier run."""
     if address_of(out):
@@ -137,7 +141,7 @@ def why_not(out: Path) -> str:
     if out.is_dir():
         names = {child.name for child in out.iterdir() if not _is_scaffold(child)}
         if names and names != {POINTS} and manifest_of(out) is None:
-            return "holds files that are not a gpufleet run (no manifest.json of ours); name another folder"
+            return OTHER_FILES
     elif out.exists() or out.is_symlink():
         return "is not a folder"
     above = out.absolute()

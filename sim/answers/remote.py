@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sim.answers.folder import (
+    OTHER_FILES,
     FolderBusy,
     FolderRefused,
     FolderUnreachable,
@@ -41,6 +42,9 @@ OUTPUTS = Path("outputs")
 PROBE = ".gpufleet-check"
 """File that shows, before anything is simulated, whether the folder can be written; it is deleted at once."""
 EXTRA = "pip install 'gpufleet[cloud]'"
+"""Command that installs what S3 needs."""
+S3 = ("s3", "s3a")
+"""Kinds of addresses of S3."""
 CONNECT_S, TRIES = 10, 3
 """Limits on a connection to S3: time to connect [s], and attempts of a request."""
 LONGEST_SHOWN = 200
@@ -59,6 +63,8 @@ class RemoteFolder:
     ------
     FolderRefused
         Where the address names no folder of a known kind of storage, or the package for it is missing.
+    FolderUnreachable
+        Where the store refuses its settings.
 
     """
 
@@ -80,9 +86,9 @@ class RemoteFolder:
             self._refuse(Message("{address}: no storage is called {kind}{near}", self.address, kind, near))
         limits = {"config_kwargs": {"connect_timeout": CONNECT_S, "retries": {"max_attempts": TRIES}}}
         try:
-            self._store: Any = fsspec.filesystem(kind, **(limits if kind in ("s3", "s3a") else {}))
+            self._store: Any = fsspec.filesystem(kind, **(limits if kind in S3 else {}))
         except ImportError as error:
-            what = EXTRA if kind in ("s3", "s3a") else str(error)
+            what = EXTRA if kind in S3 else str(error)
             self._refuse(Message("{address}: a package for it is missing: {remedy}", self.address, what))
         except Exception as error:
             raise self._unreachable(error) from None
@@ -111,7 +117,7 @@ class RemoteFolder:
         """
         with self._reached():
             found = self._manifest()
-        if found is None or _read(found).get("status") != "finished":
+        if found is None or _entries(found).get("status") != "finished":
             self._refuse(Message("{folder}: is not a finished run: create one with gpufleet run", self.address))
         if refusal := why_not(self.folder):
             self._refuse(placed(self.folder, refusal))
@@ -159,11 +165,7 @@ class RemoteFolder:
         except FileNotFoundError:
             return
         if names - {POINTS, PROBE, self._root.rpartition("/")[2]}:
-            self._refuse(self._other_files())
-
-    def _other_files(self) -> str:
-        why = "holds files that are not a gpufleet run (no manifest.json of ours); name another folder"
-        return placed(self.address, why)
+            self._refuse(placed(self.address, OTHER_FILES))
 
     def _sizes(self) -> dict[str, int]:
         """Return name -> size [bytes] of the files at the address that belong to an answer."""
@@ -180,9 +182,9 @@ class RemoteFolder:
         self._found, self._downloaded_s = found, time.time()
         if found is None:
             return
-        remote, here = _read(found), manifest_of(self.folder) or {}
+        remote, here = _entries(found), manifest_of(self.folder) or {}
         if remote.get("program") != "gpufleet":
-            self._refuse(self._other_files())
+            self._refuse(placed(self.address, OTHER_FILES))
         with self._reached():
             sizes = self._sizes()
             missing = [name for name in sizes if "/" in name and not (self.folder / name).parent.exists()]
@@ -228,7 +230,7 @@ class RemoteFolder:
         }
         self._put(sorted(name for name in new if "/" in name))
         content = (self.folder / MANIFEST).read_bytes()
-        unfinished = json.dumps(_read(content) | {"status": "unfinished"}, indent=2) + "\n"
+        unfinished = json.dumps(_entries(content) | {"status": "unfinished"}, indent=2) + "\n"
         self._store.pipe_file(f"{self._root}/{MANIFEST}", unfinished.encode())
         self._put(sorted(name for name in new if "/" not in name and name != MANIFEST))
         for name in sorted(sizes.keys() - here.keys() - {MANIFEST}):
@@ -247,10 +249,11 @@ class RemoteFolder:
 
     def _unreachable(self, error: Exception, kept: str = "") -> Exception:
         if isinstance(error, FileNotFoundError):
-            return FolderRefused(Message("{address}: there is no such bucket{kept}", self.address, kept))
-        known = isinstance(error, OSError) and error.errno
-        lines = (os_reason(error) if isinstance(error, OSError) and known else str(error)).split("\n")
-        reason = lines[0][:LONGEST_SHOWN] or type(error).__name__
+            return FolderRefused(
+                Message("{address}: there is no such bucket; create it, or name another{kept}", self.address, kept)
+            )
+        text = os_reason(error) if isinstance(error, OSError) and error.errno else str(error)
+        reason = text.split("\n")[0][:LONGEST_SHOWN] or type(error).__name__
         return FolderUnreachable(Message("{address}: {reason}{kept}", self.address, reason, kept))
 
 
@@ -260,7 +263,9 @@ def located(out: Path | str) -> tuple[Path, RemoteFolder | None]:
     Raises
     ------
     FolderRefused
-        As `RemoteFolder`.
+        Where the address names no folder of a known kind of storage, or the package for it is missing.
+    FolderUnreachable
+        Where the store refuses its settings.
 
     """
     address = address_of(out)
@@ -292,7 +297,8 @@ def fetched(run: Path | str) -> Path:
     return folder if remote is None else remote.fetched()
 
 
-def _read(manifest: bytes) -> Manifest:
+def _entries(manifest: bytes) -> Manifest:
+    """Return the entries of a manifest.json; empty if it is damaged."""
     try:
         entries = json.loads(manifest)
     except ValueError:
