@@ -86,12 +86,12 @@ def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
 
 def verdict_of_breakeven(answer: BreakevenAnswer, scenario: Scenario) -> tuple[str, list[str]]:
     """Return the verdict, before and after financing and tax, and the other findings."""
-    told = sentences(answer, with_tips=False)
+    stated = sentences(answer, with_tips=False)
     before = len(unsteady_capacity_notes(answer.capacities)) + max(1, len(answer.products))
     after = [worded(answer, _capitalised(line)) for line in _after_tax_lines(answer)]
-    others = [line for line in told[before:] if line not in after]
+    others = [line for line in stated[before:] if line not in after]
     findings = [*others, *hours_sentences(answer, scenario), inputs_without_effect(answer), *notes(answer, scenario)]
-    return joined([*told[:before], *after]), [line for line in findings if line]
+    return joined([*stated[:before], *after]), [line for line in findings if line]
 
 
 def _capitalised(line: str) -> str:
@@ -352,6 +352,7 @@ def inputs_without_effect(answer: BreakevenAnswer) -> str:
 
 
 LINES = list(DASHES.values())
+"""Dashes of curves, by the way to pay."""
 
 
 def panels(answer: BreakevenAnswer) -> list[Panel]:
@@ -633,10 +634,11 @@ def write_breakeven(
 
 
 def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
-    told, drawn = sentences(answer, with_tips=False), panels(answer)
-    lines, question = [told[0], *hours_sentences(answer, scenario), *told[1:]], question_of(scenario)
+    verdict, *others = sentences(answer, with_tips=False)
+    lines, question = [verdict, *hours_sentences(answer, scenario), *others], question_of(scenario)
+    drawn = panels(answer)
     if drawn:
-        with drawable():
+        with drawable():  # in English where no font has the characters of the shown language
             answers = sentences(answer, with_tips=False)[:1]
             panel_picture(panels(answer), question, answers, key(answer)).save(out / "breakeven.png")
     page = render_page(
@@ -653,13 +655,8 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """Build the document of `--format json`: the verdict and the rows of the tables."""
-    told = [
-        *sentences(answer),
-        *hours_sentences(answer, scenario),
-        inputs_without_effect(answer),
-        *rate_notes(scenario),
-    ]
-    lines = [line for line in told if line]
+    conditions = [*hours_sentences(answer, scenario), inputs_without_effect(answer), *rate_notes(scenario)]
+    lines = [line for line in (*sentences(answer), *conditions) if line]
     return {
         **heading(scenario, out),
         "axis": answer.axis,

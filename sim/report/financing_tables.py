@@ -32,6 +32,7 @@ Financings = Mapping[str, Mapping[str, AfterTax]]
 
 def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
     """Return the rows of financing.csv: a row per candidate, in the column *key*, and way to finance it."""
+    sells = _sells(found)
     return [
         {
             key: name,
@@ -48,7 +49,6 @@ def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             "against": one.against,
             **(revenue_columns(one.earnings if one.revenue_usd else None, one.inflation is not None) if sells else {}),
         }
-        for sells in [any(one.revenue_usd for _name, _label, one in _each(found))]
         for name, label, one in _each(found)
     ]
 
@@ -106,7 +106,7 @@ def month_rows(found: Financings, key: str) -> list[dict[str, Any]]:
 
 
 def _sold_columns(way: AfterTax) -> list[dict[str, float]]:
-    """Return the columns with revenue by month, positive if received, its income tax if paid; empty without revenue."""
+    """Return the columns with revenue by month: received revenue and paid tax are positive; empty without revenue."""
     taxes = revenue_taxes_usd(way.revenue_usd, way.tax_rate, way.years)
     return (
         [
@@ -179,7 +179,7 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def financing_table(found: Financings, worded: Callable[[str], str] = str) -> PageTable:
     """Build the table of the ways to finance each candidate; *worded* is how a candidate's name is shown."""
-    sells = any(one.revenue_usd for _name, _label, one in _each(found))
+    sells = _sells(found)
     rows = [
         [
             worded(name),
@@ -245,6 +245,11 @@ def cheapest_way(found: Financings, name: str) -> str:
         return ""
     listed = _("; ").join(_("{way}: {cash}", way=_(label), cash=cash(one.net_present_usd)) for label, one in ways)
     return _("{name}, net present cost after tax by way to finance: {listed}.", name=name, listed=listed)
+
+
+def _sells(found: Financings) -> bool:
+    """Return whether any candidate has revenue."""
+    return any(one.revenue_usd for _name, _label, one in _each(found))
 
 
 def _each(found: Financings) -> Iterator[tuple[str, str, AfterTax]]:

@@ -31,7 +31,7 @@ from sim.study.breakeven_costs import (
     moved_usd,
 )
 from sim.study.capacity import FleetCapacity
-from sim.study.financing import AfterTax, Earnings, Payments, after_tax, compared, ways_to_finance
+from sim.study.financing import AfterTax, Earnings, Payments, as_stated, compared, ways_to_finance
 from sim.study.monte_carlo import inputs_of
 from sim.study.order_timing import OrderTiming, timings_of_candidates
 from sim.units import HOURS_PER_MONTH
@@ -193,6 +193,7 @@ def _cheapest(costs: dict[str, float]) -> str:
 
 
 LOADS_SHOWN = 60
+"""Number of loads at which costs are drawn over the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +372,7 @@ def _after_tax(
 
 def _financed(cost: Cost, path: Sequence[CumulativeCost], horizon: Horizon) -> AfterTax:
     """Return *cost* with its own financing and tax over the *horizon*; without any, its payments."""
-    terms = (cost.finance.loan, cost.finance.lease) if cost.finance else (None, None)
-    return after_tax(_payments(cost, path, horizon), cost.finance, *terms)
+    return as_stated(_payments(cost, path, horizon), cost.finance)
 
 
 def _earnings(costs: Mapping[str, Cost], financed: Callable[[str], AfterTax]) -> dict[str, Earnings]:

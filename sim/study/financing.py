@@ -173,6 +173,12 @@ def after_tax(payments: Payments, finance: Finance | None, loan: Loan | None, le
     )
 
 
+def as_stated(payments: Payments, finance: Finance | None) -> AfterTax:
+    """Return the cost of *payments* with the loan or lease, the tax and the books that *finance* states."""
+    terms = (finance.loan, finance.lease) if finance is not None else (None, None)
+    return after_tax(payments, finance, *terms)
+
+
 def ways_to_finance(
     payments: Payments, finance: Finance | None, others: Mapping[str, Financing] | None = None
 ) -> dict[str, AfterTax]:
@@ -184,7 +190,7 @@ def ways_to_finance(
         return {"": after_tax(payments, finance, None, None)}
     found = {OWN_MONEY: after_tax(payments, finance, None, None)}
     if finance is not None and (finance.loan or finance.lease):
-        found["loan" if finance.loan else "lease"] = after_tax(payments, finance, finance.loan, finance.lease)
+        found["loan" if finance.loan else "lease"] = as_stated(payments, finance)
     return found | {label: after_tax(payments, finance, one.loan, one.lease) for label, one in (others or {}).items()}
 
 

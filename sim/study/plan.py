@@ -42,7 +42,7 @@ from sim.study.capacity import FleetCapacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
-from sim.study.financing import AfterTax, Earnings, Payments, after_tax, compared, ways_to_finance
+from sim.study.financing import AfterTax, Earnings, Payments, as_stated, compared, ways_to_finance
 from sim.study.load_axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.order_timing import OrderTime, OrderTiming, drawn_outlook, expected_outlook, order_months
@@ -343,8 +343,7 @@ def _financings(payments: Payments, finance: StraightLine | Annuity | None) -> d
 
 def _earnings(payments: Payments, finance: StraightLine | Annuity | None) -> Earnings | None:
     """Return the value and return of a plan with its financing and tax; None where the scenario sells no tokens."""
-    terms = (finance.loan, finance.lease) if finance is not None else (None, None)
-    return after_tax(payments, finance, *terms).earnings if payments.revenue_usd else None
+    return as_stated(payments, finance).earnings if payments.revenue_usd else None
 
 
 def outlook(

@@ -16,6 +16,7 @@ from sim.language import N_, _
 from sim.report.export.headings import heading
 from sim.report.export.spreadsheet import Book, cell, worded
 from sim.report.export.stored_answer import StoredAnswer
+from sim.report.financing_tables import WORTH
 from sim.report.words.money import heading_mark
 
 DEBT_SHEET = N_("Debt and tax")
@@ -26,7 +27,7 @@ RATE = "discount_rate"
 FROM_MONTHS = {"operating_expense": "operating", "interest_expense": "interest", "income_tax_expense": "income_tax"}
 """Line of the books -> line of the cash by month that it sums."""
 SOLD = ("revenue", "revenue_tax", "cash_with_revenue", "present_with_revenue")
-"""Columns of the sheet of debt and tax with revenue."""
+"""Columns with revenue, on the sheet of debt and tax."""
 ASSETS = ("net", "right_of_use", "deposit", "receivable")
 LIABILITIES = ("loan", "lease_liability", "payable")
 
@@ -157,7 +158,7 @@ class FinanceSheets:
         self._write_rate(sheet, row, 6, self._span(block.first, block.last, "saved"), way["irr"])
         if self.sells:
             present = self._span(block.first, block.last, "present_with_revenue")
-            value = float(way[self.amount("net_present_value_with_revenue_usd")])
+            value = float(way[self.amount(WORTH)])
             sheet.write_formula(row, 7, f"=SUM({present})", formats["total"], value)
             flows = self._span(block.first, block.last, "cash_with_revenue")
             self._write_rate(sheet, row, 8, flows, way["irr_with_revenue"])
