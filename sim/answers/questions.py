@@ -401,7 +401,7 @@ class RepeatableQuestion(Question):
         """Return the answer to *scenario* from *measured*, whose scenario differs in prices and terms alone."""
 
     def reevaluate(self, scenario: Any, catalog: Any, measured: Any, before: Any, paths: Iterable[str]) -> Any:
-        """Return the answer as `evaluate`, without what takes seconds.
+        """Return the answer as `evaluate`, without searches that take seconds.
 
         *scenario* differs at the dotted *paths* from the one with the answer *before*.
         """

@@ -401,10 +401,13 @@ class ReleaseDefaults(Spec):
     versions: str
     """Releases that the changes apply to."""
     limits: dict[str, Value] = Field(default={})
+    """Changed limits."""
     larger_gpus: tuple[LargerGpus, ...] | None = None
     """Changed entries for larger GPUs; None: as in the engine's entry."""
     memory: dict[str, Value | bool] = Field(default={})
+    """Changed figures of memory."""
     overheads: dict[str, Value] = Field(default={})
+    """Changed overheads."""
     slow_weights: tuple[SlowWeights, ...] = ()
     """Slow weight formats in addition to those of the engine's entry."""
     default_tiles: DefaultTiles | None = None

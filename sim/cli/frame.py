@@ -150,7 +150,7 @@ Kind = Annotated[
 
 
 NOT_INPUT = ("FolderBusy", "FolderUnreachable")
-"""Errors of a folder that the user need not change."""
+"""Errors of a folder that are no mistake of the input: the command ends with OTHER_FAILURE."""
 BAD_INPUT_ERRORS = {
     "sim.answers.folder": ("FolderRefused", *NOT_INPUT),
     "sim.answers.from_files.source": ("FileErrors",),

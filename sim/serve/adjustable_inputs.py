@@ -43,7 +43,7 @@ FINANCING = {
     "lease.deposit": (N_("deposit of the lease"), N_("of the price"), 0.0, 1.0),
     "tax.rate": (N_("corporate tax rate"), N_("of profits"), 0.0, 0.6),
 }
-"""Number of a loan, a lease or the income tax, by path within `finance` -> (name, unit, ends of the slider)."""
+"""Path within `finance` to a number of a loan, a lease or the income tax -> (name, unit, least, most)."""
 
 Paid = Mapping[str, Collection[str]]
 """Components of the bill by fleet."""

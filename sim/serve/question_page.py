@@ -100,7 +100,7 @@ def _changes(answer: QuestionAnswer, parts: _Parts, catalog: Catalog) -> Iterato
 
 
 def question_gap(answer: QuestionAnswer) -> list[dict[str, Any]]:
-    """Return the monthly cost of the load with each candidate of `breakeven`, and its components; none of `plan`."""
+    """Return the monthly cost of the load with each candidate of `breakeven`, and its components; empty for `plan`."""
     found = answer.found
     if not isinstance(found, BreakevenAnswer) or found.models:
         return []

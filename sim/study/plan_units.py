@@ -546,7 +546,7 @@ class HeldUnits:
     book_value_usd: float | None
     """Book value of all units together, at the start of the plan [USD]; None where none is stated."""
     book: BookValue | None = None
-    """Book value of one unit, by which property tax and insurance are paid; None as above."""
+    """Book value of one unit, by which property tax and insurance are paid, also in draws of prices; None: unstated."""
 
     def serves(self, month: int) -> bool:
         """Return whether the units are in service in *month*."""
@@ -573,7 +573,7 @@ class HeldUnits:
 
     @property
     def stated_book(self) -> BookValue | None:
-        """Book value of one unit by `book_value_usd`."""
+        """Book value of one unit that follows from `book_value_usd`; None without it."""
         if self.book_value_usd is None:
             return None
         lost = max(0.0, self.book_value_usd - self.resale_usd(self.ends))

@@ -124,7 +124,7 @@ class Stack(Sourced):
     recompute: Literal["none", "selective", "full"] = "none"
     """Recomputation of activations where a table states none."""
     adapters_recompute: Literal["none", "selective", "full"] | None = None
-    """The same for runs that train adapters; None: as `recompute`."""
+    """Recomputation in runs that train adapters where a table states none; None: as `recompute`."""
     sequence: int | None = None
     """Tokens per sample where a table states none."""
     longest_sequence: int | None = None

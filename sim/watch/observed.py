@@ -48,7 +48,7 @@ class HourObserved:
     servers: float = 0.0
     """Mean number of servers with samples."""
     restarts: int = 0
-    """Number of servers whose counters began again."""
+    """Number of servers whose counters restarted."""
     requests: float = 0.0
     """Requests that got their first token."""
     completed: float = 0.0
@@ -91,7 +91,7 @@ class _Server:
     gauges: dict[Series, Floats]
     seen: NDArray[np.bool_]
     begun: dict[Series, NDArray[np.bool_]]
-    """Points of the grid at which a counter began again by its own statement, for counters that state it."""
+    """Whether a counter states a restart at each point of the grid, for counters that state restarts."""
 
     def drop_repeated(self) -> None:
         """Drop the values that Prometheus repeated before each gap."""
@@ -116,7 +116,7 @@ def increases(values: Floats, seen: NDArray[np.bool_], begun: NDArray[np.bool_] 
     seen
         Whether the server has samples at each point.
     begun
-        Whether the counter began again before each point though its value may not fall; None: nothing states it.
+        Whether the counter states a restart at each point, even if its value does not fall; None: it states none.
 
     Returns
     -------
@@ -131,9 +131,9 @@ def increases(values: Floats, seen: NDArray[np.bool_], begun: NDArray[np.bool_] 
         grown[known[0]] = values[known[0]]
     for before, at in pairwise(known.tolist()):
         if (at - before) * STEP_S <= BRIDGED_S:
-            fell = values[at] < values[before] or (begun is not None and begun[before + 1 : at + 1].any())
-            restarts += bool(fell)
-            grown[before + 1 : at + 1] += (values[at] - (0.0 if fell else values[before])) / (at - before)
+            restarted = values[at] < values[before] or (begun is not None and begun[before + 1 : at + 1].any())
+            restarts += bool(restarted)
+            grown[before + 1 : at + 1] += (values[at] - (0.0 if restarted else values[before])) / (at - before)
     return grown, restarts
 
 

@@ -2,8 +2,7 @@
 
 A load is a request rate with mean prompt and answer lengths. The scenario is simulated at the points of a grid in equal
 ratios; between the points, logarithms of metrics are linear along each axis, so that few simulations predict all
-hours.
-Simulations are stored like those of `run`, under `points`.
+hours. Simulations are stored like those of `run`, under `points`.
 """
 
 from collections.abc import Mapping, Sequence

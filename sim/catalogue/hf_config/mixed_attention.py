@@ -314,7 +314,7 @@ def _lfm2(config: Config) -> Fields:
 
 
 def _lfm2_width(config: Config) -> int:
-    """Return the width of the dense blocks: two thirds of the stated one, in whole blocks, where it adjusts."""
+    """Return the width of the dense layers: the stated one, or two thirds of it in whole blocks if it is adjusted."""
     stated = config.whole("block_ff_dim", 0) or config.count("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim", True):
         return stated

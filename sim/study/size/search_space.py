@@ -249,7 +249,7 @@ class Unit:
 
     @property
     def steady(self) -> "Unit":
-        """The same replicas without an autoscaler."""
+        """Unit with the same replicas and no autoscaler."""
         return self if self.elastic is None else replace(self, machine=self.elastic.machine, elastic=None)
 
     @property
