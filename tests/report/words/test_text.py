@@ -20,7 +20,7 @@ def answer(**usd_per_h: float) -> Any:
         "after_tax": {},
         "timings": {},
         "starts": None,
-        "horizon": SimpleNamespace(real_rate=None, inflation=None),
+        "horizon": SimpleNamespace(months=48, real_rate=None, inflation=None),
         "earnings": {},
     }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
