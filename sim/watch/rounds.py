@@ -5,7 +5,7 @@ that a command that was killed gives the same answers after its restart.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,7 +82,7 @@ class Watch:
         """
         now_s = self.source.now_s()
         notes = self.source.clock_notes(now_s, self.clock())
-        end = int((now_s - SETTLED_S) // HOUR_S) * HOUR_S
+        end = settled_end(now_s)
         known = self.storage.hours()
         if known and end < known[-1].hour + HOUR_S:
             if now_s < known[-1].hour:
@@ -94,11 +94,7 @@ class Watch:
         first = self._first(known, now_s)
         before = {one.hour: one for one in known}
         count = 0
-        for start in range(first, end, HOURS_AT_ONCE * HOUR_S):
-            number = min(HOURS_AT_ONCE, (end - start) // HOUR_S)
-            span = (start - BRIDGED_S, start + number * HOUR_S, STEP_S)
-            series = self.source.engine_series(*span, every=False)
-            hours = observed_hours(series, self.source.gpu_power(*span), start, number, self.source.shown)
+        for hours in hours_between(self.source, first, end):
             kept = [one for one in hours if one.hour not in before or one.covered_s > before[one.hour].covered_s]
             self.storage.keep(kept)
             count += len(kept)
@@ -273,6 +269,20 @@ def _mean(hours: Sequence[HourObserved], name: str) -> float | None:
 
 def _ratios(compared: Sequence[ComparedHour], name: str) -> list[float]:
     return [ratio for one in compared if (ratio := one.ratio(name)) is not None]
+
+
+def settled_end(now_s: float) -> int:
+    """Return the end of the last hour whose samples have arrived at *now_s* [Unix s]."""
+    return int((now_s - SETTLED_S) // HOUR_S) * HOUR_S
+
+
+def hours_between(source: Source, first: int, end: int, with_power: bool = True) -> Iterator[list[HourObserved]]:
+    """Yield the hours from *first* to *end* [Unix s], those of one query together; GPU power only *with_power*."""
+    for start in range(first, end, HOURS_AT_ONCE * HOUR_S):
+        number = min(HOURS_AT_ONCE, (end - start) // HOUR_S)
+        span = (start - BRIDGED_S, start + number * HOUR_S, STEP_S)
+        series = source.engine_series(*span, every=False)
+        yield observed_hours(series, source.gpu_power(*span) if with_power else [], start, number, source.shown)
 
 
 def first_hour(source: Source, history_days: float, now_s: float | None = None) -> int:

@@ -1,7 +1,5 @@
 """Traffic of a running fleet for a new scenario: the busiest hour of the last week, read from Prometheus."""
 
-from collections.abc import Iterator
-
 from sim.answers.from_files.source import SourceFile
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served import ServedPeriod, fragment
@@ -9,11 +7,10 @@ from sim.benchdata.served.metrics import CounterDifferences, by_server
 from sim.benchdata.served.scrapes import labelled
 from sim.benchdata.served.traffic import combined_traffic
 from sim.message import Message
-from sim.units import HOURS_PER_WEEK
 from sim.watch.answer import moment
-from sim.watch.observed import BRIDGED_S, HOUR_S, STEP_S, HourObserved, observed_hours
+from sim.watch.observed import HOUR_S, STEP_S, HourObserved
 from sim.watch.recalibration import scrapes_of
-from sim.watch.rounds import HOURS_AT_ONCE, SETTLED_S, first_hour
+from sim.watch.rounds import first_hour, hours_between, settled_end
 from sim.watch.source import LacksMetrics, Source
 
 HISTORY_DAYS = 7.0
@@ -33,7 +30,9 @@ def watched_traffic(source: Source) -> SourceFile:
         The server cannot be queried.
 
     """
-    hours = [one for one in _hours(source) if one.usable and one.requests]
+    now_s = source.now_s()
+    read = hours_between(source, first_hour(source, HISTORY_DAYS, now_s), settled_end(now_s), with_power=False)
+    hours = [one for group in read for one in group if one.usable and one.requests]
     if not hours:
         raise LacksMetrics(
             Message("{url}: has no whole hour with requests in the last {days:g} days", source.shown, HISTORY_DAYS)
@@ -49,15 +48,6 @@ def watched_traffic(source: Source) -> SourceFile:
             continue
         return _as_source(source, hour, seen, mean_rps, len(hours))
     raise LacksMetrics(Message("{url}: the busiest hours cannot be read as traffic: {reason}", source.shown, reason))
-
-
-def _hours(source: Source) -> Iterator[HourObserved]:
-    now_s = source.now_s()
-    first, end = first_hour(source, HISTORY_DAYS, now_s), int((now_s - SETTLED_S) // HOUR_S) * HOUR_S
-    for start in range(max(first, end - HOURS_PER_WEEK * HOUR_S), end, HOURS_AT_ONCE * HOUR_S):
-        number = min(HOURS_AT_ONCE, (end - start) // HOUR_S)
-        series = source.engine_series(start - BRIDGED_S, start + number * HOUR_S, STEP_S, every=False)
-        yield from observed_hours(series, [], start, number, source.shown)
 
 
 def _traffic(source: Source, hour: HourObserved) -> ServedPeriod:
