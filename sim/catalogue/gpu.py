@@ -171,6 +171,11 @@ class Gpu(Spec):
         return self.form_factor == "PCIe card"
 
     @property
+    def before_ampere(self) -> bool:
+        """True if the GPU is of NVIDIA's Pascal, Volta or Turing family, without bf16 arithmetic."""
+        return self.architecture.startswith(("Pascal", "Volta", "Turing"))
+
+    @property
     def hopper(self) -> bool:
         """True if the GPU is of the Hopper family (H100, H200 and related cards)."""
         return self.architecture.startswith("Hopper")

@@ -83,14 +83,14 @@ def init(
         schema = target.with_name(SCHEMA_FILE)
         if target.exists() and not force:
             fail(Message("{target}: exists; --force overwrites it", target))
-        told: list[str] = []
+        lines: list[str] = []
         if match and prometheus is None:
             fail("--match: applies to the server of --prometheus; add --prometheus URL")
         if sources or prometheus is not None:
             headers = _columns_of(columns or ())
             load = _watched(prometheus, match) if prometheus is not None else None
             draft = draft_of(sources or (), target, catalog_for(target, catalogs), gpu, seconds, headers, load)
-            text, told = scenario_text(draft, command_text()), list(summary(draft))
+            text, lines = scenario_text(draft, command_text()), list(summary(draft))
         elif gpu is not None or seconds is not None or columns:
             option = "--gpu" if gpu is not None else "--seconds" if seconds is not None else "--columns"
             fail(Message("{option}: applies to the files of --from; add --from FILE", option))
@@ -101,7 +101,7 @@ def init(
             schema.write_text(schema_text(), encoding="utf-8")
         except OSError as error:
             fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
-    show_all(*told, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
+    show_all(*lines, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
     if prometheus is not None:
         also = f" --match {shlex.quote(match)}" if match else ""
         show_all(

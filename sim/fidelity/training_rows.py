@@ -286,7 +286,7 @@ class TrainingCase:
     step_is_micro_batch: bool
     """True if `step_s` is the time of a micro-batch, as no global batch is known."""
     counted_samples: float = 1.0
-    """Samples in the unit of `samples_per_s`: those of an epoch where the row counts epochs."""
+    """Samples per unit that the row counts: those of an epoch if it counts epochs, else 1."""
 
 
 def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
@@ -330,7 +330,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
 
 
 def _counted_samples(row: TrainingRow, data: TrainingData) -> float:
-    """Return the samples in the unit of the row's rate: those of an epoch, or 1."""
+    """Return the samples per unit that *row* counts: those of an epoch, or 1."""
     known = next((one for id, one in data.networks.items() if _is_called(row.text("model"), id, one)), None)
     if known is None or known.epoch_samples is None or TIMESTAMPS not in row.text("note"):
         return 1.0

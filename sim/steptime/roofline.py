@@ -212,8 +212,7 @@ def layer_overheads_s(inputs: RooflineInputs) -> float:
         layers *= overheads.ada_layer_factor.value
     if gpu.cdna and overheads.cdna_layer_factor is not None:
         layers *= overheads.cdna_layer_factor.value
-    launched = gpu.architecture.startswith(("Pascal", "Volta", "Turing"))
-    if gpu.vendor == "nvidia" and overheads.graph_layer_factor is not None and not launched:
+    if gpu.vendor == "nvidia" and overheads.graph_layer_factor is not None and not gpu.before_ampere:
         layers *= overheads.graph_layer_factor.value
     elif overheads.linear_layer_factor is not None:
         layers += (

@@ -22,7 +22,6 @@ DEFAULT_NODE_GPUS = 8
 """Assumed number of GPUs in a server that the scenario does not name."""
 NVL72 = "nvlink5-nvl72"
 NVL72_GPUS = 72
-WITHOUT_BF16 = ("Volta", "Turing", "Pascal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class BoundJob:
 
 def default_precision(gpu: Gpu) -> Precision:
     """Return the precision that training on *gpu* usually uses."""
-    return "fp16" if gpu.architecture.startswith(WITHOUT_BF16) else "bf16"
+    return "fp16" if gpu.before_ampere else "bf16"
 
 
 def method_of(job: TrainingJob) -> Method:
