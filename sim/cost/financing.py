@@ -39,7 +39,7 @@ class Installment:
 
 
 class Loan(Spec):
-    """Loan that pays a share of every purchase at its delivery."""
+    """Loan that pays a share of every purchase."""
 
     share: Share
     """Fraction of each payment of the price, with taxes at delivery, that the loan pays when it falls due."""
@@ -495,9 +495,17 @@ def net_present_usd(costs_usd: Sequence[float], discount_rate: float) -> float:
 def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """Return the internal rate of return per year of *flows_usd* at the ends of months 0, 1, 2, ...
 
-    None where neither the flows nor their running sum change their sign exactly once: no rate or several may fit
-    (Descartes' rule; Norstrom's criterion, which holds where single months change the sign, as tax payments do, and
-    promises a single positive rate).
+    None unless exactly one rate above -99 %, or exactly one positive rate, fits.
+
+    Notes
+    -----
+    One rate fits if the flows change their sign once (Descartes' rule), and one positive rate if their running sum does
+    (Norstrom's criterion; tax payments change the sign in single months). Elsewhere the rates are the real roots of the
+    polynomial in the discount factor.
+
+    References
+    ----------
+    Norstrom, A Sufficient Condition for a Unique Nonnegative Internal Rate of Return, JFQA 7 (1972).
 
     Examples
     --------
@@ -507,11 +515,21 @@ def internal_rate(flows_usd: Sequence[float]) -> float | None:
     """
     from scipy.optimize import brentq  # slow to import, and most answers have no tax
 
+    first = next((month for month, usd in enumerate(flows_usd) if usd), 0)
+    flows_usd = flows_usd[first:]  # time before the first payment changes no root
     low = -0.99
     if _sign_changes(flows_usd) != 1:
-        if flows_usd[0] >= 0 or _sign_changes(list(accumulate(flows_usd))) != 1:
+        if flows_usd[0] >= 0:
             return None
-        low = 0.0  # negative rates may fit as well, such as with a payment at the end
+        sums = list(accumulate(flows_usd))
+        if sums[-1] and _sign_changes(sums) == 1:
+            low = 0.0  # negative rates may fit as well, such as with a payment at the end
+        else:
+            rates = _fitting_rates(flows_usd)
+            positive = [rate for rate in rates if rate > -1e-6]
+            if len(positive or rates) != 1:
+                return None
+            low = 0.0 if positive else low
 
     def value(rate_per_year: float) -> float:
         return net_present_usd(flows_usd, rate_per_year)
@@ -574,6 +592,15 @@ def payback(flows_usd: Sequence[float], rate: float = 0.0) -> float | None:
     if month == len(sums) - 1:
         return None
     return month + sums[month] / (sums[month] - sums[month + 1])
+
+
+def _fitting_rates(flows_usd: Sequence[float]) -> list[float]:
+    """Return all rates per year above -99 % at which *flows_usd* have no value."""
+    from numpy import roots
+
+    factors = [root.real for root in roots(flows_usd[::-1]) if abs(root.imag) < 1e-6 * abs(root)]
+    rates = [factor**-MONTHS_PER_YEAR - 1 for factor in factors if factor > 0]
+    return [rate for rate in rates if rate > -0.99]
 
 
 def _sign_changes(values: Sequence[float]) -> int:

@@ -264,6 +264,21 @@ def test_the_internal_rate_is_that_at_which_nothing_is_gained() -> None:
 
 
 @pytest.mark.parametrize(
+    ("flows", "per_month"),
+    [
+        ([-100.0, 240.0, -224.0, 96.0], 0.2),  # 100 (1.2 x - 1) (1 - 1.2 x + 0.8 x^2), without a further real root
+        ([0.0, 0.0, -100.0, 240.0, -224.0, 96.0], 0.2),  # a plan's first purchase comes later
+        ([-100.0, 210.0, -188.0, 72.0], -0.1),
+        ([-100.0, 230.0, -132.0], None),  # 10 % and 20 %
+        ([-1.0, 2.5, -1.5], None),  # 0 and 50 %
+    ],
+)
+def test_the_internal_rate_is_the_only_one_that_fits(flows: list[float], per_month: float | None) -> None:
+    found = internal_rate(flows)
+    assert found == (None if per_month is None else pytest.approx((1 + per_month) ** 12 - 1))
+
+
+@pytest.mark.parametrize(
     ("kind", "terms", "what"),
     [
         (Loan, {"share": 1.2, "rate": 0.1, "term_months": 12}, "share\n  Input should be less than or equal to 1"),
