@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from math import fsum
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -194,18 +194,15 @@ class IncomeTax(Spec):
     loss_years: Count | None = None
     """Years for which a loss is carried forward; default: no end."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _losses_have_profits(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        carried = data.get("losses") == "carried_forward"
-        if carried and data.get("profit_usd_per_year") is None:
+    @model_validator(mode="after")
+    def _losses_have_profits(self) -> Self:
+        carried = self.losses == "carried_forward"
+        if carried and self.profit_usd_per_year is None:
             raise ValueError("losses carried forward need profit_usd_per_year, the profit before these costs")
-        others = [name for name in ("profit_usd_per_year", "loss_use_limit", "loss_years") if name in data]
-        if others and not carried:
+        names = ("profit_usd_per_year", "loss_use_limit", "loss_years")
+        if not carried and (others := [name for name in names if name in self.model_fields_set]):
             raise ValueError(Message("{others}: only with losses: carried_forward", ", ".join(others)))
-        return data
+        return self
 
     def reliefs(
         self, deducted_usd: Sequence[float], months: Sequence[int], revenue_usd: Sequence[float] = ()

@@ -148,6 +148,7 @@ def test_losses_are_carried_by_hand() -> None:
         (IncomeTax, {"rate": 25}, "rate\n  Input should be less than or equal to 1"),
         (IncomeTax, {"rate": 0.2, "losses": "carried_forward"}, "need profit_usd_per_year"),
         (IncomeTax, {"rate": 0.2, "loss_years": 5}, "loss_years: only with losses: carried_forward"),
+        (IncomeTax, {"rate": 0.2, "losses": "carry_forward", "profit_usd_per_year": 5}, "losses\n  Input should be"),
     ],
 )
 def test_impossible_terms_are_refused(kind: type, terms: dict[str, object], what: str) -> None:
