@@ -169,5 +169,8 @@ def _mean_context(result: CaseResult) -> float:
     requests = result.log.requests
     if not requests:
         return 0.0
-    prompts, outputs = (column(requests, name, float).astype(float) for name in ("prompt_tokens", "output_tokens"))
-    return float(np.average(prompts + outputs / 2, weights=outputs))
+    prompts, outputs = (column(requests, name, np.int64) for name in ("prompt_tokens", "output_tokens"))
+    weighted = outputs / 2  # a single array of floats, which may be most of the memory
+    weighted += prompts
+    weighted *= outputs
+    return float(weighted.sum()) / int(outputs.sum(dtype=np.int64))
