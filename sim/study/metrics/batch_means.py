@@ -37,6 +37,7 @@ BATCHES = (20, 10)
 BATCHES_OF_RANKS = 50
 """Number of batches whose means give the correlation time; many, because the estimate must be precise."""
 RANKS_AT_ONCE = 100_000
+"""Number of ranks that are set together: few, as they need memory beside the whole series."""
 LEAST_DRAWS = 100
 """Least number of independent observations (one per correlation time) from which a run gives an interval."""
 LEAST_IN_TAIL = 10
