@@ -1,6 +1,7 @@
 """Traffic of a running fleet for a new scenario: the busiest hour of the last week, read from Prometheus."""
 
 from sim.answers.from_files.source import SourceFile
+from sim.answers.from_files.traffic import cached_lines, lengths_line
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served import ServedPeriod, fragment
 from sim.benchdata.served.metrics import CounterDifferences, by_server
@@ -95,11 +96,7 @@ def _as_source(source: Source, hour: HourObserved, seen: ServedPeriod, mean_rps:
             moment(hour.hour),
             mean_rps,
         ),
-        Message(
-            "prompts of {prompt_tokens:,.0f} tokens, answers of {output_tokens:,.0f} tokens in the mean",
-            seen.prompt_tokens,
-            seen.output_tokens,
-        ),
+        lengths_line(seen),
     ]
     if hour.ttft_s_mean is not None and hour.ttft_s_p95 is not None and hour.tpot_s_mean is not None:
         found.read.append(
@@ -111,8 +108,5 @@ def _as_source(source: Source, hour: HourObserved, seen: ServedPeriod, mean_rps:
                 1000 * hour.tpot_s_mean,
             )
         )
-    if seen.cached_share:
-        found.read.append(
-            Message("{cached_share:.0f} % of the prompt tokens were cached: a shared prefix", 100 * seen.cached_share)
-        )
+    found.read += cached_lines(seen)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.answers.from_files.source import FileErrors, SourceFile
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served import fragment, traffic_of
+from sim.benchdata.served import ServedPeriod, fragment, traffic_of
 from sim.benchdata.served.traffic import combined_traffic
 from sim.infile import opened
 from sim.message import Message
@@ -96,19 +96,28 @@ def recording(paths: Sequence[Path], seconds: float | None) -> SourceFile:
     source.model, source.engine, source.observed_servers = whole.model, whole.engine.lower(), len(periods)
     source.read += [
         Message("{requests:,.0f} requests in {duration}", whole.requests, _duration(whole.seconds)),
-        Message(
-            "prompts of {prompt_tokens:,.0f} tokens, answers of {output_tokens:,.0f} tokens in the mean",
-            whole.prompt_tokens,
-            whole.output_tokens,
-        ),
+        lengths_line(whole),
         *notes,
         *(remark for one in periods for remark in one.remarks),
+        *cached_lines(whole),
     ]
-    if whole.cached_share:
-        source.read.append(
-            Message("{cached_share:.0f} % of the prompt tokens were cached: a shared prefix", 100 * whole.cached_share)
-        )
     return source
+
+
+def lengths_line(seen: ServedPeriod) -> str:
+    """Return the line on the mean lengths of prompts and answers."""
+    return Message(
+        "prompts of {prompt_tokens:,.0f} tokens, answers of {output_tokens:,.0f} tokens in the mean",
+        seen.prompt_tokens,
+        seen.output_tokens,
+    )
+
+
+def cached_lines(seen: ServedPeriod) -> list[str]:
+    """Return the line on cached prompt tokens; none if no tokens were cached."""
+    if not seen.cached_share:
+        return []
+    return [Message("{cached_share:.0f} % of the prompt tokens were cached: a shared prefix", 100 * seen.cached_share)]
 
 
 def objects_at_start(text: str) -> list[object]:
