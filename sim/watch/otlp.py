@@ -24,7 +24,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from sim.benchdata.served.otlp import OtlpPoint, are_metrics, is_engine_metric, parts_of, points_in, series_of
+from sim.benchdata.served.otlp import (
+    MALFORMED,
+    NOT_OTLP,
+    OtlpPoint,
+    are_metrics,
+    is_engine_metric,
+    parts_of,
+    points_in,
+    series_of,
+)
 from sim.benchdata.served.scrapes import ENGINES, Series, names_read
 from sim.infile import opened, status
 from sim.message import Message, located, os_reason
@@ -344,8 +353,8 @@ class OtlpFiles:
             if are_metrics(document):
                 try:
                     self._add(document)
-                except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-                    text = "holds a metric that is not in OTLP's form"
+                except MALFORMED:
+                    text = NOT_OTLP
             else:
                 text = 'is no export of OTLP metrics: {"resourceMetrics": [...]}'
         if text:
@@ -353,7 +362,7 @@ class OtlpFiles:
         return len(problems) < MOST_MISTAKES
 
     def _add(self, document: Any) -> None:
-        """Add the points of an OTLP object. Raises ValueError and others where it is not in OTLP's form."""
+        """Add the points of an OTLP object. Raises an error of MALFORMED where it is not in OTLP's form."""
         for point in points_in(document, _is_read):
             if point.kind != "gauge" and not point.temporality:
                 raise ValueError("temporality")

@@ -191,6 +191,11 @@ def test_metrics_of_an_opentelemetry_collector_equal_the_pages(tmp_path: Path) -
     (tmp_path / "collected.json").write_text(lines[0].replace('Temporality": 2', 'Temporality": 1'))
     with pytest.raises(BenchdataError, match="is not a running total"):
         read_rows([tmp_path / "collected.json"], "l40s")
+    (tmp_path / "collected.json").write_text(
+        lines[0].replace('"histogram"', '"exponentialHistogram"').replace('"sum"', '"scale": -9999, "sum"')
+    )
+    with pytest.raises(BenchdataError, match="is not in OTLP's form"):
+        read_rows([tmp_path / "collected.json"], "l40s")
 
 
 def test_a_page_of_two_servers_is_two_rows_and_one_traffic(tmp_path: Path) -> None:

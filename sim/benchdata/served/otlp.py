@@ -24,6 +24,9 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served.scrapes import LATEST_S, NONE_READ, MetricsScrape, Series, read_name
 from sim.message import Message
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""Errors of reading an object that is not in OTLP's form."""
+NOT_OTLP = "holds a metric that is not in OTLP's form"
 KINDS = ("histogram", "sum", "gauge", "exponentialHistogram")
 CUMULATIVE_TEMPORALITY = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 DELTA_TEMPORALITY = (1, "AGGREGATION_TEMPORALITY_DELTA")
@@ -81,7 +84,7 @@ def is_engine_metric(name: str) -> bool:
 def points_in(document: Any, wanted: Callable[[str], bool] = is_engine_metric) -> Iterator[OtlpPoint]:
     """Yield the points of the *wanted* metrics of an OTLP object.
 
-    Raises KeyError, TypeError, ValueError or AttributeError where the object is not in OTLP's form.
+    Raises an error of MALFORMED where the object is not in OTLP's form.
     """
     for resource in document.get("resourceMetrics") or ():
         of_resource = {
@@ -191,8 +194,8 @@ def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
         ]
     except BenchdataError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BenchdataError([(str(path), 0, "holds a metric that is not in OTLP's form")]) from None
+    except MALFORMED:
+        raise BenchdataError([(str(path), 0, NOT_OTLP)]) from None
     if not samples:
         raise BenchdataError([(str(path), 0, NONE_READ)])
     found: list[MetricsScrape] = []
