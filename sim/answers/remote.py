@@ -262,10 +262,8 @@ def located(out: Path | str) -> tuple[Path, RemoteFolder | None]:
 
     Raises
     ------
-    FolderRefused
-        Where the address names no folder of a known kind of storage, or the package for it is missing.
-    FolderUnreachable
-        Where the store refuses its settings.
+    FolderRefused, FolderUnreachable
+        See `RemoteFolder`.
 
     """
     address = address_of(out)

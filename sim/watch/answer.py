@@ -33,8 +33,6 @@ METRICS: dict[str, tuple[str, Callable[[float], str]]] = {
     "usd_per_million_output_tokens": (N_("USD per million output tokens"), cash),
 }
 """Compared metrics: column -> (name, format)."""
-NOW_S = 6 * HOUR_S
-"""Time after the last hour within which a capacity that is reached counts as reached now [s]."""
 
 
 @dataclass(frozen=True, slots=True)

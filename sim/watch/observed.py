@@ -91,7 +91,7 @@ class _Server:
     gauges: dict[Series, Floats]
     seen: NDArray[np.bool_]
     begun: dict[Series, NDArray[np.bool_]]
-    """Whether a counter states a restart at each point of the grid, for counters that state restarts."""
+    """Mask of the grid points at which a counter states a restart, for counters that state any."""
 
     def drop_repeated(self) -> None:
         """Drop the values that Prometheus repeated before each gap."""
