@@ -241,6 +241,10 @@ def _rounds(watched: Any, texts: dict[str, tuple[str, str]] | None, once: bool, 
                     typer.echo("\n".join(each))
             wait_s = POLL_S
         except SourceError as error:
+            if error.skipped and str(error) != reported and watched.storage.end:
+                print_to_stderr(str(error))
+                reported = str(error)
+                continue
             if once:
                 fail(str(error), error.code)
             if str(error) != reported:

@@ -1,7 +1,7 @@
 """OTLP files as the source of a watched fleet: what the OpenTelemetry collector's file exporter writes, as it grows.
 
 Samples are those that a Prometheus server would answer to range queries: at each time the last one of the five minutes
-before it. A file is recognised by its first line, so that a file that is rotated or compressed is read once.
+before it. A file is recognised by its first line with a point, so that a rotated or compressed file is read once.
 
 References
 ----------
@@ -12,12 +12,15 @@ opentelemetry-collector-contrib, exporter/fileexporter/README.md (format, rotati
 import gzip
 import json
 import re
+import time
 import zlib
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from math import ceil, inf, nan
 from pathlib import Path
 from typing import IO, Any
@@ -48,6 +51,13 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """First bytes of compressed files."""
 MOST_MISTAKES = 20
 """Most mistakes that an error lists."""
+AHEAD_S = float(HOURS_PER_DAY * HOUR_S)
+"""Time by which a sample may be ahead of this machine's clock [s]; one beyond would hide the hours until then."""
+LATE_POINTS = 32
+"""Latest points of a stream among which copies, and deltas that come late, are recognised."""
+FIRST_LINES = 100
+"""Lines in which the first point of a file is searched for."""
+FIRST_POINT = re.compile(rb'"timeUnixNano"\s*:\s*"?(\d+)')
 OLD_S = 600.0
 """Least age of the newest sample that is reported [s]."""
 MATCHER = re.compile(r'\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -60,6 +70,8 @@ OTHER_KINDS = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceProfi
 
 class OtlpError(SourceError):
     """Error of OTLP files; the message has a line `file:line: mistake` per mistake."""
+
+    skipped = True
 
 
 def matcher_of(text: str) -> Callable[[Mapping[str, str]], bool]:
@@ -126,6 +138,10 @@ class _Samples:
         return RestartedPoints(points, self.restarts) if self.restarts else points
 
 
+class Clash(Exception):
+    """Error for points of two servers that have the same labels."""
+
+
 @dataclass(slots=True)
 class _Stream:
     """Points of one metric with one set of labels."""
@@ -138,17 +154,28 @@ class _Stream:
     """Time of the last point [Unix s]."""
     start_s: float = 0.0
     """Start that the last point states [Unix s]."""
+    recent: "deque[float]" = field(default_factory=lambda: deque(maxlen=LATE_POINTS))
+    """Times of the latest points [Unix s]."""
+    value: tuple[float, ...] = ()
+    """Values of the parts of the last point."""
 
     def add(self, point: OtlpPoint) -> None:
-        """Add a point; copies and points that come late are ignored. Raises as `parts_of` does."""
+        """Add a point; copies are ignored, and so are points that come late, except deltas. Raises as `parts_of` does.
+
+        Raises Clash where another server has a point at the same time.
+        """
         if point.time_s <= self.last_s:
+            self._add_late(point)
             return
+        self.recent.append(point.time_s)
         if point.ended:
             for samples in self.parts.values():
                 samples.add(point.time_s, nan)
         else:
             restarted = self._restarted(point)
-            for suffix, own, value in parts_of(point):
+            parts = list(parts_of(point))
+            self.value = tuple(value for _, _, value in parts)
+            for suffix, own, value in parts:
                 samples = self.parts.get((suffix, own)) or self._new(point, suffix, own)
                 if point.temporality == "delta":
                     samples.total += value
@@ -158,6 +185,22 @@ class _Stream:
                     samples.restarts.append(samples.grid_s)
             self.start_s = point.start_s
         self.last_s = point.time_s
+
+    def _add_late(self, point: OtlpPoint) -> None:
+        """Add a delta that comes after later ones to the last total; its interval is not counted yet.
+
+        Raises Clash where the last point is of the same time and has other values.
+        """
+        if point.ended or point.kind == "gauge":
+            return
+        if point.time_s == self.last_s and self.value and self.value != tuple(one for _, _, one in parts_of(point)):
+            raise Clash
+        if point.temporality == "delta" and point.time_s not in self.recent and point.time_s > self.recent[0]:
+            self.recent.append(point.time_s)
+            for suffix, own, value in parts_of(point):
+                if samples := self.parts.get((suffix, own)):
+                    samples.total += value
+                    samples.values[-1] += value
 
     def _new(self, point: OtlpPoint, suffix: str, own: tuple[tuple[str, str], ...]) -> _Samples:
         samples = self.parts[suffix, own] = _Samples()
@@ -197,11 +240,19 @@ class OtlpFiles:
         Label matchers of PromQL. Raises ValueError where they are none.
     keep_days
         Time before the newest sample that is kept in memory [days].
+    clock
+        Clock of this machine [Unix s].
 
     """
 
-    def __init__(self, paths: Sequence[Path], match: str = "", keep_days: float = inf) -> None:
-        self.paths, self.match = tuple(paths), match
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        match: str = "",
+        keep_days: float = inf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.paths, self.match, self._clock = tuple(paths), match, clock
         self._chosen, self._keep_s = matcher_of(match), (keep_days + 2) * HOURS_PER_DAY * HOUR_S
         self._streams: dict[tuple[str, tuple[tuple[str, str], ...]], _Stream | None] = {}
         self._progress: dict[bytes, _Progress] = {}
@@ -298,7 +349,7 @@ class OtlpFiles:
                 state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
                 if self._seen.get(path) != state:
                     with _unpacked(path) as file:
-                        first = re.search(rb'"timeUnixNano"\s*:\s*"?(\d+)', file.readline())
+                        first = FIRST_POINT.search(_first_export(file))
                     found[path] = float(first[1]) if first else inf
                     self._seen[path] = state
             except UNREADABLE as error:
@@ -310,7 +361,7 @@ class OtlpFiles:
         """Read the lines of a file that were not read before."""
         try:
             with _unpacked(path) as file:
-                first = file.readline()
+                first = _first_export(file)
                 if first[:4] == ZSTD or b"\0" in first[:4]:
                     text = "is not JSON: set `format: json`, and no `compression`, in the collector's file exporter"
                     problems.append((str(path), 0, text))
@@ -342,17 +393,17 @@ class OtlpFiles:
                 (kind for key, kind in OTHER_KINDS.items() if isinstance(document, dict) and key in document), ""
             )
             if other:
-                problems.append(
-                    (
-                        str(path),
-                        number,
-                        Message("has {kind}, not metrics: name the files of a pipeline of metrics", other),
-                    )
-                )
-                return False
+                refusal = Message("has {kind}, not metrics: name the files of a pipeline of metrics", other)
+                if all((file, said) != (str(path), refusal) for file, _, said in problems):
+                    problems.append((str(path), number, refusal))
+                return True
             if are_metrics(document):
                 try:
                     self._add(document)
+                except Clash:
+                    text = (
+                        "has two servers with the same labels: keep service.instance.id or k8s.pod.name of the resource"
+                    )
                 except MALFORMED:
                     text = NOT_OTLP
             else:
@@ -366,6 +417,8 @@ class OtlpFiles:
         for point in points_in(document, _is_read):
             if point.kind != "gauge" and not point.temporality:
                 raise ValueError("temporality")
+            if point.time_s > self._clock() + AHEAD_S:
+                raise ValueError("time")
             key = (point.name, point.labels)
             if key not in self._streams:
                 self._streams[key] = _Stream() if self._chosen(dict(point.labels)) else None
@@ -389,6 +442,12 @@ def _rotated(path: Path) -> list[Path]:
     with suppress(OSError):
         return sorted(one for one in path.parent.iterdir() if own.fullmatch(one.name))
     return []
+
+
+def _first_export(file: IO[bytes]) -> bytes:
+    """Return the first line with a point, or the first line where the first FIRST_LINES have none."""
+    lines = [*islice(file, FIRST_LINES)]
+    return next((line for line in lines if FIRST_POINT.search(line)), lines[0] if lines else b"")
 
 
 @contextmanager

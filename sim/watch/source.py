@@ -27,6 +27,8 @@ class SourceError(Exception):
 
     code = 2
     """Exit code of the command."""
+    skipped = False
+    """True if the next reading continues after what is wrong."""
 
 
 class LacksMetrics(SourceError):

@@ -198,6 +198,7 @@ def test_an_ended_series_has_no_samples_and_several_instances_are_servers(tmp_pa
             r"metrics.json:2: holds a metric",
         ),
         ([export([number("vllm:prompt_tokens_total", 1, 5, temporality=0)])], r"metrics.json:2: holds a metric"),
+        ([export([number("vllm:prompt_tokens_total", -1, START + 60)])], r"metrics.json:2: holds a metric"),
     ],
 )
 def test_mistakes_are_listed_with_their_lines(tmp_path: Path, lines: Sequence[str], text: str) -> None:
@@ -239,6 +240,41 @@ def test_several_models_are_refused_and_matchers_choose(tmp_path: Path) -> None:
     assert dict(labels) == {"instance": "a:8000", "job": "vllm", "model_name": "other"}
     with pytest.raises(LacksMetrics, match="that --match"):
         OtlpFiles([file], 'job="x"').now_s()
+
+
+@pytest.mark.parametrize("first", ["", '{"resourceMetrics": []}'])
+def test_files_that_begin_alike_are_all_read(tmp_path: Path, first: str) -> None:
+    files = []
+    for instance in ("a:8000", "b:8000"):
+        files.append(tmp_path / f"{instance[0]}.json")
+        row = export([number("vllm:request_success_total", 1.0, START, START - 60)], instance)
+        files[-1].write_text(f"{first}\n{row}\n")
+    source = OtlpFiles(files)
+    source.now_s()
+    assert len(source.engine_series(START, START, STEP_S)) == 2
+
+
+def test_deltas_that_come_late_or_twice_count_once(tmp_path: Path) -> None:
+    at = [START + 60.0 * place for place in (1, 2, 4, 3, 4, 5)]
+    rows = [export([number("vllm:request_success_total", 10.0, when, when - 60, DELTA)]) for when in at]
+    source = OtlpFiles([written(tmp_path, *rows)])
+    source.now_s()
+    [points] = source.engine_series(START, START + 300, STEP_S).values()
+    assert (points[START], points[START + 300]) == (0.0, 50.0)
+
+
+def test_two_servers_with_the_same_labels_are_refused(tmp_path: Path) -> None:
+    rows = [export([number("vllm:request_success_total", value, START)]) for value in (5.0, 5.0, 7.0)]
+    with pytest.raises(OtlpError, match=r"metrics.json:3: has two servers with the same labels"):
+        OtlpFiles([written(tmp_path, *rows)]).now_s()
+
+
+def test_a_line_of_traces_or_of_a_wrong_clock_hides_no_later_line(tmp_path: Path) -> None:
+    ahead, later = (export([number("vllm:request_success_total", 1.0, START + time)]) for time in (9e8, 60.0))
+    source = OtlpFiles([written(tmp_path, ahead, *['{"resourceSpans": []}'] * 30, later)], clock=lambda: START)
+    with pytest.raises(OtlpError, match=r"^\S*:1: holds a metric that[^\n]*\n\S*:2: has traces[^\n]*$"):
+        source.now_s()
+    assert source.now_s() == START + 60
 
 
 @pytest.mark.parametrize("text", ["job=vllm", 'job="a" model="b"', 'job=~"("', "job"])

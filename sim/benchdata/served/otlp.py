@@ -13,7 +13,7 @@ Model", sections "Temporality" and "Resets and Gaps".
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,10 +115,12 @@ Part = tuple[str, tuple[tuple[str, str], ...], float]
 def parts_of(point: OtlpPoint) -> Iterator[Part]:
     """Yield the parts of a point; histograms have `_count`, `_sum` and `_bucket`, as in Prometheus' text format.
 
-    Values that are not finite are left out.
+    Values that are not finite are left out. Raises ValueError where a counter is negative, or bounds do not increase.
     """
     parts = {"histogram": _histogram, "exponentialHistogram": _exponential}.get(point.kind)
     for part in parts(point.data) if parts else _number(point):
+        if part[2] < 0 and point.kind != "gauge" and part[0] != "_sum":
+            raise ValueError("negative")
         if isfinite(part[2]):
             yield part
 
@@ -141,6 +143,8 @@ def _histogram(point: Mapping[str, Any]) -> Iterator[Part]:
     counts = [float(one) for one in point.get("bucketCounts") or ()]
     ends = [*(float(one) for one in point.get("explicitBounds") or ()), inf]
     if counts:
+        if any(one >= after for one, after in pairwise(ends)):
+            raise ValueError("bounds")
         for end, upto in zip(ends, accumulate(counts), strict=True):
             yield "_bucket", (("le", str(end)),), upto
 
