@@ -15,7 +15,7 @@ cards with sums in 16 bit (`PromptKernels`), fitted to prompts of 512 to 8,192 t
 import csv
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -103,16 +103,27 @@ def fitted(value: float) -> Value:
     return Value(value=value, source="gpufleet-study", where="trial", kind="fitted")
 
 
-def fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
-    """Return the logarithms of the three parameters; each GPU has the same weight."""
+def fit(
+    data: list[tuple[str, RooflineInputs, int, float]],
+    seconds: Callable[[RooflineInputs, int, np.ndarray], float],
+    start: np.ndarray,
+    sd: np.ndarray,
+    **tolerances: float,
+) -> np.ndarray:
+    """Return the logarithms of the parameters of *seconds*, with priors *start* and *sd*; GPUs have equal weights."""
     cards = [gpu for gpu, *_ in data]
     weight = np.array([1 / np.sqrt(cards.count(gpu)) for gpu in cards])
 
     def residuals(theta: np.ndarray) -> np.ndarray:
-        errors = [np.log(step_s(inputs, context, theta) / measured) for _, inputs, context, measured in data]
-        return np.concatenate([weight * errors / 0.1, (theta - START) / PRIOR_SD])
+        errors = [np.log(seconds(inputs, tokens, theta) / measured) for _, inputs, tokens, measured in data]
+        return np.concatenate([weight * errors / 0.1, (theta - start) / sd])
 
-    return least_squares(residuals, START, loss="soft_l1").x
+    return least_squares(residuals, start, loss="soft_l1", **tolerances).x
+
+
+def decode_fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
+    """Return the logarithms of the three parameters of single-stream decoding."""
+    return fit(data, step_s, START, PRIOR_SD)
 
 
 def slowness(data: list[tuple[str, RooflineInputs, int, float]], theta: np.ndarray) -> float:
@@ -147,15 +158,8 @@ def prompt_s(inputs: RooflineInputs, tokens: int, theta: np.ndarray) -> float:
 
 
 def prompt_fit(data: list[tuple[str, RooflineInputs, int, float]]) -> np.ndarray:
-    """Return the logarithms of the prompts' four numbers; each GPU has the same weight."""
-    cards = [gpu for gpu, *_ in data]
-    weight = np.array([1 / np.sqrt(cards.count(gpu)) for gpu in cards])
-
-    def residuals(theta: np.ndarray) -> np.ndarray:
-        errors = [np.log(prompt_s(inputs, tokens, theta) / measured) for _, inputs, tokens, measured in data]
-        return np.concatenate([weight * errors / 0.1, (theta - PROMPT_START) / PROMPT_SD])
-
-    return least_squares(residuals, PROMPT_START, loss="soft_l1", xtol=1e-3, ftol=1e-3).x
+    """Return the logarithms of the prompts' four numbers."""
+    return fit(data, prompt_s, PROMPT_START, PROMPT_SD, xtol=1e-3, ftol=1e-3)
 
 
 def prompts(path: Path, catalog: Catalog) -> None:
@@ -178,11 +182,11 @@ def main() -> None:
     """Print the fit and the error of every GPU when it is left out."""
     data = list(rows(Path(sys.argv[1]), load_catalog()))
     gddr = [row for row in data if not row[0].startswith(HBM)]
-    theta = fit(gddr)
+    theta = decode_fit(gddr)
     print("per layer [s], weight factor, cache factor:", np.exp(theta))
     errors: dict[str, list[float]] = {}
     for card in sorted({gpu for gpu, *_ in data}):
-        own = fit([row for row in gddr if row[0] != card])
+        own = decode_fit([row for row in gddr if row[0] != card])
         for gpu, inputs, context, measured in data:
             if gpu == card:
                 errors.setdefault(card, []).append(step_s(inputs, context, own) / measured - 1)
