@@ -695,13 +695,18 @@ def params_active(model: Model) -> int:
     return used - round(routed * idle)
 
 
+def used_fraction(model: Model, matrix: Matrix) -> float:
+    """Return the fraction of *matrix* that one token uses: of routed experts those chosen for it, of all others 1."""
+    moe = model.moe
+    return moe.experts_per_token / moe.experts if matrix.role == "expert" and moe is not None else 1.0
+
+
 def activations_per_token(model: Model) -> float:
     """Return the numbers read and written by the matrix products of all layers per token, without the LM head."""
     passed = 0.0
     for matrix in matrices(model):
         if matrix.role in ("attention", "mlp", "shared_expert", "expert"):
-            share = model.moe.experts_per_token / model.moe.experts if matrix.role == "expert" and model.moe else 1.0
-            passed += (matrix.inputs + matrix.outputs) * matrix.count * share
+            passed += (matrix.inputs + matrix.outputs) * matrix.count * used_fraction(model, matrix)
     return passed
 
 

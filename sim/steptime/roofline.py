@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Self
 
 from sim.catalogue.engine import default_limit
-from sim.catalogue.model import Matrix, Model, matrices
+from sim.catalogue.model import Matrix, Model, matrices, used_fraction
 from sim.catalogue.quantization import covers
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
@@ -91,7 +91,7 @@ class Launches:
         return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
 
 
-CONVERTED_FROM = 64
+MOST_UNCONVERTED = 64
 """Most tokens of a pass that reads quantised weights without converting them."""
 
 
@@ -107,10 +107,11 @@ class Passes:
     """
 
     micro_batch_tokens: float = inf
+    """Maximum tokens of a pass."""
     token_s: float = 0.0
     """Time of the kernels between products per token [s]."""
     pass_s: float = 0.0
-    """Time to convert weights in each pass of more than `CONVERTED_FROM` tokens [s]."""
+    """Time to convert weights in each pass of more than `MOST_UNCONVERTED` tokens [s]."""
     masked_pairs: float = 0.0
     """Masked query-key pairs that are computed per token of a prompt."""
 
@@ -125,9 +126,7 @@ class Passes:
         for one in matrices(inputs.model):
             if one.role in ("embedding", "lm_head", "vector"):
                 continue
-            expert = inputs.model.moe if one.role == "expert" else None
-            used = expert.experts_per_token / expert.experts if expert else 1.0
-            numbers += one.count * used * (one.inputs + one.outputs)
+            numbers += one.count * used_fraction(inputs.model, one) * (one.inputs + one.outputs)
             converted += one.count * one.inputs * one.outputs if covers(inputs.quantization, one) else 0.0
         per_number, per_weight = (stated.get(name) for name in ("activation_bytes", "dequantised_bytes"))
         scale = layers_share / ranks / rates.kernel_bytes_per_s
@@ -148,7 +147,7 @@ class Passes:
 
     def seconds(self, tokens: int) -> float:
         """Return the time of the work between products in a step of *tokens* new tokens [s]."""
-        passes = sum(count for count, each in self.split(tokens) if each > CONVERTED_FROM)
+        passes = sum(count for count, each in self.split(tokens) if each > MOST_UNCONVERTED)
         return self.token_s * tokens + self.pass_s * passes
 
 
