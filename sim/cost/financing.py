@@ -595,7 +595,7 @@ def payback(flows_usd: Sequence[float], rate: float = 0.0) -> float | None:
 
 
 def _fitting_rates(flows_usd: Sequence[float]) -> list[float]:
-    """Return all rates per year above -99 % at which *flows_usd* have no value."""
+    """Return all rates per year above -99 % at which the present value of *flows_usd* is 0."""
     from numpy import roots
 
     factors = [root.real for root in roots(flows_usd[::-1]) if abs(root.imag) < 1e-6 * abs(root)]

@@ -221,7 +221,10 @@ class Prometheus:
             return answer["data"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PrometheusError(
-                Message("{url}: is no Prometheus: its answer is not JSON of the API", self.shown)
+                Message(
+                    "{url}: is no Prometheus (its answer is not JSON of the API): give the address before /api/v1",
+                    self.shown,
+                )
             ) from None
 
     def _body(self, response: HTTPResponse) -> bytearray:

@@ -89,7 +89,7 @@ def test_bad_terms_are_refused_with_the_words_of_the_schema(client: TestClient) 
 
 
 @pytest.mark.slow
-def test_a_changed_answer_is_taken_along(client: TestClient) -> None:
+def test_a_changed_answer_is_exported(client: TestClient) -> None:
     text = asked(client, f"{TAX}=0.4", of="export", format="yaml").text
     assert parse(text)["finance"]["tax"] == {"rate": 0.4}
     assert asked(client, f"{TAX}=0.4", of="export", format="xlsx").content.startswith(b"PK")

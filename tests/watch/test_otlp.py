@@ -278,6 +278,6 @@ def test_a_line_of_traces_or_of_a_wrong_clock_hides_no_later_line(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["job=vllm", 'job="a" model="b"', 'job=~"("', "job"])
-def test_matchers_that_are_none_are_refused(text: str) -> None:
+def test_malformed_matchers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"job|model|="):
         matcher_of(text)
