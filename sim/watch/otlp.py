@@ -58,6 +58,7 @@ LATE_POINTS = 32
 FIRST_LINES = 100
 """Lines in which the first point of a file is searched for."""
 FIRST_POINT = re.compile(rb'"timeUnixNano"\s*:\s*"?(\d+)')
+"""Pattern of the time of a point [ns]."""
 OLD_S = 600.0
 """Least age of the newest sample that is reported [s]."""
 MATCHER = re.compile(r'\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -157,7 +158,7 @@ class _Stream:
     recent: "deque[float]" = field(default_factory=lambda: deque(maxlen=LATE_POINTS))
     """Times of the latest points [Unix s]."""
     value: tuple[float, ...] = ()
-    """Values of the parts of the last point."""
+    """Values of the parts of the last point, in order."""
 
     def add(self, point: OtlpPoint) -> None:
         """Add a point; copies are ignored, and so are points that come late, except deltas. Raises as `parts_of` does.
@@ -254,7 +255,8 @@ class OtlpFiles:
     ) -> None:
         self.paths, self.match, self._clock = tuple(paths), match, clock
         self._chosen, self._keep_s = matcher_of(match), (keep_days + 2) * HOURS_PER_DAY * HOUR_S
-        self._streams: dict[tuple[str, tuple[tuple[str, str], ...]], _Stream | None] = {}
+        self._streams: dict[Series, _Stream | None] = {}
+        """Metric and labels -> its stream; None where the matchers do not choose it."""
         self._progress: dict[bytes, _Progress] = {}
         """Digest of a file's first line -> part that was read, under any name of the file."""
         self._seen: dict[Path, tuple[int, ...]] = {}
