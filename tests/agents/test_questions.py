@@ -223,19 +223,27 @@ def test_a_command_in_a_separate_process_reports_its_progress_and_ends_in_time(t
 
 
 @pytest.mark.slow
-def test_http_answers_only_with_the_token(tmp_path: Path) -> None:
+def test_http_refuses_a_wrong_token_and_a_large_request_with_an_error_that_clients_show(tmp_path: Path) -> None:
+    from mcp.types import jsonrpc_message_adapter
     from starlette.testclient import TestClient
 
-    from sim.agents.http import guarded
+    from sim.agents.http import MOST_BYTES, guarded
 
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     headers = {"accept": "application/json, text/event-stream", "host": "127.0.0.1:8766"}
-    with TestClient(guarded(server_of(ToolWorkspace(tmp_path)), "secret", "127.0.0.1")) as client:
-        assert client.post("/mcp", json=ping, headers=headers).status_code == 401
-        wrong = headers | {"authorization": "Bearer wrong"}
-        assert client.post("/mcp", json=ping, headers=wrong).status_code == 401
-        right = headers | {"authorization": "Bearer secret"}
-        assert client.post("/mcp", json=ping, headers=right).status_code != 401
+    right = headers | {"authorization": "Bearer secret"}
+    with TestClient(guarded(server_of(ToolWorkspace(tmp_path)), "secret", "127.0.0.1", 1000)) as client:
+        assert client.post("/mcp", json=ping, headers=right).status_code not in (401, 413)
+        for code, body, given in (
+            (401, ping, headers),
+            (401, ping, headers | {"authorization": "Bearer wrong"}),
+            (413, ping | {"params": {"x": "x" * 1000}}, right),
+        ):
+            answer = client.post("/mcp", json=body, headers=given)
+            assert answer.status_code == code
+            text = jsonrpc_message_adapter.validate_json(answer.content, by_name=False).error.message
+            assert ("the token is missing or wrong" if code == 401 else "more than 1,000 bytes") in text
+    assert len(json.dumps(list(range(1, 1_000_001)))) < MOST_BYTES
 
 
 @pytest.mark.slow
