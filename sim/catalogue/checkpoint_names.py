@@ -35,6 +35,13 @@ def model_of(name: str, catalog: Catalog) -> Model:
     raise first or UnknownId("model", name, ())
 
 
+def is_of(name: str, model: Model, catalog: Catalog) -> bool:
+    """Return whether the checkpoint *name* is one of *model*."""
+    with suppress(UnknownId):
+        return model_of(name, catalog).id == model.id
+    return False
+
+
 def stored_in(name: str, catalog: Catalog) -> str:
     """Return the id of the storage format in a checkpoint's *name*; empty if the catalogue has none."""
     words = name.rpartition("/")[2].lower().split("-")

@@ -4,6 +4,7 @@ import os
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -87,6 +88,7 @@ def watch(
     """
     with report_bad_input(), ExitStack() as stack:
         from sim.answers.folder import own_catalogue, write_manifest
+        from sim.report.progress import CaseProgress
         from sim.report.words.money import showing
         from sim.scenario.reading.load import load
         from sim.watch.predicted import why_not_watched
@@ -119,6 +121,7 @@ def watch(
         watched = Watch(read, chosen, catalog, folder, cores, source, storage, options)
         if shown_to_people() and not quiet:
             print_to_stderr("reading hours, simulating their loads, searching the capacity: minutes at first")
+            watched.progress = partial(CaseProgress, False, later_stage=True)
         texts: dict[str, tuple[str, str]] = {}
         if address is not None:
             from sim.watch.http import published

@@ -94,6 +94,9 @@ class InheritedKeys(Spec):
 
     model: str | None = None
     """Id in data/models, or the path of a Hugging Face config.json (relative to the scenario)."""
+    checkpoint: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_readable)] | None = None
+    """Published checkpoint of `model` that the servers load, such as meta-llama/Llama-3.1-70B-Instruct, for deployments
+    that `export` writes; results do not depend on it. Default: the model's own name on the Hub."""
     quantization: str | None = None
     """Id in data/quantizations; none: the model's own dtype."""
     kv_cache_dtype: KvCacheDtype | None = None

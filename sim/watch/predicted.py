@@ -17,7 +17,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, is_deterministic
 from sim.study.capacity import FleetCapacity, capacities, why_no_capacity
 from sim.study.capacity_tolerance import RELATIVE
-from sim.study.execution.cases import Workplace, do_all, jobs_of
+from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.durable import POINTS
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
@@ -141,7 +141,7 @@ class Twin:
         fleet = self.fleet.model_copy(update={"pools": pools, "calibration": path})
         return number, self.scenario.model_copy(update={"fleets": (fleet,)})
 
-    def predictions(self, hours: Sequence[HourObserved]) -> list[Metrics]:
+    def predictions(self, hours: Sequence[HourObserved], progress: Progress = lambda *_: None) -> list[Metrics]:
         """Return the metrics at the load of each of *hours*; all None where the load is not known.
 
         A latency is None where the fleet is overloaded at a neighbouring point of the grid.
@@ -152,7 +152,7 @@ class Twin:
         for state, load in zip(states, loads, strict=True):
             if load is not None:
                 wanted |= {(*state, corner): None for corner, _ in _corners(load)}
-        self._simulate([one for one in wanted if one not in self._known])
+        self._simulate([one for one in wanted if one not in self._known], progress)
         return [
             dict.fromkeys(METRICS) if load is None else self._between(state, load)
             for state, load in zip(states, loads, strict=True)
@@ -185,7 +185,7 @@ class Twin:
                 found[own[0]] = max(1, round(value)) if own[0].endswith(".value") else value
         return found
 
-    def _simulate(self, wanted: Sequence[tuple[int, int, tuple[int, ...]]]) -> None:
+    def _simulate(self, wanted: Sequence[tuple[int, int, tuple[int, ...]]], progress: Progress) -> None:
         jobs = []
         firsts = [0, *(since for since, _ in self.calibrations)]
         for number, replicas, corner in wanted:
@@ -198,7 +198,7 @@ class Twin:
             cases = [Case(self.fleet.name, dict(overrides), overrides, one) for one in range(count)]
             jobs.append(jobs_of(scenario, cases, self.catalog, self.out))
         try:
-            do_all(self.workplace, [job for group in jobs for job in group])
+            do_all(self.workplace, [job for group in jobs for job in group], progress)
         finally:
             discard_unfinished(self.out / POINTS)
         for key, group in zip(wanted, jobs, strict=True):
@@ -217,7 +217,13 @@ class Twin:
                 found[name] = exp(sum(log(value) * weight for value, weight in values if value))
         return found
 
-    def capacity(self, at: int, prompt_tokens: float | None, output_tokens: float | None) -> FleetCapacity:
+    def capacity(
+        self,
+        at: int,
+        prompt_tokens: float | None,
+        output_tokens: float | None,
+        progress: Progress = lambda *_: None,
+    ) -> FleetCapacity:
         """Return the highest rate within the SLO with the calibration at the hour *at*.
 
         Mean lengths are rounded to a fifth of the grid's ratio, so that they seldom need a new search.
@@ -229,7 +235,8 @@ class Twin:
                 near = own[1] * LENGTH_RATIO ** (round(5 * log(seen / own[1]) / log(LENGTH_RATIO)) / 5)
                 put(data, place_of(data, own[0]), max(1, round(near)) if own[0].endswith(".value") else near)
         changed = Scenario.model_validate(data) if data != as_data(scenario) else scenario
-        return capacities(changed, self.catalog, self.out, self.workplace, RELATIVE, precision=scenario.precision)[0]
+        precision = scenario.precision
+        return capacities(changed, self.catalog, self.out, self.workplace, RELATIVE, progress, precision)[0]
 
     def per_replica(self) -> tuple[float, float, float | None]:
         """Return GPUs, capital cost [USD] and cost per hour [USD/h] of one replica; None without prices."""

@@ -6,13 +6,15 @@ that a command that was killed gives the same answers after its restart.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
+from sim.language import N_
 from sim.message import Message
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.execution.cases import Workplace
+from sim.study.execution.cases import Progress, Workplace
 from sim.study.execution.durable import write_atomically
 from sim.units import HOURS_PER_WEEK
 from sim.watch.answer import ComparedHour, WatchAnswer, moment
@@ -37,6 +39,15 @@ LEAST_REQUESTS = 30
 """Fewest requests of an hour that is compared."""
 MOST_RECALIBRATIONS = 8
 """Most calibrations of one evaluation."""
+
+
+ShowProgress = Callable[[str, str], AbstractContextManager[Progress]]
+"""Function that shows the progress of a stage, from its name and the noun of its parts."""
+
+
+def no_progress(stage: str, unit: str) -> AbstractContextManager[Progress]:
+    """Show no progress."""
+    return nullcontext(lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,8 @@ class Watch:
     clock: Callable[[], float] = time.time
     notes: tuple[str, ...] = ()
     """Notes on the last reading."""
+    progress: ShowProgress = no_progress
+    """Display of the progress of simulations."""
 
     def read(self) -> int:
         """Store the hours that have ended since the last reading, and return their number.
@@ -128,7 +141,9 @@ class Watch:
         lead = self.options.lead_days
         stated = lead_time_days(self.scenario, self.fleet)
         if recent:
-            capacity = twin.capacity(recent[-1].hour, _mean(recent, "prompt_tokens"), _mean(recent, "output_tokens"))
+            with self.progress("searching", "searches") as progress:
+                lengths = (_mean(recent, "prompt_tokens"), _mean(recent, "output_tokens"))
+                capacity = twin.capacity(recent[-1].hour, *lengths, progress)
         if capacity is not None and forecast is not None and not capacity.reason and capacity.at_least > 0:
             outlook = outlook_of(
                 forecast,
@@ -171,7 +186,9 @@ class Watch:
         twin = replace(twin, calibrations=tuple(files))
         usable = [one for one in hours if one.usable]
         found = []
-        for hour, predicted in zip(usable, twin.predictions(usable), strict=True):
+        with self.progress("simulating", "cases") as progress:
+            predictions = twin.predictions(usable, progress)
+        for hour, predicted in zip(usable, predictions, strict=True):
             usd_per_h, usd = at_power(predicted, hour)
             known = {name: predicted[name] for name in predicted}
             known["usd_per_million_output_tokens"] = usd_per_million(
@@ -214,7 +231,8 @@ class Watch:
         chosen = [one.hour for one in after if one.hour.hour <= until]
         alone = self.scenario.model_copy(update={"fleets": (self.fleet,), "sweep": None})
         try:
-            made = recalibrated(alone, self.catalog, self.source, chosen, self.options.workers)
+            with self.progress(N_("recalibrating"), "cases"):
+                made = recalibrated(alone, self.catalog, self.source, chosen, self.options.workers)
             stored = StoredCalibration(since, until, made.text, "")
         except CannotCalibrate as error:
             stored = StoredCalibration(since, until, "", str(error))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.answers.from_files.gpu_labels import gpu_of
-from sim.answers.from_files.server_options import BATCHING, FORMATS, format_name, options_of
+from sim.answers.from_files.server_options import BATCHING, FORMATS, LORA, format_name, options_of
+from sim.answers.from_files.source import slug
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.checkpoint_names import model_of, stored_in
+from sim.catalogue.checkpoint_names import is_of, model_of, stored_in, weight_format
 from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.hf_config.load import is_config
 from sim.coldstart import ColdStart, StartUnknown
@@ -30,8 +31,8 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size", "gpu
 FLEET = ("routing", "kv_transfer", "admission")
 """Keys of a fleet that no tool can express; they are written as annotations of its servers."""
 READ_ELSEWHERE = {
-    *("name", "gpu", "mig", "replicas", "role", "cost", "model", "quantization", "engine", "kv_cache_dtype"),
-    *("max_model_len", "batching", "autoscaling", "service", "services"),
+    *("name", "gpu", "mig", "replicas", "role", "cost", "model", "checkpoint", "quantization", "engine"),
+    *("kv_cache_dtype", "max_model_len", "batching", "autoscaling", "service", "services"),
 }
 """Keys of a pool that become options of the tools, or that a deployment does not need."""
 
@@ -132,7 +133,8 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
     own: dict[str, Any] = {}
     notes: list[str] = []
     quantization = nearest(*(level.quantization for level in levels)) or "none"
-    model, precision = _checkpoint(model_id, quantization, engine, catalog, own, notes)
+    stated = nearest(*(level.checkpoint for level in levels)) or ""
+    model, precision = _checkpoint(model_id, quantization, stated, engine, catalog, own, notes)
     group = ServerGroup(
         name=slug(plan.name),
         pool=plan.name,
@@ -185,28 +187,48 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
             batching[key] = value
     own_order = {"scheduling": batching.pop("scheduling")} if batching.get("scheduling") == "fair" else {}
     given |= {BATCHING + key: value for key, value in batching.items() if value is not None}
+    if pool.lora is not None:
+        group.notes.append(Message("{name}: name the adapters and their paths with --lora-modules", group.name))
+        given |= {LORA + "enabled": True} | {LORA + key: value for key, value in given.pop("lora").items()}
     if group.engine == "sglang" and given.pop("enable_expert_parallel", False):
         group.options["expert-parallel-size"] = str(group.gpus)
     options, left = options_of(group.engine, {key: value for key, value in given.items() if value is not None})
     group.options |= {name: value for name, value in options.items() if value != "1" or "parallel-size" not in name}
     rest = {key.removeprefix(BATCHING): left.pop(key) for key in list(left) if key.startswith(BATCHING)}
     rest |= own_order
-    group.own |= left | ({"batching": rest} if rest else {})
+    slots = {key.removeprefix(LORA): left.pop(key) for key in list(left) if key.startswith(LORA)}
+    slots = {key: value for key, value in slots.items() if value is not None}
+    group.own |= left | ({"batching": rest} if rest else {}) | ({"lora": slots} if slots else {})
 
 
 def _checkpoint(
-    model_id: str, quantization: str, engine: str, catalog: Catalog, own: dict[str, Any], notes: list[str]
+    model_id: str,
+    quantization: str,
+    stated: str,
+    engine: str,
+    catalog: Catalog,
+    own: dict[str, Any],
+    notes: list[str],
 ) -> tuple[str, str]:
-    """Return the model on the Hub and the value of --quantization; keys that they cannot express are added to *own*."""
+    """Return the model on the Hub and the value of --quantization; keys that they cannot express are added to *own*.
+
+    The model is the *stated* checkpoint if that is one of this model whose weights can be in the format.
+    """
     if is_config(Path(model_id)):
         model_name, format_id = model_id, catalog.quantization(quantization).id
     else:
         model = catalog.model(model_id)
         format_id = catalog.quantization(quantization).id
         model_name = model.hf_id or model.id
+        if stated and is_of(stated, model, catalog):
+            stores = stored_in(stated, catalog)
+            if stores == format_id or weight_format(stores, "", model, catalog) == format_id:
+                return stated, ""
+            if not stores:
+                model_name = stated
         organisation = model_name.rpartition("/")[0]
         for alias in (*model.aliases, model_name):
-            if format_id != "none" and stored_in(alias, catalog) == format_id:
+            if model_name != stated and format_id != "none" and stored_in(alias, catalog) == format_id:
                 return (alias if "/" in alias else f"{organisation}/{alias}".lstrip("/")), ""
         with suppress(UnknownId):
             if model_of(model_name, catalog).id != model.id:
@@ -237,16 +259,6 @@ def label_of(gpu_id: str, catalog: Catalog) -> tuple[str, str]:
             if len(value) <= 63 and gpu_of(value, catalog) == gpu.id:
                 return ("nvidia.com/gpu.product" if gpu.vendor == "nvidia" else "amd.com/gpu.product-name"), value
     return "gpu", gpu.id
-
-
-def slug(name: str) -> str:
-    """Return *name* as Kubernetes names objects.
-
-    >>> slug("2x A100 80GB (NVLink)")
-    '2x-a100-80gb-nvlink'
-    """
-    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].rstrip("-")
-    return found if found[:1].isalnum() else "server"
 
 
 def _release(engine: str) -> str:

@@ -13,7 +13,7 @@ from sim.answers.from_files.gpu_labels import gpu_of
 from sim.answers.from_files.kinds import sources_of
 from sim.answers.from_files.source import FileErrors, ScalerDraft, ServerDraft, SourceFile
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.checkpoint_names import model_of, stored_in, weight_format
+from sim.catalogue.checkpoint_names import is_of, model_of, stored_in, weight_format
 from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import is_config, model_from_config
@@ -273,11 +273,15 @@ class _Drafting:
     ) -> None:
         data, assumed = self.result.data, self.result.assumed
         data["model"] = models[0][0]
+        if name := self._checkpoint(servers[0], models[0][0]):
+            data["checkpoint"] = name
         data["quantization"] = models[0][1]
         data["engine"] = self._engine(servers[0])
         data["workload"] = self._workload(traffic)
         if traffic is None:
             assumed["workload"] = "no file states the traffic"
+        if adapters := self._adapters(servers):
+            data["workload"]["adapters"] = adapters
         trace = "trace" in data["workload"]
         rate = (traffic.rate_rps if traffic is not None else None) or 4.0
         if not trace:
@@ -292,6 +296,29 @@ class _Drafting:
         data["sweep"] = sweep
         self.result.question = self._question(traffic)
         self._compare(servers, traffic)
+
+    def _adapters(self, servers: list[ServerDraft]) -> dict[str, Any]:
+        """Return the adapters of requests, all equally popular; empty for servers without slots for adapters."""
+        slots = [one.keys.get("lora", one.own.get("lora")) for one in servers]
+        if not any(one is not None for one in slots):
+            return {}
+        names = list(dict.fromkeys(name for one in servers for name in one.adapters))
+        if names:
+            self.result.assumed["workload.adapters"] = "no file states how often each adapter is used: equal shares"
+            return {"weights": dict.fromkeys(names, 1)}
+        most = max(int(one.get("max_loras", 1)) for one in slots if isinstance(one, dict))
+        self.result.assumed["workload.adapters"] = "no file names the adapters: one per slot, in equal shares"
+        return {"count": most, "zipf": 0}
+
+    def _checkpoint(self, server: ServerDraft, model_id: str) -> str:
+        """Return the checkpoint that *server* loads; empty for that of the catalogue and for a file."""
+        if model_id not in self.catalog.ids("models") or server.model == self.catalog.model(model_id).hf_id:
+            return ""
+        return (
+            server.model
+            if "/" in server.model and is_of(server.model, self.catalog.model(model_id), self.catalog)
+            else ""
+        )
 
     def _engine(self, server: ServerDraft) -> str:
         if server.version:
@@ -444,9 +471,14 @@ class _Drafting:
             self.result.assumed["tensor_parallel_size"] = "the fewest GPUs that hold the model"
         if quantization != self.result.data["quantization"]:
             pool["quantization"] = quantization
+        name = self._checkpoint(server, self.result.data["model"])
+        if name and name != self.result.data.get("checkpoint"):
+            pool["checkpoint"] = name
         pool |= server.keys
-        batching = server.own.get("batching")
+        batching, lora = server.own.get("batching"), server.own.get("lora")
         pool = server.own | pool
+        if isinstance(lora, dict):
+            pool["lora"] = lora | pool["lora"]
         if self._needs_network(pool):
             chassis = (self.catalog.server(one) for one in self.catalog.ids("servers"))
             fitting = [one for one in chassis if one.gpu == pool["gpu"] and int(one.gpu_slots.value) == SLOTS]

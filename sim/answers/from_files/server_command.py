@@ -10,6 +10,7 @@ from sim.answers.from_files.server_options import (
     BATCHING,
     FORMATS,
     HARMLESS_VARIABLES,
+    LORA,
     MODEL,
     NODES,
     PRECISION,
@@ -22,12 +23,14 @@ from sim.answers.from_files.server_options import (
     Option,
 )
 from sim.answers.from_files.shell import Command, Word, commands_in
-from sim.answers.from_files.source import ServerDraft, SourceFile
+from sim.answers.from_files.source import ServerDraft, SourceFile, slug
 from sim.catalogue.checkpoint_names import KV_DTYPES
 from sim.message import Message
 from sim.yamlio import YamlError, parse
 
 Problem = tuple[str, int, str]
+MODULES = LORA + "modules"
+"""Key that stands for the names of adapters."""
 STARTS = re.compile(
     r"\bvllm\s+serve\b|vllm\.entrypoints|sglang\.launch_server|\bsglang\s+serve\b|vllm-openai|lmsysorg/sglang"
     r"|dynamo\.(vllm|sglang)\b"
@@ -75,6 +78,7 @@ def _read_comments(text: str, source: SourceFile, problems: list[Problem]) -> No
         server.gpu = str(keys.pop("gpu", ""))
         server.replicas = int(count) if str(count := keys.pop("replicas", "")).isdecimal() else None
         server.own |= keys
+        server.names = (slug(str(keys.get("name", ""))),)
 
 
 def own_keys(text: str, name: str, path: str, line: int, problems: list[Problem]) -> dict[str, Any]:
@@ -246,7 +250,7 @@ class _Options:
             return False
         if option is not None and option.kind in ("flag", "off"):
             return not values and text.lower() in ("true", "false")
-        several = option is not None and option.kind == "text" and not option.key and not option.secret
+        several = option is not None and option.kind == "text" and option.key in ("", MODULES) and not option.secret
         return not values or several
 
     def _take(self, name: str, option: Option, values: Sequence[str], word: Word) -> None:
@@ -268,6 +272,9 @@ class _Options:
         if not option.key:
             self._leave(name, option)
             self.server.served = values[0] if name == "served-model-name" else self.server.served
+            return
+        if option.key == MODULES:
+            self._adapters(name, values, word.line)
             return
         value = self._value(name, option, values[0], word.line)
         if value is None:
@@ -335,9 +342,20 @@ class _Options:
         return round(float(found[1]) * MULTIPLES.get(found[2], 1))
 
     def _put(self, name: str, key: str, value: Any) -> None:
-        holder = self.server.batching if key.startswith(BATCHING) else self.server.keys
-        holder[key.removeprefix(BATCHING)] = value
+        section = next((one for one in (BATCHING, LORA) if key.startswith(one)), "")
+        holder = {BATCHING: self.server.batching, LORA: self.server.lora}.get(section, self.server.keys)
+        holder[key.removeprefix(section)] = value
         self.source.read.append(f"--{name}: {key} {str(value).lower() if isinstance(value, bool) else value}")
+
+    def _adapters(self, name: str, values: Sequence[str], line: int) -> None:
+        """Read the names of adapters: `name=path`, or an object with `name`."""
+        for text in values:
+            found = text.partition("=")[0]
+            if text.startswith("{"):
+                found = str(own_keys(text, f"--{name}", self.path, line, self.problems).get("name", ""))
+            if found:
+                self.server.adapters.append(found)
+        self.source.read.append(f"--{name}: adapters {', '.join(self.server.adapters)}")
 
     def _role(self, name: str, role: str, line: int) -> None:
         if role in ("prefill", "decode"):
@@ -377,6 +395,11 @@ class _Options:
         for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             if keys.get(size) == 0:
                 self._report(0, Message("{size} must be at least 1", size))
+        lora = self.server.lora
+        if lora.pop("enabled", bool(self.server.adapters)):
+            keys["lora"] = dict(lora)
+        elif lora:
+            self.source.not_simulated.append(Message("{options} (without --enable-lora)", ", ".join(lora)))
 
     def _report(self, line: int, text: str) -> None:
         self.problems.append((self.path, line, text))

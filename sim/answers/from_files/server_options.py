@@ -1,7 +1,8 @@
 """Options of vLLM's and SGLang's servers, and the scenario keys that they map to.
 
-An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching` with the prefix
-`batching.`; options without a key are listed as not simulated, or are harmless: they change no latency and no cost.
+An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching` or `lora` with
+the prefix `batching.` or `lora.`; options without a key are listed as not simulated, or are harmless: they change no
+latency and no cost.
 """
 
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ def _harmless(kind: OptionKind, *names: str) -> dict[str, Option]:
 
 SECRET = Option("text", secret=True)
 BATCHING = "batching."
+LORA = "lora."
 MODEL, PRECISION = "model", "quantization"
 SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
@@ -100,11 +102,13 @@ VLLM: dict[str, Option] = {
     "max-num-partial-prefills": _left("count", "several long prompts at once"),
     "max-long-partial-prefills": _left("count", "several long prompts at once"),
     "disable-sliding-window": _left("flag", "attention over the whole context"),
-    "enable-lora": _left("flag", "LoRA adapters (see lora of a pool)"),
-    "max-loras": _left("count", "LoRA adapters (see lora of a pool)"),
-    "max-lora-rank": _left("count", "LoRA adapters (see lora of a pool)"),
-    "max-cpu-loras": _left("count", "LoRA adapters (see lora of a pool)"),
-    "lora-modules": _left("text", "LoRA adapters (see lora of a pool)"),
+    "enable-lora": _flag(LORA + "enabled"),
+    "max-loras": _count(LORA + "max_loras"),
+    "max-lora-rank": _count(LORA + "max_lora_rank"),
+    "max-cpu-loras": _count(LORA + "max_cpu_loras"),
+    "lora-modules": Option("text", LORA + "modules"),
+    "fully-sharded-loras": _left("flag", "adapters split over all GPUs"),
+    "lora-dtype": _left("text", "numbers of another width"),
     "kv-transfer-config": Option("text", ROLE),
     "kv-events-config": Option("text"),
     "kv-offloading-size": _left("number", "KV in host memory (see kv_tiers of a pool)"),

@@ -1,5 +1,6 @@
 """Content of one file, in the terms of a scenario."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,16 @@ class FileErrors(ValueError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.problems,)
+
+
+def slug(name: str) -> str:
+    """Return *name* as Kubernetes names objects.
+
+    >>> slug("2x A100 80GB (NVLink)")
+    '2x-a100-80gb-nvlink'
+    """
+    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].rstrip("-")
+    return found if found[:1].isalnum() else "server"
 
 
 @dataclass(slots=True)
@@ -43,6 +54,10 @@ class ServerDraft:
     """Keys of a pool."""
     batching: dict[str, Any] = field(default_factory=dict)
     """Keys of a pool's `batching`."""
+    lora: dict[str, Any] = field(default_factory=dict)
+    """Options of adapters, as read."""
+    adapters: list[str] = field(default_factory=list)
+    """Names of LoRA adapters."""
     gpu: str = ""
     """Id of the GPU; empty if the file does not name it."""
     gpus: int | None = None

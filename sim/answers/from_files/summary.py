@@ -25,6 +25,8 @@ def _value_text(draft: Draft, key: str) -> str:
     if key == "workload":
         arrivals = draft.data["workload"]["arrivals"]
         return Message("{process}, {rate_rps} requests/s", arrivals["process"], arrivals["rate_rps"])
+    if key == "workload.adapters":
+        return dump_line(draft.data["workload"]["adapters"])
     if key == "cost":
         return str(fleet["cost"]["price"])
     pooled = next((pool[key] for pool in fleet["pools"] if key in pool), None)

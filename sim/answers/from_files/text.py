@@ -1,5 +1,6 @@
 """Commented YAML of a draft."""
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
@@ -29,9 +30,9 @@ def scenario_text(draft: Draft, command: str) -> str:
     for title, sentences in sections(draft):
         lines += ["#", f"# {title}:", *(line for one in sentences for line in _comment(one, "  "))]
     lines += [f"name: {dump_line(draft.name)}", f"{VERSION_KEY}: {SCHEMA_VERSION}"]
-    for key in ("model", "quantization", "engine"):
-        lines += _entry(key, data[key], assumed.get(key))
-    lines += ["", *_workload(data["workload"], assumed.get("workload")), ""]
+    for key in ("model", "checkpoint", "quantization", "engine"):
+        lines += _entry(key, data[key], assumed.get(key)) if key in data else []
+    lines += ["", *_workload(data["workload"], assumed), ""]
     for key in ("horizon_s", "warmup_s", "replications", "seed", "slo"):
         if key in data:
             lines += _entry(key, data[key], assumed.get(key))
@@ -84,11 +85,12 @@ def _entry(key: str, value: Any, assumed: str | None, indent: str = "") -> list[
     return [*(f"{indent}{one}" for one in _comment(f"assumed: {assumed}")), text]
 
 
-def _workload(workload: dict[str, Any], assumed: str | None) -> list[str]:
-    lines = [f"{'workload:':<{COLUMN}}# assumed: {assumed}" if assumed else "workload:"]
+def _workload(workload: dict[str, Any], assumed: Mapping[str, str]) -> list[str]:
+    reason = assumed.get("workload")
+    lines = [f"{'workload:':<{COLUMN}}# assumed: {reason}" if reason else "workload:"]
     for key, value in workload.items():
         if key == "lengths":
             lines += ["  lengths:", *(f"    {side}: {dump_line(one)}" for side, one in value.items())]
         else:
-            lines.append(f"  {key}: {dump_line(value)}")
+            lines += _entry(key, value, assumed.get(f"workload.{key}"), "  ")
     return lines

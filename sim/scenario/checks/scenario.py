@@ -6,6 +6,7 @@ and limits are called from here.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from unicodedata import normalize
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.checkpoint_names import model_of
 from sim.catalogue.data_folder import UnknownId
+from sim.catalogue.hf_config.config import ConfigError
 from sim.cost import token_api
 from sim.cost.actuals import ActualsError
 from sim.cost.clock import ClockError, SiteClock
@@ -96,6 +99,26 @@ MOST_ROUNDS = 3
 """Number of rounds of removals: invalid values first, then values that are invalid without those removed."""
 
 
+def _checkpoint_issues(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
+    """Yield an issue for each checkpoint that is known as one of another model than the nearest one stated with it."""
+    levels: list[tuple[Place, Any, Any]] = [((), data, None)]
+    levels += [(("services", i), one, data) for i, one in mappings(data, "services")]
+    for i, fleet in mappings(data, "fleets"):
+        levels += [(("fleets", i), fleet, data)]
+        levels += [(("fleets", i, "pools", j), pool, data | fleet) for j, pool in mappings(fleet, "pools")]
+    for place, level, above in levels:
+        name = level.get("checkpoint") if isinstance(level, dict) else None
+        stated = level.get("model", (above or {}).get("model")) if name else None
+        if not isinstance(name, str) or not isinstance(stated, str):
+            continue
+        with suppress(UnknownId, ConfigError):
+            model = catalog.any_model(stated)
+            if model.id in catalog.ids("models") and (own := model_of(name, catalog)).id != model.id:
+                yield ValidationIssue(
+                    (*place, "checkpoint"), Message("is one of {own}, and the model is {model}", own.id, model.id)
+                )
+
+
 def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
     """Return issues of duplicate names and of ids that are not in the catalogue, in raw scenario *data*."""
     everywhere: dict[str, Callable[[str], object]] = {
@@ -106,7 +129,7 @@ def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
         "calibration": load_calibration,
     }
     in_pools = everywhere | {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link}
-    found = [*_name_issues(data), *unknown_ids(data, (), everywhere)]
+    found = [*_name_issues(data), *unknown_ids(data, (), everywhere), *_checkpoint_issues(data, catalog)]
     found += unknown_ids(value_at(data, ("workload", "arrivals")), ("workload", "arrivals"), {"shape": hourly_table})
     found += unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
     for side in ("prompt", "output"):

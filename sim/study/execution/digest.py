@@ -17,7 +17,9 @@ from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
 from sim.study.execution.durable import file_digest
 
-NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", *SECTIONS)
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", "checkpoint", *SECTIONS)
+_OF_DEPLOYMENTS: dict[str, Any] = {"checkpoint": True, "pools": {"__all__": {"checkpoint"}}}
+"""Keys of a fleet that no result depends on."""
 MONEY = (*TERMS, *(name for name, section in SECTIONS.items() if section.repriced))
 """Keys of scenario and fleet that no simulated quantity depends on, beside the `cost` of a fleet and of its pools."""
 CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
@@ -35,7 +37,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     """
     at, fleet = _at_case(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
-    data["fleet"] = fleet.model_dump(mode="json")
+    data["fleet"] = fleet.model_dump(mode="json", exclude=_OF_DEPLOYMENTS)
     if (hours := load_by_hour(at)) is not None:
         data["load_by_hour"] = hours  # the annual cost weights the hours of a tariff by this load
     parts = [
@@ -88,7 +90,7 @@ def _at_case(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
 def _without_prices(at: Scenario, fleet: Fleet) -> dict[str, Any]:
     """Return the scenario's data of *fleet* at a point, without prices and terms."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
-    whole = fleet.model_dump(mode="json")
+    whole = fleet.model_dump(mode="json", exclude=_OF_DEPLOYMENTS)
     data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}
     data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in whole["pools"]]
     return data

@@ -8,9 +8,13 @@ import yaml
 
 from sim.answers.deployments.answer import deployment_text, digest_of
 from sim.answers.deployments.formats import FORMATS
-from sim.answers.deployments.servers import NoDeployment, groups_of, label_of, slug
+from sim.answers.deployments.servers import NoDeployment, groups_of, label_of
+from sim.answers.from_files.draft import draft_of
 from sim.answers.from_files.gpu_labels import gpu_of
+from sim.answers.from_files.source import slug
+from sim.answers.from_files.text import scenario_text
 from sim.catalogue.catalog import load_catalog
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -85,6 +89,41 @@ def test_options_read_back_are_the_same(tmp_path: Path, form: str, keys: dict[st
     ending, write = FORMATS[form]
     text = write(groups_of(scenario, case, CATALOG), [])
     assert deployed(read_back(tmp_path, text, ending)) == deployed(resolve(scenario, case, CATALOG))
+
+
+@pytest.mark.slow
+def test_a_manifest_that_is_read_serves_the_same_checkpoint_and_adapters_when_written(tmp_path: Path) -> None:
+    command, target = tmp_path / "serve.sh", tmp_path / "s.yaml"
+    command.write_text(
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --max-model-len 8192 "
+        "--enable-lora --max-loras 2 --max-cpu-loras 9 --lora-modules sql=/sql chat=/chat\n"
+    )
+    draft = draft_of([command], target, CATALOG, "h100-80gb-sxm")
+    target.write_text(scenario_text(draft, "gpufleet init s"))
+    scenario = load(target, catalog=CATALOG)
+    assert scenario.workload.adapters is not None
+    assert scenario.workload.adapters.weights == {"sql": 1, "chat": 1}
+    assert "equal shares" in draft.assumed["workload.adapters"]
+    [group] = groups_of(scenario, cases(scenario)[0], CATALOG)
+    assert group.model == "meta-llama/Llama-3.1-8B-Instruct"
+    kept = {"quantization": "fp8", "enable-lora": "", "max-loras": "2", "max-cpu-loras": "9"}
+    assert kept.items() <= group.options.items()
+    with pytest.raises(ScenarioErrors, match="checkpoint: is one of qwen3-32b"):
+        load(target, ["checkpoint=Qwen/Qwen3-32B"], catalog=CATALOG)
+
+
+@pytest.mark.slow
+def test_scaled_objects_beside_a_script_scale_its_servers_by_name(tmp_path: Path) -> None:
+    pools = [SMALL["fleets"][0]["pools"][0] | {"name": name} for name in ("Main pool", "other")]
+    pools[0] = pools[0] | {"autoscaling": SCALED["keda"]}
+    data = SMALL | {"fleets": [{"name": "a", "pools": pools}]}
+    scenario = load(read_text(dump(data), "small.yaml"), catalog=CATALOG)
+    groups = groups_of(scenario, cases(scenario)[0], CATALOG)
+    files = [tmp_path / "serve.sh", tmp_path / "keda.yaml"]
+    for file, form in zip(files, ("vllm", "keda"), strict=True):
+        file.write_text(FORMATS[form][1](groups, []))
+    drafts = draft_of(files, tmp_path / "s.yaml", CATALOG).data["fleets"][0]["pools"]
+    assert [one.get("autoscaling", {}).get("policy") for one in drafts] == ["keda", None]
 
 
 def test_the_startup_probe_allows_twice_the_cold_start() -> None:

@@ -60,14 +60,28 @@ def test_values_are_read_as_the_engine_reads_them() -> None:
         "--long-prefill-token-threshold auto --lora-modules a=b c=d"
     )
     assert found is not None
-    assert found.keys == {"max_model_len": 32000, "kv_cache_dtype": "fp8_e4m3"}
+    assert found.keys == {"max_model_len": 32000, "kv_cache_dtype": "fp8_e4m3", "lora": {}}
+    assert found.adapters == ["a", "c"]
     assert found.batching == {
         "max_num_batched_tokens": 8192,
         "enable_chunked_prefill": False,
         "gpu_memory_utilization": 0.9,
     }
     assert problems == []
-    assert [one.split(" ")[0] for one in source.not_simulated] == ["--optimization-level", "--lora-modules"]
+    assert [one.split(" ")[0] for one in source.not_simulated] == ["--optimization-level"]
+
+
+def test_slots_for_adapters_are_read_with_their_names() -> None:
+    modules = """--lora-modules sql=/a '{"name": "chat", "path": "/b"}'"""
+    found, _, problems = server(f"vllm serve M --enable-lora --max-loras 4 --max-lora-rank 32 {modules}")
+    assert found is not None
+    assert (found.keys["lora"], found.adapters, problems) == (
+        {"max_loras": 4, "max_lora_rank": 32}, ["sql", "chat"], []
+    )  # fmt: skip
+    found, source, _ = server("vllm serve M --max-loras 4")
+    assert found is not None
+    assert "lora" not in found.keys
+    assert source.not_simulated == ["max_loras (without --enable-lora)"]
 
 
 def test_an_unknown_option_is_listed_and_a_misspelt_one_is_refused() -> None:

@@ -26,7 +26,7 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.execution.digest import digest
+from sim.study.execution.digest import digest, quantities
 from sim.study.execution.durable import DamagedFile, read_sealed, write_sealed
 from sim.study.execution.store import load_case, read_case
 from sim.study.reprice import load_repriced
@@ -88,6 +88,14 @@ def test_changed_config_json_gives_another_case(tmp_path: Path) -> None:
     assert name() != before
     config.write_text(json.dumps(CONFIG))
     assert name() == before
+
+
+def test_the_checkpoint_of_a_deployment_gives_the_same_case(folder: Path) -> None:
+    name = "acme/chat-7b"
+    stated = ([], [f"checkpoint={name}"], [f"fleets.0.checkpoint={name}"], [f"fleets.0.pools.0.checkpoint={name}"])
+    read = [load(folder / "s.yaml", sets, catalog=load_catalog()) for sets in stated]
+    assert len({digest(one, cases(one)[0], load_catalog()) for one in read}) == 1
+    assert len({quantities(one, cases(one)[0]) for one in read}) == 1
 
 
 @pytest.mark.slow
