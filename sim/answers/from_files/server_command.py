@@ -345,7 +345,8 @@ class _Options:
         section = next((one for one in (BATCHING, LORA) if key.startswith(one)), "")
         holder = {BATCHING: self.server.batching, LORA: self.server.lora}.get(section, self.server.keys)
         holder[key.removeprefix(section)] = value
-        self.source.read.append(f"--{name}: {key} {str(value).lower() if isinstance(value, bool) else value}")
+        shown = key.removesuffix(".enabled")
+        self.source.read.append(f"--{name}: {shown} {str(value).lower() if isinstance(value, bool) else value}")
 
     def _adapters(self, name: str, values: Sequence[str], line: int) -> None:
         """Read the names of adapters: `name=path`, or an object with `name`."""
@@ -355,7 +356,7 @@ class _Options:
                 found = str(own_keys(text, f"--{name}", self.path, line, self.problems).get("name", ""))
             if found:
                 self.server.adapters.append(found)
-        self.source.read.append(f"--{name}: adapters {', '.join(self.server.adapters)}")
+        self.source.read.append(f"--{name}: {', '.join(self.server.adapters)}")
 
     def _role(self, name: str, role: str, line: int) -> None:
         if role in ("prefill", "decode"):
