@@ -115,7 +115,12 @@ def _checkpoint_issues(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]
             model = catalog.any_model(stated)
             if model.id in catalog.ids("models") and (own := model_of(name, catalog)).id != model.id:
                 yield ValidationIssue(
-                    (*place, "checkpoint"), Message("is one of {own}, and the model is {model}", own.id, model.id)
+                    (*place, "checkpoint"),
+                    Message(
+                        "is one of {own}, and the model is {model}: remove it, or name one of this model",
+                        own.id,
+                        model.id,
+                    ),
                 )
 
 
