@@ -169,13 +169,13 @@ class CommandContext:
         from sim.answers.remote import copied
 
         given = self.given
-        place = workplace(given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path)
-        with place as there, copied(self.remote):
+        machines = workplace(given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path)
+        with machines as opened, copied(self.remote):
             return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
                 out=self.folder,
-                workplace=there,
+                workplace=opened,
                 quiet=given["quiet"],
                 command=command_line(),
                 force=given["force"],

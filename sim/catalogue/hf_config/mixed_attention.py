@@ -19,6 +19,7 @@ from sim.catalogue.hf_config.full_attention import (
     shared_moe,
     sliding,
 )
+from sim.catalogue.model import GATED_CONVOLUTION_ROWS
 from sim.message import Message
 
 SHORT_CONVOLUTION = 4
@@ -290,7 +291,8 @@ def _kimi_linear(config: Config) -> Fields:
     )
 
 
-GATED_CONVOLUTION = 3
+GATED_CONVOLUTION = GATED_CONVOLUTION_ROWS + 1
+"""Width of the gated convolution that step times and memory count."""
 
 
 def _lfm2(config: Config) -> Fields:
