@@ -56,7 +56,8 @@ class TaxDepreciation(Spec):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        stated = self.model_fields_set - {"bonus"}
+        # null removes a key of a base
+        stated = {name for name in self.model_fields_set - {"bonus"} if getattr(self, name) is not None}
         for key in ("rule", "table"):
             if getattr(self, key) is not None and (others := sorted(stated - {key})):
                 raise ValueError(
@@ -199,8 +200,8 @@ class IncomeTax(Spec):
         carried = self.losses == "carried_forward"
         if carried and self.profit_usd_per_year is None:
             raise ValueError("losses carried forward need profit_usd_per_year, the profit before these costs")
-        names = ("profit_usd_per_year", "loss_use_limit", "loss_years")
-        if not carried and (others := [name for name in names if name in self.model_fields_set]):
+        idle = {"profit_usd_per_year": None, "loss_use_limit": 1.0, "loss_years": None}  # over a base with carried losses
+        if not carried and (others := [name for name, value in idle.items() if getattr(self, name) != value]):
             raise ValueError(Message("{others}: only with losses: carried_forward", ", ".join(others)))
         return self
 

@@ -156,5 +156,10 @@ def test_impossible_terms_are_refused(kind: type, terms: dict[str, object], what
         kind(**terms)
 
 
+def test_null_removes_terms_of_a_base() -> None:
+    assert TaxDepreciation(method="straight_line", factor=None).years == 5
+    assert IncomeTax(rate=0.2, profit_usd_per_year=None, loss_use_limit=1, loss_years=None).losses == "used_at_once"
+
+
 def test_published_rules_are_dated() -> None:
     assert all(rule.as_of <= "2026-11-28" and rule.where for rule in published_rules().values())
