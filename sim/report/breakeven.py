@@ -895,7 +895,8 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
         )
     lines.append(
         _(
-            "Purchases are paid at delivery, other amounts at the end of each month. The curves of net present cost "
+            "Purchases are paid at delivery or by stated terms of payment, other amounts at the end of each month. The "
+            "curves of net present cost "
             "subtract the hardware's value at that age: its resale minus its removal."
         )
     )

@@ -86,7 +86,7 @@ def _serving(values: Mapping[str, Any]) -> list[str]:
 
 def _changed(values: Mapping[str, Any]) -> list[str]:
     """Return the sentence that *values* have changed since the run; none without any."""
-    changed = ", ".join(f"{path}={value}" for path, value in values.items())
+    changed = ", ".join(options(values))
     return [Message("Changed since the run: {changed}.", changed)] if changed else []
 
 

@@ -16,6 +16,7 @@ from sim.report.plan_charts import cash_panel
 from sim.report.plan_tables import plan_table
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import joined, question_of, readable_name
+from sim.scenario.reading.layers import options
 from sim.scenario.schema import Scenario
 from sim.serve.adjustable_inputs import AdjustableInput, financed_inputs, stated_amount
 from sim.serve.live_charts import chart_data
@@ -96,7 +97,7 @@ def _changes(answer: QuestionAnswer, parts: _Parts, catalog: Catalog) -> Iterato
             amount, stated = stated_amount(now[path]), stated_amount(before[path])
             yield _("{name} {amount} (scenario: {stated})", name=now[path].label, amount=amount, stated=stated)
         else:
-            yield f"{path}={value}"
+            yield from options({path: value})
 
 
 def question_gap(answer: QuestionAnswer) -> list[dict[str, Any]]:

@@ -76,6 +76,8 @@ def test_a_changed_verdict_names_the_changed_terms(client: TestClient) -> None:
     assert "Tipping points are not searched under changed terms: gpufleet breakeven searches them." in rates
     planned = asked(client, f"{TAX}=0.4", run="plan").json()
     assert planned["verdict"]["headline"].startswith("With corporate tax rate 40\u00a0% (scenario: 25\u00a0%): ")
+    unpaid = asked(client, "finance.loan=null", run="plan").json()["verdict"]["headline"]
+    assert unpaid.startswith("With finance.loan=null: ")
     assert "breakeven" not in str([one["path"] for one in planned["inputs"]]), "a plan has no such options"
     assert [row[1] for row in planned["beside"][0]["rows"]] == ["own money", "loan"]
 

@@ -187,7 +187,7 @@ class _BreakevenPage(_Board):
 
     def cash(self) -> tuple[list[str], list[list[str]]]:
         columns: dict[str, tuple[str, Callable[[float], str]]] = {
-            self.amount("capex_usd"): (_("paid at delivery"), lambda usd: self.money(usd) if usd else ""),
+            self.amount("capex_usd"): (_("capital cost"), lambda usd: self.money(usd) if usd else ""),
             self.amount("first_month_running_usd_per_h"): (
                 _("operating cost a month"),
                 lambda usd: self.money(usd * HOURS_PER_MONTH),
