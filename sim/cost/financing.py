@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from math import expm1, fsum, log1p
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from sim.cost.income_tax import IncomeTax, Share, TaxDepreciation
@@ -596,9 +597,7 @@ def payback(flows_usd: Sequence[float], rate: float = 0.0) -> float | None:
 
 def _fitting_rates(flows_usd: Sequence[float]) -> list[float]:
     """Return all rates per year above -99 % at which the present value of *flows_usd* is 0."""
-    from numpy import roots
-
-    factors = [root.real for root in roots(flows_usd[::-1]) if abs(root.imag) < 1e-6 * abs(root)]
+    factors = [root.real for root in np.roots(flows_usd[::-1]) if abs(root.imag) < 1e-6 * abs(root)]
     rates = [factor**-MONTHS_PER_YEAR - 1 for factor in factors if factor > 0]
     return [rate for rate in rates if rate > -0.99]
 
