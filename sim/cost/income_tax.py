@@ -200,11 +200,8 @@ class IncomeTax(Spec):
         carried = self.losses == "carried_forward"
         if carried and self.profit_usd_per_year is None:
             raise ValueError("losses carried forward need profit_usd_per_year, the profit before these costs")
-        idle = {
-            "profit_usd_per_year": None,
-            "loss_use_limit": 1.0,
-            "loss_years": None,
-        }  # over a base with carried losses
+        # a base with carried losses is overridden by these values
+        idle = {"profit_usd_per_year": None, "loss_use_limit": 1.0, "loss_years": None}
         if not carried and (others := [name for name, value in idle.items() if getattr(self, name) != value]):
             raise ValueError(Message("{others}: only with losses: carried_forward", ", ".join(others)))
         return self
