@@ -96,11 +96,8 @@ def init(
             fail(Message("{option}: applies to the files of --from; add --from FILE", option))
         else:
             text = template(target.stem)
-        try:
-            target.write_text(text, encoding="utf-8")
-            schema.write_text(schema_text(), encoding="utf-8")
-        except OSError as error:
-            fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
+        _write(schema, schema_text())
+        _write(target, text)
     show_all(*lines, Message("wrote {target} and {schema}; look at it with: gpufleet check {target}", target, schema))
     if prometheus is not None:
         also = f" --match {shlex.quote(match)}" if match else ""
@@ -112,6 +109,17 @@ def init(
                 also,
             )
         )
+
+
+def _write(file: Path, text: str) -> None:
+    """Write *text* to *file*, whole or not at all; end the command if it cannot be written."""
+    from sim.study.execution.durable import write_atomically
+
+    try:
+        file.parent.stat()  # no folder is created
+        write_atomically(file.resolve(), text)
+    except OSError as error:
+        fail(Message("{file}: cannot be written: {reason}", file, os_reason(error)))
 
 
 def _watched(url: str, match: str) -> Any:
@@ -140,7 +148,6 @@ def migrate(
         from sim.scenario.reading.errors import ScenarioErrors
         from sim.scenario.reading.migration import migrate as migrated
         from sim.scenario.template import SCHEMA_FILE, schema_text
-        from sim.study.execution.durable import write_atomically
 
         found, errors = {}, []
         for file in files:
@@ -150,18 +157,15 @@ def migrate(
                 errors += error.errors
         if errors:
             raise ScenarioErrors(errors)
-        try:
-            for file, migration in found.items():
-                if migration.changes:
-                    write_atomically(file.resolve(), migration.text)
-                    show_all(*map(str, migration.changes))
-                else:
-                    show_all(Message("{file}: up to date", file))
-            for schema in {file.with_name(SCHEMA_FILE) for file in found}:
-                if schema.exists():
-                    write_atomically(schema, schema_text())
-        except OSError as error:
-            fail(Message("{file}: cannot be written: {reason}", error.filename, os_reason(error)))
+        for file, migration in found.items():
+            if migration.changes:
+                _write(file, migration.text)
+                show_all(*map(str, migration.changes))
+            else:
+                show_all(Message("{file}: up to date", file))
+        for schema in {file.with_name(SCHEMA_FILE) for file in found}:
+            if schema.exists():
+                _write(schema, schema_text())
 
 
 def _columns_of(texts: Sequence[str]) -> dict[str, str]:

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import typer
 from small_scenario import REFEREE, variant
 
 from sim import cli
+from sim.cli.scenario_files import _write
 from sim.study.execution import cases
 
 SHORT = {
@@ -148,3 +151,18 @@ def test_a_path_that_is_no_text(
     assert ended(monkeypatch, "check", folder / "s.yaml") == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert "the path is not UTF-8 text: rename the file or its folder" in line
+
+
+def test_a_full_disk_leaves_the_scenario_of_init_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "chat.yaml"
+    scenario.write_text("before")
+    monkeypatch.setattr(
+        "sim.study.execution.durable.os.fsync", Mock(side_effect=OSError(28, "No space left on device"))
+    )
+    with pytest.raises(typer.Exit):
+        _write(scenario, "after")
+    assert capsys.readouterr().err == f"{scenario}: cannot be written: no space left on device\n"
+    assert [*tmp_path.iterdir()] == [scenario]
+    assert scenario.read_text() == "before"

@@ -9,6 +9,7 @@ from sim.answers.price_lists.row import PriceListErrors, PriceRow, slug
 from sim.catalogue.data_folder import CatalogError
 from sim.catalogue.market import PriceList
 from sim.message import Message
+from sim.study.execution.durable import write_atomically
 from sim.yamlio import YamlError, dump, dump_line, read
 
 MARK = "# Written by gpufleet prices import: later imports add to it."
@@ -69,9 +70,8 @@ def written_to(folder: Path, rows: Sequence[PriceRow], kind: str, today: date, f
     held = sources.read_text("utf-8") if sources.is_file() else ""
     if f"\n{source}:" not in f"\n{held}":
         texts[sources] = f"{held}{'' if held.endswith(chr(10)) or not held else chr(10)}{source}: {dump_line(keys)}\n"
-    (folder / "prices").mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
+    for path, text in sorted(texts.items(), key=lambda one: one[0] != sources):  # prices cite their source
+        write_atomically(path.resolve(), text)
     return new, changed, known
 
 

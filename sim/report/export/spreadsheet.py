@@ -5,6 +5,7 @@ Rows are written one by one to bound memory; charts are drawn from the cells of 
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from io import BytesIO
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,8 @@ class Book:
         self.currency = currency
         self.fleets = fleets or {}
         self.labels = labels_of(self.fleets) if self.fleets and current() != ENGLISH else {}
-        self.workbook = Workbook(str(path), {"constant_memory": True})
+        self._path, self._content = path, BytesIO()  # a full disk would leave a half-closed archive
+        self.workbook = Workbook(self._content, {"constant_memory": True})
         self.workbook.set_calc_mode("auto")
         made = {"title": {"bold": True, "font_size": 14}, "soft": {"font_color": "#555555"}}
         made |= {"head": {"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}, "bold": {"bold": True}}
@@ -113,6 +115,7 @@ class Book:
     def close(self) -> None:
         """Write the file."""
         self.workbook.close()
+        self._path.write_bytes(self._content.getbuffer())
 
 
 def worded(name: str, value: Any) -> Any:

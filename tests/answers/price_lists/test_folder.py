@@ -3,6 +3,7 @@
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -98,3 +99,14 @@ def test_all_runs_are_billed_at_the_newest_offers(tmp_path: Path) -> None:
     assert {one.change for one in bills} == {"-25.0%"}
     assert {one.newer[0][2] for one in bills} == {"aws-rtx-4090/us-east-1-on-demand-2026-11-20"}
     assert runs_in(tmp_path / "outputs") == [run]
+
+
+def test_a_full_disk_leaves_the_entries_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_to(tmp_path, [row(6.88)], "AWS", TODAY, "index.csv")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    monkeypatch.setattr(
+        "sim.study.execution.durable.os.fsync", Mock(side_effect=OSError(28, "No space left on device"))
+    )
+    with pytest.raises(OSError, match="No space"):
+        written_to(tmp_path, [row(5.0)], "CSV", TODAY, "mine.csv")
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before

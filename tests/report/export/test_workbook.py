@@ -421,3 +421,10 @@ def test_what_cannot_be_exported_is_a_line(
     assert done.returncode == 2
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_workbook_that_cannot_be_written_raises_the_error_of_the_machine(tmp_path: Path) -> None:
+    book = Book(tmp_path / "none" / "book.xlsx", "USD")
+    book.sheet("Summary", "summary")
+    with pytest.raises(FileNotFoundError):
+        book.close()
