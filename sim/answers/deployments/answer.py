@@ -121,7 +121,7 @@ def _head(
         lines.append(Message("simulated: {known}", ", ".join(known)))
     lines += [
         Message("{model}: replace it by your own checkpoint if you serve a fine-tuned one", model)
-        for model in dict.fromkeys(group.model for group in groups)
+        for model in dict.fromkeys(group.model for group in groups if group.model != group.checkpoint)
     ]
     lines += [
         Message(

@@ -69,6 +69,8 @@ class ServerGroup:
     servers_per_replica: int
     start_s: float | None
     """Duration of a cold start [s]; None if it is not known."""
+    checkpoint: str = ""
+    """Checkpoint that the scenario states; empty if it states none."""
     autoscaling: Any = None
     own: dict[str, Any] = field(default_factory=dict)
     """Keys of the pool that the tool cannot express."""
@@ -150,6 +152,7 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
         label=label_of(pool.gpu, catalog),
         servers_per_replica=_servers(pool, catalog),
         start_s=start_s,
+        checkpoint=stated,
         autoscaling=pool.autoscaling,
         own=own,
         notes=notes,

@@ -105,7 +105,7 @@ def test_a_manifest_that_is_read_serves_the_same_checkpoint_and_adapters_when_wr
     assert scenario.workload.adapters.weights == {"sql": 1, "chat": 1}
     assert "equal shares" in draft.assumed["workload.adapters"]
     [group] = groups_of(scenario, cases(scenario)[0], CATALOG)
-    assert group.model == "meta-llama/Llama-3.1-8B-Instruct"
+    assert group.model == group.checkpoint == "meta-llama/Llama-3.1-8B-Instruct"
     kept = {"quantization": "fp8", "enable-lora": "", "max-loras": "2", "max-cpu-loras": "9"}
     assert kept.items() <= group.options.items()
     with pytest.raises(ScenarioErrors, match="checkpoint: is one of qwen3-32b"):
