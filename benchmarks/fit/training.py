@@ -76,18 +76,28 @@ def observations(rows: list[TrainingRow], figured: PredictionBasis) -> list[Fitt
 
 
 def chosen(found: list[Fitted]) -> list[Fitted]:
-    """Return the fitted rows: trusted ones, a few of each kind; of 3D U-Net those without evaluations."""
+    """Return the fitted rows: trusted ones, a few of each kind.
+
+    Excluded are rows of 3D U-Net whose rate includes evaluations, and networks with fewer samples than GPUs: some of
+    these GPUs share a sample or only evaluate, which the model does not contain.
+    """
     kinds: dict[tuple[str, ...], int] = defaultdict(int)
     kept = []
     for one in found:
         row = one.row
-        if row.text("trust") == "C" or one.case.counted_samples > 1:
+        if row.text("trust") == "C" or one.case.counted_samples > 1 or splits_samples(one):
             continue
         kind = (one.pair, row.text("source_key"), row.text("model"), str(row.count("n_gpus")), row.text("precision"))
         kinds[kind] += 1
         if kinds[kind] <= MOST_ROWS:
             kept.append(one)
     return kept
+
+
+def splits_samples(one: Fitted) -> bool:
+    """Return whether the row is of a network other than a transformer on more GPUs than samples of a step."""
+    samples = one.row.count("global_batch")
+    return samples is not None and not one.case.job.network.is_transformer and one.case.job.parallel.data > samples
 
 
 def logarithm(one: Fitted, reached: TrainingRates) -> float:
@@ -163,10 +173,14 @@ def fit(
 
 
 def folds(found: list[Fitted], seed: int) -> list[set[str]]:
-    """Return the pairs distributed over FOLDS parts."""
-    pairs = sorted({one.pair for one in found})
-    np.random.default_rng(seed).shuffle(pairs)
-    return [set(pairs[i::FOLDS]) for i in range(FOLDS)]
+    """Return the pairs distributed over FOLDS parts, those of one family over as many parts as possible.
+
+    A family with few pairs would otherwise be left out as a whole by chance.
+    """
+    pairs = sorted({(one.row.text("family"), one.pair) for one in found})
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    dealt = [pairs[i][1] for i in sorted(order, key=lambda i: pairs[i][0])]
+    return [set(dealt[i::FOLDS]) for i in range(FOLDS)]
 
 
 def group(family: str) -> str:
