@@ -896,8 +896,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     lines.append(
         _(
             "Purchases are paid at delivery or by stated terms of payment, other amounts at the end of each month. The "
-            "curves of net present cost "
-            "subtract the hardware's value at that age: its resale minus its removal."
+            "curves of net present cost subtract the hardware's value at that age: its resale minus its removal."
         )
     )
     return [worded(answer, line) for line in lines]
