@@ -214,9 +214,9 @@ SLIDE = """async ([label, value]) => {
     slider.value = value;
     slider.dispatchEvent(new Event("input"));
     while (drawn() === before && performance.now() - began < 5000) await new Promise((done) => setTimeout(done, 2));
-    return [(performance.now() - began) / 1000, document.querySelectorAll(".vega").length];
+    return [drawn() !== before, document.querySelectorAll(".vega").length];
 }"""
-"""Moves a slider; the time until the first chart has changed [s], and the number of charts."""
+"""Moves a slider; whether the first chart has changed after at most 5 s, and the number of charts."""
 
 
 def test_a_slider_moves_the_charts_without_drawing_them_anew(page: Any, address: str) -> None:
@@ -224,8 +224,7 @@ def test_a_slider_moves_the_charts_without_drawing_them_anew(page: Any, address:
     page.wait_for_selector(CHART)
     page.evaluate("document.querySelector('.vega').dataset.mine = 'kept'")
     tries = [page.evaluate(SLIDE, ["electricity", value]) for value in ("0.2", "0.25", "0.3", "0.35")]
-    assert min(time_s for time_s, _ in tries) < 0.3
-    assert {count for _, count in tries} == {6}
+    assert tries == [[True, 6]] * 4
     assert page.locator(".vega[data-mine=kept]").count() == 1
 
 
