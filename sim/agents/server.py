@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from pydantic import Field
 
 from sim.agents.answers import (
@@ -87,7 +87,8 @@ def examples() -> str:
 def example(name: str) -> str:
     """Return the text of a shipped scenario."""
     if name not in shipped_names():
-        raise ToolError(Message("no example {name!r}; there are {names}", name, ", ".join(shipped_names())))
+        text = Message("no example {name!r}; there are {names}", name, ", ".join(shipped_names()))
+        raise ResourceNotFoundError(text)
     return scenario_file(Path(name)).read_text("utf-8")
 
 

@@ -125,6 +125,8 @@ def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
         async with mcp.Client(server_of(ToolWorkspace(tmp_path))) as client:
             names = ("schema", "examples", "examples/autoscale-day")
             found = [await client.read_resource(f"gpufleet://{name}") for name in names]
+            with pytest.raises(mcp.MCPError, match="no example 'nosuch'; there are"):
+                await client.read_resource("gpufleet://examples/nosuch")
             return [str(one.contents[0].text) for one in found]
 
     schema, examples, example = asyncio.run(texts())

@@ -28,6 +28,8 @@ from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, dump_line, read_text
 
+CREDENTIALS = re.compile(r"//[^/@\s]*@")
+"""Pattern of the user and password of an address, which no message repeats."""
 ASSUMED_MODEL = "llama3.1-8b"
 ASSUMED_GPUS = ("h100-80gb-sxm", "h200-141gb-sxm", "b200-180gb-sxm", "b300-288gb-sxm")
 """GPUs to try in this order where no file names one."""
@@ -236,7 +238,7 @@ class _Drafting:
             model, key = catalog.model(ASSUMED_MODEL), ASSUMED_MODEL
         else:
             try:
-                model = model_of(name, catalog)
+                model = model_of(CREDENTIALS.sub("//", name), catalog)
             except UnknownId as error:
                 hint = "add the config.json of the model with --from"
                 if not server.place:

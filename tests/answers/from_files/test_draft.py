@@ -118,6 +118,13 @@ def test_headers_that_no_synonym_knows_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_password_of_an_unknown_models_address_is_not_repeated(tmp_path: Path) -> None:
+    (serve,) = written(tmp_path, serve__sh="vllm serve https://user:hunter2@hub.example/model\n")
+    [fault] = refused([serve], tmp_path / "mine.yaml")
+    assert fault.startswith("serve.sh:1: unknown model 'https://hub.example/model'")
+
+
+@pytest.mark.slow
 def test_a_log_and_a_command_are_one_scenario(tmp_path: Path) -> None:
     paths = written(tmp_path, requests__csv=LOG, serve__sh=SERVE)
     draft, text, scenario = drafted(tmp_path, paths, gpu="h100")
