@@ -148,7 +148,8 @@ def _cores(workers: int | None) -> Iterator[Any]:
 def check_cluster(address: str) -> None:
     """End the command unless dask is there and *address* is one of a scheduler; warn of an open connection."""
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
-        fail(Message("--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed", address))
+        shown = re.sub(r"//.*@", "//", address)  # no user and password
+        fail(Message("--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed", shown))
     if find_spec("distributed") is None:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
     if not address.startswith("tls://"):
