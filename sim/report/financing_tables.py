@@ -47,7 +47,7 @@ def financing_rows(found: Financings, key: str) -> list[dict[str, Any]]:
             "payback_months": one.payback_months,
             "discounted_payback_months": one.discounted_payback_months,
             "against": one.against,
-            **(revenue_columns(one.earnings if one.revenue_usd else None, one.inflation is not None) if sells else {}),
+            **(_returns(one, one.inflation is not None) if sells else {}),
         }
         for name, label, one in _each(found)
     ]
@@ -195,11 +195,7 @@ def financing_table(found: Financings, worded: Callable[[str], str] = str) -> Pa
                 for months in (one.payback_months, one.discounted_payback_months)
             ),
             worded(one.against),
-            *(
-                revenue_cells(revenue_columns(one.earnings if one.revenue_usd else None, is_real=False))
-                if sells
-                else []
-            ),
+            *(revenue_cells(_returns(one, is_real=False)) if sells else []),
         ]
         for name, label, one in _each(found)
         for real in [() if one.inflation is None else (one.real_internal_rate,)]
@@ -245,6 +241,11 @@ def cheapest_way(found: Financings, name: str) -> str:
         return ""
     listed = _("; ").join(_("{way}: {cash}", way=_(label), cash=cash(one.net_present_usd)) for label, one in ways)
     return _("{name}, net present cost after tax by way to finance: {listed}.", name=name, listed=listed)
+
+
+def _returns(one: AfterTax, is_real: bool) -> dict[str, float | None]:
+    """Return the columns with revenue of *one*, with a real rate if *is_real*; None where it sells nothing."""
+    return revenue_columns(one.earnings if one.revenue_usd else None, is_real)
 
 
 def _sells(found: Financings) -> bool:
