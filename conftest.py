@@ -1,6 +1,7 @@
 """What pytest collects here."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,12 @@ from pathlib import Path
 os.environ.setdefault("GPUFLEET_PURE", "1")
 # As the command does: threads of small matrix products only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Each worker, each process that a test starts and the next run import what is compiled once, wherever this is run.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
-import pytest
-from stated_horizons import keep_stated_horizons
+import pytest  # noqa: E402
+from stated_horizons import keep_stated_horizons  # noqa: E402
 
 
 @pytest.hookimpl(wrapper=True)

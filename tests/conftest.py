@@ -1,28 +1,32 @@
 """Fixtures of all tests: the repository's root, and the command line as users start it."""
 
 import gc
-import json
 import os
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from contextvars import copy_context
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 from made_up_cases import make_case, two_fleets
+from sketches import sketch
+from typer import testing
 from typer.testing import CliRunner
 
 from sim import registry
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, frame, main
+from sim.language import ENGLISH, current
 from sim.report import progress
-from sim.report.charts.picture import SIGNATURE, Chart
+from sim.report.charts.picture import Chart
+from sim.study.execution import durable
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
@@ -33,16 +37,22 @@ FEWEST_EXAMPLES = 4
 # Hypothesis would draw numbers that stand in modules imported so far: it parses each, and examples depend on the order.
 providers._get_local_constants = lambda: providers._local_constants
 
-# Tests start the program many times; what is compiled once is kept for the next start, wherever this is run.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["GPUFLEET_LANG"] = "en"
-sys.dont_write_bytecode = False
 
 gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
 
 # A command shows money in its scenario's currency until its process ends: here, until it returns.
 _invoke = CliRunner.invoke
 CliRunner.invoke = lambda self, *args, **more: copy_context().run(_invoke, self, *args, **more)
+_get_command = cache(typer.main.get_command)
+
+
+def get_command(app: typer.Typer) -> Any:
+    """Return the commands of *app*, which it takes longer to build than to call; a translation changes them."""
+    return (_get_command if current() == ENGLISH else _get_command.__wrapped__)(app)
+
+
+typer.main.get_command = testing._get_command = get_command
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -74,6 +84,7 @@ def _machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "cpu_count", lambda: 1)
         patched.setattr(os, "fsync", lambda _: None)
+        patched.setattr(durable, "_flush_meanwhile", lambda _: None)
         patched.setattr(progress, "FIRST_S", 3600.0)
         patched.setattr(frame, "FIRST_REPORT_S", 3600.0)
         yield
@@ -93,27 +104,12 @@ DRAWING = (
 """Tests whose pictures are drawn; between them they have a picture of every kind."""
 
 
-_render = Chart._render
-
-
-def _sketch(chart: Chart, format: str, scale: float | None = None) -> bytes:
-    """A picture of one pixel, which differs where the specifications do; other formats are drawn."""
-    if (format, scale) != ("png", None):
-        return _render(chart, format, scale)
-    size, row = (1).to_bytes(4) * 2 + b"\x08\x00\x00\x00\x00", b"\x00\x00"
-    note = b"spec\x00" + str(zlib.crc32(json.dumps(chart.spec).encode())).encode()
-    chunks = ((b"IHDR", size), (b"tEXt", note), (b"IDAT", zlib.compress(row)), (b"IEND", b""))
-    return SIGNATURE + b"".join(
-        len(part).to_bytes(4) + kind + part + zlib.crc32(kind + part).to_bytes(4) for kind, part in chunks
-    )
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
     """Replace pictures by a sketch: drawing one takes longer than most simulations."""
     with pytest.MonkeyPatch.context() as patched:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
-            patched.setattr(Chart, "_render", _sketch)
+            patched.setattr(Chart, "_render", sketch)
         yield
 
 

@@ -40,8 +40,8 @@ def runnable(block: str) -> str:
     return "".join(line for line in block.splitlines(keepends=True) if not line.startswith(NOT_HERE))
 
 
-SHORT_S, SHORT_WARMUP_S = 16, 4
-"""Horizon and warm-up of the commands here: whether a command runs does not depend on them."""
+SHORT_S, SHORT_WARMUP_S, FEW = 10, 2, 2
+"""Horizon, warm-up and most replications of the commands here: whether a command runs does not depend on them."""
 
 IMPORTS = f"""
 import os, sys
@@ -50,6 +50,9 @@ import sim.api.public, sim.cli
 from sim.study import cost_gap
 sys.path.append({str(ROOT / "tests")!r})
 from stated_horizons import keep_stated_horizons
+from sketches import sketch
+from sim.report.charts.picture import Chart
+Chart._render = sketch
 cost_gap.FULL_HORIZON_S = {SHORT_S}
 keep_stated_horizons()
 os.cpu_count = lambda: 1  # other tests run on the other cores
@@ -63,9 +66,11 @@ load(data_root().parent / "scenarios/4x4090-vs-2xa100.yaml", catalog=Catalog(dat
 
 def shortened(text: str) -> str:
     """*text* of a scenario or a block, short and coarse; where the run itself decides how long, as it is."""
+    text = re.sub(r"(--|\b)relative(:?) [\d.]+", r"\1relative\2 0.5", text)
+    text = re.sub(r"\breplications: (?:[3-9]|\d\d+)\b", f"replications: {FEW}", text)
+    text = re.sub(r"\btensor_parallel_sizes: \[1, 2.*\]", "tensor_parallel_sizes: [2]", text)
     if "warmup_s=auto" in text:
         return text
-    text = re.sub(r"--relative [\d.]+", "--relative 0.5", text)
     text = re.sub(r'\b(horizon_s"?(?:: |=))[1-9]\d*', rf"\g<1>{SHORT_S}", text)
     return re.sub(r'\b(warmup_s"?(?:: |=))[1-9]\d*', rf"\g<1>{SHORT_WARMUP_S}", text)
 
