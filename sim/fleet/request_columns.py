@@ -3,7 +3,8 @@
 `RequestColumns` is such a log. `column` and `texts` read a field of the requests of any log at once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
 from math import nan
 from operator import attrgetter
 from typing import Any, overload
@@ -22,6 +23,7 @@ RESULTS: dict[str, tuple[type, float]] = {
 """Fields that a replica sets -> type and initial value."""
 COLUMNS: dict[str, tuple[type, float]] = {"priority": (np.int64, 0), "replica": (np.int32, -1), **RESULTS}
 """Fields with an array only where some request has another value than the initial one."""
+OF_OPTIONS = frozenset(one.name for one in fields(RequestOptions))
 ALL = slice(None)
 
 
@@ -154,17 +156,22 @@ def column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
     """Return the field *name* of all *requests*, as an array of *kind* or of a narrower type."""
     if isinstance(requests, RequestColumns):
         return requests.column(name)
-    return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
+    return np.fromiter(_values(requests, name), kind, len(requests))
 
 
 def texts(requests: Sequence[Request], name: str) -> list[str]:
     """Return the text *name* of all *requests*."""
-    return requests.texts(name) if isinstance(requests, RequestColumns) else [getattr(one, name) for one in requests]
+    return requests.texts(name) if isinstance(requests, RequestColumns) else list(_values(requests, name))
 
 
-def options_of(requests: Sequence[Request]) -> Iterator[RequestOptions]:
-    """Yield the options of *requests*; those that are all at their defaults may be left out."""
+def _values(requests: Sequence[Request], name: str) -> Iterator[Any]:
+    """Return the field *name* of each of *requests*, read past the properties of a request."""
+    return map(attrgetter(f"options.{name}" if name in OF_OPTIONS else name), requests)
+
+
+def options_of(requests: Sequence[Request]) -> Collection[RequestOptions]:
+    """Return the distinct options of *requests*; those that are all at their defaults may be left out."""
     if isinstance(requests, RequestColumns):
-        yield from requests.options.values()
-    else:
-        yield from (request.options for request in requests)
+        return requests.options.values()
+    every = list(_values(requests, "options"))
+    return dict(zip(map(id, every), every, strict=True)).values()

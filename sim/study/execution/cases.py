@@ -27,6 +27,7 @@ from sim.study.execution.durable import POINTS, DamagedFile, warn_of
 from sim.study.execution.precision import key_of, next_cases
 from sim.study.execution.store import StoredCase, discard_unfinished, load_case, read_case, save_case, save_repriced
 from sim.study.metrics.case_metrics import measure, with_bill
+from sim.study.metrics.metric import MeasuredRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ class CaseJob:
         return lend(lambda run_there: work(lambda function, *arguments: run_there(there, function, *arguments)))
 
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
-        metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
-        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations)
+        run = MeasuredRun(outcome) if isinstance(outcome, CaseResult) else None
+        metrics = measure(run.result, run) if run is not None else None
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations, run)
 
     def foundations(self) -> dict[str, str]:
         """Return the digests of the inputs of the simulated quantities, keyed by a description of the input."""

@@ -115,6 +115,7 @@ def save_case(
     metrics: CaseMetrics | None,
     keep_requests: bool,
     rests_on: dict[str, str],
+    run: MeasuredRun | None = None,
 ) -> None:
     """Write *outcome* to *folder* atomically.
 
@@ -132,6 +133,8 @@ def save_case(
         Whether the table of requests has rows.
     rests_on
         Inputs of the simulated quantities -> digest.
+    run
+        Measured run of the result, whose arrays are used again; None: they are computed.
 
     """
     record = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
@@ -142,7 +145,7 @@ def save_case(
     else:
         record |= {"status": "ok", "reason": ""}
         tables = {
-            "requests": requests_table(outcome if keep_requests else None),
+            "requests": requests_table(outcome if keep_requests else None, run),
             "usage": _usage(outcome.log.intervals),
             "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
         }
@@ -189,11 +192,14 @@ def discard_unfinished(points: Path) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def requests_table(result: CaseResult | None) -> pa.Table:
-    """Return the table of requests in arrival order, with the columns of requests.csv."""
+def requests_table(result: CaseResult | None, run: MeasuredRun | None = None) -> pa.Table:
+    """Return the table of requests in arrival order, with the columns of requests.csv.
+
+    *run*: the measured run of *result*, if there is one; None: a new one.
+    """
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
-    run = MeasuredRun(result) if result else None
+    run = (run or MeasuredRun(result)) if result else None
     cohort = run.cohort if run else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None

@@ -7,7 +7,7 @@ from math import fsum
 import numpy as np
 
 from sim.case.result import CaseResult, results_by_service
-from sim.fleet.request_columns import RequestColumns, column
+from sim.fleet.request_columns import RequestColumns, column, options_of
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -75,15 +75,14 @@ def _intake_utilisation(result: CaseResult) -> float:
         return 0.0
     pool_of = log.pool_by_number
     replicas, read = Counter(log.pool_of_replica), Counter[int]()
-    if isinstance(log.requests, RequestColumns):  # each on one replica, where it came when it arrived
-        arrived_s = log.requests.column("arrived_s")
-        inside = log.requests.column("replica")[(arrived_s >= start_s) & (arrived_s < end_s)]
-        counts = np.bincount(inside[inside >= 0], minlength=len(pool_of)).tolist()
-        for replica, count in enumerate(counts):
+    came = "arrived_s" if isinstance(log.requests, RequestColumns) else "came_s"
+    came_s = column(log.requests, came, float)
+    inside = column(log.requests, "replica", np.int32)[(came_s >= start_s) & (came_s < end_s)]
+    for replica, count in enumerate(np.bincount(inside[inside >= 0]).tolist()):
+        if count:
             read[pool_of[replica]] += count
-    else:
-        for request in log.requests:
-            read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
+    for options in options_of(log.requests):
+        read.update(pool_of[visit.replica] for visit in options.left if start_s <= visit.came_s < end_s)
     # decode pools receive KV, not requests through the API server
     prompt_pools = [place for place, pool in enumerate(pools) if pool.role != "decode"]
     return max(each_s[place] * read[place] / replicas[place] for place in prompt_pools) / (end_s - start_s)

@@ -88,16 +88,17 @@ def is_billed(name: str) -> bool:
     return PARTS[FIGURES[name].part].billed
 
 
-def measure(result: CaseResult) -> CaseMetrics:
-    """Return all figures of a case."""
+def measure(result: CaseResult, run: MeasuredRun | None = None) -> CaseMetrics:
+    """Return all figures of a case. *run*: the measured run of *result*, if it has further uses; None: a new one."""
+    parts = results_by_service(result)
     return CaseMetrics(
-        _figures(result, STORED), {name: measure(own) for name, own in results_by_service(result).items()}
+        _figures(run or MeasuredRun(result), STORED), {name: measure(own) for name, own in parts.items()}
     )
 
 
-def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
-    """Return the figures *names* of *result*, without those of parts that it lacks."""
-    runs = {billed: MeasuredRun(result, billed=billed) for billed in (False, True)}
+def _figures(run: MeasuredRun, names: Iterable[str]) -> dict[str, Any]:
+    """Return the figures *names* of *run*, without those of parts that it lacks."""
+    runs = {False: run, True: MeasuredRun(run.result, billed=True)}
     found: dict[str, Any] = {}
     for name in names:
         (function, part, optional), run = FIGURES[name], runs[is_billed(name)]
@@ -117,5 +118,5 @@ def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     moved = [name for name in STORED if is_billed(name) or name in MACHINE_TOTALS]
-    new = CaseMetrics(_figures(billed, moved))
+    new = CaseMetrics(_figures(MeasuredRun(billed), moved))
     return metrics.with_bill_of(new).with_figures(**{name: new[name] for name in MACHINE_TOTALS})
