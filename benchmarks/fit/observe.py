@@ -108,7 +108,8 @@ def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
     its throughput.
     """
     measured, offered = row.measured, row.rate_req_s or inf
-    paced = row.load in ("poisson", "constant") or measured.get("req_s", 0.0) > NEARLY * offered
+    answered = measured.get("req_s") or measured.get("output_tok_s", 0.0) / (row.osl or inf)
+    paced = row.load in ("poisson", "constant") or answered > NEARLY * offered
     found = [("tput", name) for name in THROUGHPUT if measured.get(name) and not paced][:1]
     if row.load != "burst":
         found += [("tpot", name) for name in ("tpot_mean_ms", "tpot_p50_ms") if measured.get(name)][:1]

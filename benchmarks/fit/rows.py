@@ -12,7 +12,6 @@ from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import campaigns_of
 
-MS_PER_S = 1000.0
 MOST_ROWS = 4
 """Largest number of rows per pair, source, mode, precision and parallel layout, as campaigns differ a hundredfold."""
 
@@ -60,6 +59,9 @@ BLOCKED_IMAGE = "1.1.0rc2.post2"
 
 InferenceX used it with and without multi-token prediction, which the row does not state.
 """
+
+UNSTATED_CLIENTS = 512
+"""Column `concurrency` of rows whose script sent another number of requests at a time."""
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
@@ -120,8 +122,20 @@ def publisher(source: str) -> str:
 
 
 def judged(row: BenchRow) -> bool:
-    """Return whether the row counts in docs/fidelity.md: scored, trusted, no replay."""
-    return row.use == "score" and row.trust in ("A", "B") and row.load != "trace" and not row.spec_decode
+    """Return whether the row counts in docs/fidelity.md: scored, trusted, its load stated, no replay."""
+    known = row.trust in ("A", "B") and not row.spec_decode and not load_unstated(row)
+    return row.use == "score" and row.load != "trace" and known
+
+
+def load_unstated(row: BenchRow) -> bool:
+    """Return whether the number of clients of *row* is not that of the run.
+
+    InferenceX's gptoss_fp4_h100_docker.sh (d22bf9c to 4e135fd, 21 November to 8 December 2025) has max-concurrency 512
+    for every point of its sweep, with as many prompts as ten times the point's clients and max-num-seqs as many as its
+    clients, which the results do not state.
+    """
+    script = row.source_key == "inferencex" and row.engine == "vLLM" and row.gpu.startswith("H100")
+    return script and "gpt-oss" in row.model_family and row.concurrency == UNSTATED_CLIENTS
 
 
 def simulated(row: BenchRow) -> bool:
@@ -144,10 +158,6 @@ def left_out(row: BenchRow) -> str:
         (
             row.source_key == "deplodock" and row.engine == "SGLang" and row.precision.startswith("awq"),
             "its recipe asks for quantization moe_wna16: Triton's kernel for 4-bit experts, not Marlin",
-        ),
-        (
-            row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
-            "clients wait longer for a seat than they are served: how many seats there were is not stated",
         ),
         (row.engine_version == BLOCKED_IMAGE and "deepseek" in row.model_family, "unflagged speculation"),
         (
@@ -176,14 +186,6 @@ def left_out(row: BenchRow) -> str:
 
 def _ranks(row: BenchRow) -> int:
     return (row.tp or 1) * row.pp * row.dp
-
-
-def _waiting_s(row: BenchRow) -> float:
-    return row.measured.get("ttft_mean_ms", 0.0) / MS_PER_S
-
-
-def _served_s(row: BenchRow) -> float:
-    return row.measured.get("tpot_mean_ms", 0.0) * (row.osl or 0.0) / MS_PER_S
 
 
 def thinned(rows: Iterable[BenchRow], wanted: Callable[[BenchRow], bool]) -> list[BenchRow]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,7 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
 }
 """Columns of each scored quantity; the first that was measured is used."""
 SINGLE_LOADS = ("single", "static_batch")
+MS_PER_S = 1000.0
 SCORED, OWN_CLASS, UNTRUSTED, SPECULATIVE = "score", "own class", "not trusted", "speculative decoding"
 
 
@@ -241,7 +242,7 @@ def load_class(row: BenchRow) -> str:
     >>> load_class(BenchRow(0, "a", "g", "m", concurrency=40)), load_class(BenchRow(0, "a", "g", "m", load="poisson"))
     ('16 to 63 clients', 'poisson')
     """
-    clients = 1 if row.load in SINGLE_LOADS else row.concurrency or 1
+    clients = 1 if row.load in SINGLE_LOADS else _in_flight(row)
     if row.load not in ("closed_loop", *SINGLE_LOADS):
         return row.load
     if clients < CLIENTS[0]:
@@ -249,6 +250,19 @@ def load_class(row: BenchRow) -> str:
     place = sum(clients >= first for first in CLIENTS)
     last = f"to {CLIENTS[place] - 1}" if place < len(CLIENTS) else "and more"
     return f"{CLIENTS[place - 1]} {last} clients"
+
+
+def _in_flight(row: BenchRow) -> float:
+    """Return the largest number of requests of a closed loop that can be in flight [1].
+
+    There are no more than clients and requests, nor, where the clients send at a rate, than rate x answer time.
+    """
+    found = [row.concurrency or 1, row.num_requests or inf]
+    answer_s = sum(
+        next((row.measured[name] for name in QUANTITIES[of] if row.measured.get(name)), 0.0) / MS_PER_S * tokens
+        for of, tokens in (("ttft", 1.0), ("tpot", row.osl or 1.0))
+    )
+    return min(*found, row.rate_req_s * answer_s) if row.rate_req_s and answer_s else min(found)
 
 
 def answer_error(row: BenchRow, ttft: tuple[float, float], tpot: tuple[float, float]) -> float:

@@ -19,6 +19,7 @@ from sim.fidelity.scores import (
     coverage,
     joint_errors,
     joint_scores,
+    load_class,
     ranked_servers,
     rankings,
     reasons,
@@ -190,6 +191,22 @@ def test_joint_errors_keep_both_signs_and_the_whole_answer() -> None:
     (found,) = joint_errors([both(50, 15), outcome(10, 12), both(50, 15, saturated=True)])
     assert (found.ttft, found.tpot) == (pytest.approx(-0.5), pytest.approx(0.5))
     assert found.answer == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "clients"),
+    [
+        ({}, "256 and more clients"),
+        ({"num_requests": 100}, "64 to 255 clients"),
+        ({"rate_req_s": 10.0}, "16 to 63 clients"),
+        ({"rate_req_s": 1000.0}, "256 and more clients"),
+    ],
+)
+def test_clients_never_exceed_requests_nor_what_a_rate_starts_in_an_answer(
+    changed: dict[str, object], clients: str
+) -> None:
+    answer = {"ttft_mean_ms": 1000.0, "tpot_mean_ms": 100.0}
+    assert load_class(replace(ROW, concurrency=300, measured=answer, **changed)) == clients  # type: ignore[arg-type]
 
 
 def test_joint_scores_by_engine_layout_and_load() -> None:
