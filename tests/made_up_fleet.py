@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from math import exp, pi, sin
+from math import ceil, exp, pi, sin
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -96,16 +96,14 @@ class MadeUpFleet:
     ) -> dict[Series, Mapping[float, float]]:
         self.asked.append((start_s, end_s))
         found: dict[Series, Mapping[float, float]] = {}
+        asked = range(max(0, ceil((start_s - START) / 60)), min(self.hours * 60, int((end_s - START) // 60)) + 1)
+        places = [place for place in asked if place not in self.gap]
         for name, values in self.counts().items():
             bare, _, label = name.partition("{")
             labels = (("instance", "a:8000"), *((("le", label.split('"')[1]),) if label else ()), ("model_name", "m"))
             own = read_name(f"vllm:{bare}")
             assert own is not None
-            found[own, labels] = {
-                START + 60.0 * place: float(value)
-                for place, value in enumerate(values)
-                if start_s <= START + 60 * place <= end_s and place not in self.gap
-            }
+            found[own, labels] = {START + 60.0 * place: float(values[place]) for place in places}
         return {series: points for series, points in found.items() if points}
 
 

@@ -72,8 +72,14 @@ def scenario_of(own: dict[str, Any], let: dict[str, Any], **terms: Any) -> dict[
     return {"fleets": fleets, "site": SITE, **terms}
 
 
-def tips(ledgers: CandidateLedgers) -> dict[str, TippingPoints]:
-    return {one.name: one for one in tipping_points(ledgers)}
+def tips(ledgers: CandidateLedgers, *names: str, halvings: int = 12) -> dict[str, TippingPoints]:
+    """Return the tipping points of the inputs *names*, or of all; to one part in ten thousand with 12 halvings."""
+    every = breakeven._inputs
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(breakeven, "HALVINGS", halvings)
+        if names:
+            patched.setattr(breakeven, "_inputs", lambda of: (one for one in every(of) if one.name in names))
+        return {one.name: one for one in tipping_points(ledgers)}
 
 
 def fresh(ledgers: CandidateLedgers) -> dict[str, float]:
@@ -103,7 +109,7 @@ AUDITED = {
 def test_the_price_of_hardware_tips_where_fresh_bills_are_equal(ledgers_of: Any) -> None:
     """Maintenance and failures follow the price and get dearer: their later years count in the crossing."""
     ledgers = ledgers_of(scenario_of(bought(), rented(), **AUDITED))
-    found = tips(ledgers)["hardware price of own"]
+    found = tips(ledgers, "hardware price of own")["hardware price of own"]
     assert found.now == pytest.approx(5400)
     costs = fresh(ledgers_of(scenario_of(bought(crossing(found) / 5400), rented(), **AUDITED)))
     assert costs["own"] == pytest.approx(costs["let"], rel=WITHIN)
@@ -115,7 +121,7 @@ def test_the_price_of_hardware_tips_where_fresh_bills_are_equal(ledgers_of: Any)
 def test_a_rent_that_rises_tips_at_the_rent_of_today(ledgers_of: Any, growth: float) -> None:
     finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 5, "inflation": {"rental": growth}}
     ledgers = ledgers_of(scenario_of(bought(), rented(usd=0.2), finance=finance))
-    found = tips(ledgers)["rent of let"]
+    found = tips(ledgers, "rent of let")["rent of let"]
     assert found.now == pytest.approx(0.2)
     costs = fresh(ledgers_of(scenario_of(bought(), rented(usd=crossing(found)), finance=finance)))
     assert costs["own"] == pytest.approx(costs["let"], rel=WITHIN)
@@ -128,7 +134,7 @@ def test_life_outside_the_range_is_searched_towards_it(
     """Lives of 0.5 to 15 years are searched: 20 years can only be too long, and a quarter of a year too short."""
     finance = {"method": "straight_line", "life_years": years}
     ledgers = ledgers_of(scenario_of(bought(), rented(usd=usd), finance=finance))
-    costs, found = fresh(ledgers), tips(ledgers)["life"]
+    costs, found = fresh(ledgers), tips(ledgers, "life")["life"]
     assert (costs["own"] < costs["let"]) == own_first
     assert found.searched[0] <= found.now <= found.searched[1]
     assert found.below is None or found.below < found.now
@@ -246,7 +252,7 @@ def test_tipping_load_costs_equal_those_of_a_fresh_run(ledgers_of: Any) -> None:
         arrivals = {"process": "poisson", "rate_rps": rate_rps}
         return {"workload": SCENARIO["workload"] | {"arrivals": arrivals}}
 
-    load = crossing(tips(ledgers_of(terms | poisson(1)))["load"])
+    load = crossing(tips(ledgers_of(terms | poisson(1)), "load")["load"])
     again = ledgers_of(terms | poisson(load))
     own = again.cost(again.candidates[0], again.load)
     hosted = again.api([own])
@@ -261,7 +267,7 @@ def test_the_api_has_one_crossing(ledgers_of: Any) -> None:
     (own, _) = ledgers.candidates
     ((start, end),) = ledgers.cheaper(own)["the API"]
     assert end == 1.0
-    assert start * own.capacity == pytest.approx(crossing(tips(ledgers)["load"]), rel=1e-6)
+    assert start * own.capacity == pytest.approx(crossing(tips(ledgers, "load", halvings=24)["load"]), rel=1e-6)
 
 
 RATE = 1.25
@@ -302,7 +308,7 @@ def euros(usd: float) -> dict[str, Any]:
 
 def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakeven, "STEPS", 6)
-    monkeypatch.setattr(breakeven, "HALVINGS", 16)
+    monkeypatch.setattr(breakeven, "HALVINGS", 6)
     dollar, _ = tipping(tmp_path / "dollar", lambda usd: usd)
     euro, said = tipping(tmp_path / "euro", euros)
     assert list(euro) == list(dollar)
