@@ -38,5 +38,5 @@ def _horizons_as_stated() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: tests wait for processes that they start, for disks and for a browser."""
-    return 2 * (os.cpu_count() or 1)
+    """Return one more than cores: tests wait for processes and a browser, but each worker collects all tests."""
+    return (os.cpu_count() or 1) + 1

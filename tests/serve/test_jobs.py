@@ -193,7 +193,7 @@ def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, m
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
     (folder / "small.yaml").write_text(SMALL)
     assert started(client, f"name={'x' * 140_000}").status_code == 422
-    rates = ", ".join(["1"] * 47_000)  # 140,000 characters, and sound
+    rates = ", ".join([f"{1:.50f}"] * 2_600)  # 140,000 characters, and sound
     long = started(client, f"workload.arrivals={{process: profile, hourly_rps: [{rates}]}}").json()["job"]
     assert len(long["sets"][0]) == jobs.LONGEST_SHOWN
     assert eventually(client, long["id"], lambda one: one["state"] not in jobs.OPEN_STATES)["state"] == "done"
