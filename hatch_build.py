@@ -30,7 +30,6 @@ COMPILED = (
     *(f"sim/steptime/{name}.py" for name in ("affine_step_time", "attention", "gemm", "roofline")),
 )
 """Modules that are compiled: those of the event loop, and those that their classes share fields with."""
-INTERPRETED = ("__init__.py", "interpreted_subclasses.py")
 GROUP = "gpufleet"
 """Name of the library that holds the code of all compiled modules, beside `sim`."""
 
@@ -38,7 +37,7 @@ GROUP = "gpufleet"
 def modules(root: Path) -> list[Path]:
     """Return the compiled modules below *root*, relative to it."""
     found = (file.relative_to(root) for pattern in COMPILED for file in root.glob(pattern))
-    return sorted(file for file in found if file.name not in INTERPRETED)
+    return sorted(file for file in found if file.name != "__init__.py")
 
 
 def built(root: Path) -> list[Path]:

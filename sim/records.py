@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Any, Protocol, SupportsIndex
 
+from sim.native_classes import mypyc_attr
+
 ONLY_SERVICE = "default"  # name of the only service of a scenario
 
 
@@ -23,6 +25,7 @@ class ReplicaProgress:
         return ReplicaProgress, (self.computed_tokens, self.output_tokens)
 
 
+@mypyc_attr(acyclic=True)
 @dataclass(slots=True)
 class BusyTime:
     """Busy time of one replica attributed to a request in the window, where attribution is on."""
@@ -51,6 +54,7 @@ class ReplicaVisit:
         return ReplicaVisit, (self.replica, self.came_s, self.left_s, self.progress, self.busy)
 
 
+@mypyc_attr(acyclic=True)
 @dataclass(slots=True, eq=False)
 class RequestOptions:
     """Fields that most requests leave at their defaults; such requests share `DEFAULT_OPTIONS`."""
@@ -94,6 +98,7 @@ class RequestOptions:
 DEFAULT_OPTIONS = RequestOptions()
 
 
+@mypyc_attr(acyclic=True)
 class Request:
     """Request with its timestamps, each set once; nan before [s].
 
@@ -318,6 +323,7 @@ def _request(index: int, arrived_s: float, prompt_tokens: int, output_tokens: in
     return Request(index, arrived_s, prompt_tokens, output_tokens, **further)
 
 
+@mypyc_attr(acyclic=True)
 @dataclass(slots=True, init=False)
 class Batch:
     """Engine step of one rank as sums: the inputs of a step-time model. Contexts are tokens computed before."""
@@ -383,6 +389,7 @@ class Batch:
         self.standing_seqs, self.replica_tokens = standing_seqs, replica_tokens
 
 
+@mypyc_attr(acyclic=True)
 @dataclass(slots=True, init=False)
 class Leap:
     """Steps of an unchanging batch: step j < `valid_steps` takes `first_s + j * growth_s`; `load` is 0 (idle) to 1."""
@@ -445,21 +452,25 @@ class StepSpan:
     or empty."""
 
 
+@mypyc_attr(acyclic=True)
 @dataclass(slots=True)
 class Meters:
     """Running totals of one replica since its start. Steps are split by tokens into prefill, recompute and decode."""
 
+    # those that each step changes come first: they are in one line of the CPU's caches
     busy_s: float = 0.0
-    prefill_s: float = 0.0
-    recompute_s: float = 0.0
     load_s: float = 0.0
     """Integral of `Leap.load` over busy time, from which power follows [s]."""
+    sequence_s: float = 0.0
+    """Integral of the sequences in the step over busy time [s]; divided by busy_s it is the mean batch."""
+    steps: int = 0
+    output_tokens: int = 0
+    prefill_s: float = 0.0
+    recompute_s: float = 0.0
     prefill_load_s: float = 0.0
     """Part of `load_s` for prompt tokens computed for the first time [s]."""
     recompute_load_s: float = 0.0
     """Part of `load_s` for tokens computed again [s]."""
-    sequence_s: float = 0.0
-    """Integral of the sequences in the step over busy time [s]; divided by busy_s it is the mean batch."""
     mixed_s: float = 0.0
     """Busy time of steps with prompts, including their decodes [s]."""
     mixed_sequence_s: float = 0.0
@@ -471,7 +482,6 @@ class Meters:
     prompt_tokens: int = 0
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0
-    output_tokens: int = 0
     accepted_tokens: float = 0.0
     """Accepted drafts; they are not among `output_tokens` until the meters are read."""
     recomputed_tokens: int = 0
@@ -485,7 +495,6 @@ class Meters:
     """Busy time with a request waiting for token budget (max_num_batched_tokens) [s]."""
     adapters_blocked_s: float = 0.0
     """Busy time with requests waiting for a LoRA adapter slot (max_loras), and for nothing else [s]."""
-    steps: int = 0
 
 
 @dataclass(slots=True)

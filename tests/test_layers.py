@@ -5,7 +5,8 @@ cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
 catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
-engine -> {batching, records, units, rng}
+records -> native_classes
+engine -> {batching, records, units, rng, native_classes}
 study -> benchdata -> catalogue
 {cli serve api answers report scenario} -> language -> message
 """
@@ -25,7 +26,7 @@ import pytest
 
 import sim
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native_classes"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "csvio": frozenset(),
     "infile": frozenset(),
     "decimals": frozenset(),
+    "native_classes": frozenset(),
     "otel": frozenset(),
     "language": frozenset({"message"}),
     "message": frozenset(),
@@ -55,7 +57,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
     "scenario": CATALOG | PARTS | SPOKEN,
-    "engine": frozenset({"batching", "records", "units", "rng"}),
+    "engine": frozenset({"batching", "records", "units", "rng", "native_classes"}),
     "fleet": FLEET,
     "case": FLEET | {"fleet"},
     "study": FLEET | {"fleet", "case", "benchdata"},

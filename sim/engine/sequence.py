@@ -7,9 +7,11 @@ new tokens.
 from collections.abc import Iterable
 from math import isnan, nan
 
+from sim.native_classes import mypyc_attr
 from sim.records import Batch, ReplicaVisit, Request
 
 
+@mypyc_attr(acyclic=True)
 class Sequence:
     """Progress of one request on one rank.
 

@@ -12,7 +12,7 @@ from itertools import repeat
 from math import inf, isnan
 from typing import ClassVar, Protocol
 
-from sim.fleet.clock import FleetClock
+from sim.fleet.clock import FleetClock, TimedWakeup
 from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
@@ -56,7 +56,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-class OpenSource:
+class OpenSource(TimedWakeup):
     """Source of requests that arrive at given times; requests with equal times arrive together.
 
     An arrival before the next event of the fleet is sent at once; other arrivals are events.
@@ -69,7 +69,8 @@ class OpenSource:
         self._send = send
         self._offered = offered
         self._following = next(self._offered, None)
-        self._due = -1
+        self._call_s = inf
+        """Time of the wake-up call; inf if there is none [s]."""
         self._arm()
 
     @property
@@ -89,13 +90,12 @@ class OpenSource:
         """Ignore the answer: an open loop does not wait for answers."""
 
     def _arm(self) -> None:
-        if self._following is not None:
-            self._due = self._env.call(self, self._following.arrived_s)
+        at_s = inf if self._following is None else self._following.arrived_s
+        self._call_s = self._env.move_call(self, self._call_s, at_s)
 
-    def wake(self, number: int) -> None:
-        """Send the next arrivals if *number* is that of the current wake-up call; a release may have replaced it."""
-        if number != self._due:
-            return
+    def wake(self) -> None:
+        """Send the next arrivals."""
+        self._call_s = inf
         env, following = self._env, self._following
         while following is not None:
             following = self._arrive(following)
@@ -272,7 +272,7 @@ class _ActiveSession:
         """True if the horizon comes before the next request."""
 
 
-class SessionSource:
+class SessionSource(TimedWakeup):
     """Source of the requests of sessions.
 
     The first requests of a session arrive when it begins, the others when the requests they wait for have been
@@ -292,8 +292,8 @@ class SessionSource:
         self._following: SessionStart | None = None
         self._unanswered: dict[Request, tuple[_ActiveSession, int]] = {}
         """Request without an answer -> its session and its place in it."""
-        self._call = -1
-        """Number of the wake-up call that is due."""
+        self._planned_s = inf
+        """Time at which the next request is due, inf if none is, and that of the wake-up call for it [s]."""
         self._call_s = inf
         self._look_ahead()
         self._arm()
@@ -380,15 +380,14 @@ class SessionSource:
 
     def _arm(self) -> None:
         at_s = self._next_s()
-        if at_s != self._call_s:
-            self._call_s = at_s
-            self._call = -1 if at_s == inf else self._env.call(self, at_s)
+        if at_s != self._planned_s:
+            self._planned_s = at_s
+            self._call_s = self._env.move_call(self, self._call_s, at_s)
 
-    def wake(self, number: int) -> None:
-        """Send what is due if *number* is that of the current wake-up call."""
-        if number == self._call:
-            due_s, self._call_s = self._call_s, inf
-            self.release(due_s)
+    def wake(self) -> None:
+        """Send what is due."""
+        due_s, self._planned_s, self._call_s = self._planned_s, inf, inf
+        self.release(due_s)
 
 
 def _request(index: int, at_s: float, session: Session, turn: Turn) -> Request:

@@ -1,65 +1,114 @@
 """The clock of a fleet: SimPy's events, and wake-up calls between them in one order."""
 
+from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 from math import inf
-from typing import Protocol
+from typing import Any
 
 import simpy
-from simpy.events import NORMAL
 
 
-class TimedWakeup(Protocol):
+class TimedWakeup(ABC):
     """Object that the clock can wake."""
 
-    def wake(self, number: int) -> None:
-        """Act on the wake-up call with this *number*, which is due."""
-        ...
+    __slots__ = ()
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Act on the wake-up call, which is due."""
+
+
+class _Callbacks(TimedWakeup):
+    """SimPy event whose callbacks are due."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: simpy.Event) -> None:
+        self._event = event
+
+    def wake(self) -> None:
+        """Call them as in SimPy's step, without the handling of failed events."""
+        callbacks, self._event.callbacks = self._event.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(self._event)
 
 
 class FleetClock:
     """Simulated time of a fleet, with the events of a SimPy environment and wake-up calls.
 
-    A wake-up call is an entry of SimPy's event queue without an event object: it has one callback, cannot fail and
-    cannot be waited for. It keeps its place in the order of events. Replicas ask for several per request.
+    A wake-up call is no event object: it has one callback, cannot fail and cannot be waited for. Replicas ask for
+    several per request. What is due at one time happens in the order in which it was scheduled.
     """
 
     # not a subclass of `simpy.Environment`: compiled code reads its own fields directly, inherited ones by name
-    __slots__ = ("_events", "_numbers", "now", "pending")
+    __slots__ = ("_due", "_events", "now", "pending")
 
     def __init__(self) -> None:
         self._events = simpy.Environment()
-        self._numbers = self._events._eid
         self.now = 0.0
         """Simulated time [s]."""
-        self.pending: list[tuple[float, int, int, simpy.Event | TimedWakeup]] = self._events._queue  # type: ignore[assignment]
-        """Heap of events and wake-up calls to come, each with its time first."""
+        # bare times: with 2,000 replicas, tuples would exceed the CPU's caches
+        self.pending: list[Any] = []
+        """Heap of the times of events and wake-up calls to come, and of those that were cancelled [s]."""
+        self._due: dict[Any, Any] = {}
+        """Time -> the object to wake, or a list of several in their order."""
 
     def timeout(self, delay_s: float) -> simpy.Event:
         """Schedule an event after *delay_s*. Return it, for its callbacks."""
         self._events._now = self.now
-        return self._events.timeout(delay_s)
+        event = self._events.timeout(delay_s)
+        self._schedule(_Callbacks(event), self._events._queue.pop()[0])
+        return event
 
-    def call(self, sleeper: TimedWakeup, at_s: float) -> int:
-        """Schedule a wake-up call of *sleeper* at *at_s*, or now if that is over. Return the number of the call."""
-        number = next(self._numbers)
+    def move_call(self, sleeper: TimedWakeup, planned_s: float, at_s: float) -> float:
+        """Move the only wake-up call of *sleeper* from *planned_s* to *at_s*, or to now if that is over.
+
+        Inf stands for no call. Return the time at which the call is planned now [s].
+        """
+        if planned_s < inf:
+            self._cancel(sleeper, planned_s)
+        if at_s == inf:
+            return inf
         now = self.now
-        heappush(self.pending, (at_s if at_s > now else now, NORMAL, number, sleeper))
-        return number
+        at_s = at_s if at_s > now else now
+        self._schedule(sleeper, at_s)
+        return at_s
+
+    def _schedule(self, sleeper: TimedWakeup, at_s: Any) -> None:
+        there = self._due.get(at_s)
+        if there is None:
+            heappush(self.pending, at_s)
+            self._due[at_s] = sleeper
+        elif isinstance(there, list):
+            there.append(sleeper)
+        else:
+            self._due[at_s] = [there, sleeper]
+
+    def _cancel(self, sleeper: TimedWakeup, at_s: Any) -> None:
+        there = self._due[at_s]
+        if isinstance(there, list) and len(there) > 1:
+            there.remove(sleeper)
+        else:
+            del self._due[at_s]
 
     def step(self) -> None:
-        """Process the next event or wake-up call."""
-        self.now, _, number, due = heappop(self.pending)
-        if not isinstance(due, simpy.Event):
-            due.wake(number)
-            return
-        # as in SimPy's step, without the handling of failed events
-        callbacks, due.callbacks = due.callbacks, None  # type: ignore[assignment]
-        for callback in callbacks:
-            callback(due)
+        """Process the next event or wake-up call, or pass the time of one that was cancelled."""
+        at_s = self.pending[0]
+        self.now = at_s
+        due = self._due.get(at_s)
+        if isinstance(due, list) and len(due) > 1:
+            sleeper: TimedWakeup = due.pop(0)
+        else:
+            heappop(self.pending)
+            if due is None:
+                return
+            del self._due[at_s]
+            sleeper = due[0] if isinstance(due, list) else due
+        sleeper.wake()
 
     def next_s(self) -> float:
         """Return the time of the next event or wake-up call [s]; inf if there is none."""
-        return self.pending[0][0] if self.pending else inf
+        return float(self.pending[0]) if self.pending else inf
 
     def skip_to(self, at_s: float) -> None:
         """Advance to *at_s*, which is before the next event, without an event of its own."""

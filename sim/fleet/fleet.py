@@ -171,7 +171,7 @@ class RunningFleet:
             self._arm_reading(plan.next_reading_s(0.0))
         pending, step, last_s = env.pending, env.step, min(plan.stop_s, LATEST_S)
         independent, events = self._independent, 0
-        while pending and pending[0][0] <= last_s:
+        while pending and pending[0] <= last_s:
             if self._is_done(env.now) if independent else self._over:
                 break
             step()
@@ -194,7 +194,7 @@ class RunningFleet:
         self._end_s = end_s
         if self._independent:
             pending, step, last_s = self._env.pending, self._env.step, min(until_s, LATEST_S)
-            while pending and pending[0][0] <= last_s:
+            while pending and pending[0] <= last_s:
                 step()
         self._add_overheads()
         log = self._log.close(end_s, self._source.requests)

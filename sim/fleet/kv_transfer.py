@@ -20,7 +20,7 @@ from math import inf, nan
 from typing import Any, Protocol
 
 from sim.engine.sequence import Sequence as EngineSequence
-from sim.fleet.clock import FleetClock
+from sim.fleet.clock import FleetClock, TimedWakeup
 from sim.fleet.pool import rank_limits
 from sim.fleet.replica import Replica, StrandedRequests
 from sim.fleet.routing import ServingReplicas
@@ -118,7 +118,7 @@ class Port:
     flowing: dict[PortTransfer, None] = field(default_factory=dict)
 
 
-class PortNetwork:
+class PortNetwork(TimedWakeup):
     """All network ports of a fleet, on its clock."""
 
     def __init__(
@@ -140,8 +140,8 @@ class PortNetwork:
         self._waiting: dict[PortTransfer, None] = {}
         self._due: list[tuple[float, int, int, PortTransfer]] = []
         self._pushed = 0
-        self._call = -1
-        self._call_s = inf
+        self._planned_s, self._call_s = inf, inf
+        """Time at which the next transfer changes, and that of the wake-up call for it [s]."""
         self._window_s = window_s
         self._sent_bytes = [0.0] * len(rates)
 
@@ -204,15 +204,13 @@ class PortNetwork:
         due = self._due
         while due and due[0][2] != due[0][3].version:
             heappop(due)
-        if due and due[0][0] != self._call_s:
-            self._call_s = due[0][0]
-            self._call = self._clock.call(self, self._call_s)
+        if due and due[0][0] != self._planned_s:
+            self._planned_s = due[0][0]
+            self._call_s = self._clock.move_call(self, self._call_s, self._planned_s)
 
-    def wake(self, number: int) -> None:
-        """Complete what is due if *number* is that of the current wake-up call."""
-        if number != self._call:
-            return
-        now, self._call_s = self._call_s, inf
+    def wake(self) -> None:
+        """Complete what is due."""
+        now, self._planned_s, self._call_s = self._planned_s, inf, inf
         done: list[PortTransfer] = []
         while self._due and self._due[0][0] <= now:
             _, _, version, transfer = heappop(self._due)

@@ -84,7 +84,15 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     Data-parallel ranks that need not step together are separate engines.
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
-    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * pool.engines_per_replica)]
+    known: dict[int, SchedulerLimits] = {}
+
+    def limits_of(one: PoolPlan) -> SchedulerLimits:
+        if id(one) not in known:
+            adapters = _new_adapters(one.adapters) if one.adapters is not None else None
+            known[id(one)] = replace(rank_limits(one), new_tiers=new_tiers, new_adapters=adapters)
+        return known[id(one)]
+
+    engines = [_engine(pool, draws, limits_of) for _ in range(pool.replicas * pool.engines_per_replica)]
     if not pool.intake_s and not pool.turn_s:
         return engines
     limits = rank_limits(pool)
@@ -126,17 +134,16 @@ def _recompute_s_per_token(pool: PoolPlan) -> float:
     return (step_s(whole) - step_s(half)) / (whole - half) if whole > half else step_s(1)
 
 
-def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:
+def _engine(pool: PoolPlan, draws: Draws, limits_of: Callable[[PoolPlan], SchedulerLimits]) -> ReplicaEngine:
+    """Return an engine of *pool*; those of one pool share the limits from *limits_of*."""
     batching = pool.batching
     if pool.models:
-        return _multi_model_engine(pool, [_engine(one, draws, new_tiers) for one in pool.models])
+        return _multi_model_engine(pool, [_engine(one, draws, limits_of) for one in pool.models])
     if isinstance(batching, Dynamic):
         mps = batching.sharing == "mps"
         sizes = (batching.max_batch_size, batching.max_queue_delay_s, batching.instances)
         return DynamicEngine(pool.steptime, *sizes, mps)
-    limits, schedule = replace(rank_limits(pool), new_tiers=new_tiers), _scheduler_class(pool)
-    if pool.adapters is not None:
-        limits = replace(limits, new_adapters=_new_adapters(pool.adapters))
+    limits, schedule = limits_of(pool), _scheduler_class(pool)
     grouped = limits.kv_groups != (None,)
     in_flight = pool.pipeline_parallel_size > 1 or limits.caches_states
     if in_flight and schedule is VllmScheduler and isinstance(batching, VllmLimits):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf, isnan, nan
 
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.fleet.clock import FleetClock
+from sim.fleet.clock import FleetClock, TimedWakeup
 from sim.records import BusyTime, ReplicaProgress, ReplicaVisit, Request
 
 
@@ -130,14 +130,14 @@ Finished = Callable[["Replica", list[Request], float], None]
 Released = Callable[[float], None]
 
 
-class Replica:
+class Replica(TimedWakeup):
     """Replica of a pool on the fleet's clock; it wakes only when its engine changes something that the fleet observes.
 
-    A replica is no SimPy process: it schedules a wake-up call at the engine's planned end and keeps the number of this
-    call. A later plan schedules another call; a call with an old number has no effect.
+    A replica is no SimPy process: it schedules a wake-up call at the engine's planned end. A later plan cancels this
+    call and schedules another one.
     """
 
-    __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
+    __slots__ = ("_call_s", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
 
     def __init__(
         self,
@@ -153,7 +153,8 @@ class Replica:
         self.pool = pool
         self.end_s = inf
         self._env = env
-        self._due = -1
+        self._call_s = inf
+        """Time of the wake-up call; inf if there is none [s]."""
         self._release = release
         self._finished = finished
         self.after_step: Callable[[Replica, float], None] | None = None
@@ -210,14 +211,14 @@ class Replica:
         """
         gone = self._take_away(requests, now)
         self.engine.crash(now)
-        self.end_s, self._due = inf, -1
+        self._sleep_until(inf)
         return gone
 
     def stop(self, now: float) -> None:
         """Switch off at *now*, when all requests have left; a step under way is aborted."""
         if self.end_s < inf:
             self.engine.crash(now)
-            self.end_s, self._due = inf, -1
+            self._sleep_until(inf)
 
     def _take_away(self, requests: Iterable[Request], now: float) -> list[Request]:
         """End the visits of *requests* and return those that were here."""
@@ -249,18 +250,19 @@ class Replica:
         end_s = self.engine.plan(now)
         if end_s == self.end_s:
             return
-        self.end_s = end_s
-        if end_s == inf:
-            self._due = -1
-            return
-        self._due = self._env.call(self, end_s)
-        if self.formed is not None:
+        self._sleep_until(end_s)
+        if end_s < inf and self.formed is not None:
             self.formed(self)
 
-    def wake(self, number: int) -> None:
-        """End the step if *number* is that of the current wake-up call."""
-        if number == self._due:
-            self._fire()
+    def _sleep_until(self, end_s: float) -> None:
+        """Set the end of the step to *end_s*, and have the replica woken then; inf: there is no step."""
+        self.end_s = end_s
+        self._call_s = self._env.move_call(self, self._call_s, end_s)
+
+    def wake(self) -> None:
+        """End the step."""
+        self._call_s = inf
+        self._fire()
 
     def _fire(self) -> None:
         """End the step: release arrivals up to its end, complete it and form the next one."""
@@ -274,7 +276,7 @@ class Replica:
         self._release(self.end_s)
         end_s = self.end_s
         done = self.engine.advance()
-        self.end_s = inf
+        self._sleep_until(inf)
         if done:
             self._finished(self, done, end_s)
         return end_s

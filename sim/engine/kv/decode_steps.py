@@ -242,11 +242,11 @@ FirstStep = Callable[[Sequence, int], int]
 """Function from a sequence and a number of tokens to the first step in which it has slots for more tokens."""
 
 
-class NextBlockSteps:
+class NextBlockSteps(BlockPhases):
     """Heap of the steps at which decoding sequences need another block; the blocks held are counted per sequence."""
 
     def __init__(self, block_size: int, reach: Reach, first_step: FirstStep) -> None:
-        self._size = block_size
+        super().__init__(block_size)
         self._reach = reach
         self._first_step = first_step
         self._due: dict[Sequence, int] = {}
@@ -297,10 +297,6 @@ class NextBlockSteps:
             if free < 0:
                 return max(0, due - step)
         return most
-
-    def steps_taking(self, step: int, most: int, blocks: int) -> int:
-        """Return the most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
-        return self.steps_with(step, most, blocks)
 
     def _needs_up_to(self, last: int) -> Iterator[tuple[int, Sequence, int]]:
         """Yield (step, sequence, blocks needed) up to the step at counter *last*, in order of steps."""

@@ -14,20 +14,21 @@ replicas: those that stay until they have been fetched, and those reserved for K
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from copy import copy
 from math import isnan
 from typing import ClassVar
 
-from sim.engine.interpreted_subclasses import mypyc_attr
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_steps import WindowedContexts
 from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdaptedBatch
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
 from sim.engine.sequence import RequestGpuTime, Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
+from sim.native_classes import mypyc_attr
 from sim.records import Batch, ReplicaProgress, Request, StepSpan
 
 
@@ -82,54 +83,62 @@ class BlocksInTransfer:
 class FinishQueue:
     """Decoding sequences in order of the step counter at which they finish, then of admission; the next one is last.
 
-    A sorted list is faster here than a heap: it is short, and removing its end touches no other entry, while a heap
+    Sorted arrays are faster here than a heap: they are short, and finding a place reads no sequence, while a heap
     visits sequences spread over memory at every level.
     """
 
-    __slots__ = ("_order", "_sum")
+    __slots__ = ("_keys", "_sequences", "_sum")
 
     def __init__(self) -> None:
-        self._order: list[tuple[int, int, Sequence]] = []
+        self._keys = array("q")
+        """Finish step of each sequence, negative, so that they ascend."""
+        self._sequences: list[Sequence] = []
         self._sum = 0
-        """Sum of the finish steps of all sequences."""
+        """Sum of the keys."""
 
     def add(self, sequence: Sequence) -> None:
         """Add *sequence*, which decodes until its finish step."""
-        insort(self._order, (-sequence.finish_step, -sequence.admission, sequence))
-        self._sum += sequence.finish_step
+        keys, key = self._keys, -sequence.finish_step
+        place = bisect_left(keys, key)
+        while place < len(keys) and keys[place] == key and self._sequences[place].admission > sequence.admission:
+            place += 1
+        keys.insert(place, key)
+        self._sequences.insert(place, sequence)
+        self._sum += key
 
     def remove(self, sequence: Sequence) -> None:
         """Remove *sequence*, which stops before its finish step."""
-        del self._order[bisect_left(self._order, (-sequence.finish_step, -sequence.admission))]
-        self._sum -= sequence.finish_step
+        place = self._sequences.index(sequence, bisect_left(self._keys, -sequence.finish_step))
+        self._sum -= self._keys.pop(place)
+        del self._sequences[place]
 
     def rebuild(self, decoding: Iterable[Sequence]) -> None:
         """Rebuild the queue from the *decoding* sequences, whose finish steps have changed."""
-        self._order = sorted((-sequence.finish_step, -sequence.admission, sequence) for sequence in decoding)
-        self._sum = -sum(finish for finish, _, _ in self._order)
+        self._sequences = sorted(decoding, key=lambda sequence: (-sequence.finish_step, -sequence.admission))
+        self._keys = array("q", [-sequence.finish_step for sequence in self._sequences])
+        self._sum = sum(self._keys)
 
     def sequences(self) -> list[Sequence]:
         """Return all sequences."""
-        return [sequence for _, _, sequence in self._order]
+        return list(self._sequences)
 
     def next_step(self) -> int:
         """Return the step counter at which the next sequence finishes. The queue must not be empty."""
-        return -self._order[-1][0]
+        return -self._keys[-1]
 
     def pop_reached(self, step: int) -> list[Sequence]:
         """Remove and return the sequences that have finished at counter *step*, in order."""
-        order, reached = self._order, []
-        while order and order[-1][0] >= -step:
-            finish, _, sequence = order.pop()
-            self._sum += finish
-            reached.append(sequence)
+        keys, reached = self._keys, []
+        while keys and keys[-1] >= -step:
+            self._sum -= keys.pop()
+            reached.append(self._sequences.pop())
         return reached
 
     def steps_left(self, step: int, at_most: int) -> int:
         """Return the sum of the steps left to all sequences from counter *step* on, with *at_most* of each."""
-        total = self._sum - len(self._order) * step
-        for finish, _, _ in self._order:
-            beyond = -finish - step - at_most
+        total = -self._sum - len(self._keys) * step
+        for key in self._keys:
+            beyond = -key - step - at_most
             if beyond <= 0:
                 break
             total -= beyond
@@ -147,9 +156,9 @@ class Scheduler(ABC):
     # slots keep the fields next to each other in memory: hundreds of replicas share the CPU caches
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
-        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "adapters", "batch", "blocked_by",
-        "cached_in_step", "joining", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s", "recomputed_in_step",
-        "running", "shares", "transit", "waiting",
+        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_transit", "_windows", "adapters", "batch",
+        "blocked_by", "cached_in_step", "joining", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s",
+        "recomputed_in_step", "running", "shares", "waiting",
     )  # fmt: skip
 
     abstract_methods: ClassVar[tuple[str, ...]] = ("form", "may_admit")
@@ -165,7 +174,7 @@ class Scheduler(ABC):
         self.joining: deque[Sequence] = deque()
         """Sequences that came with the KV of their prompts and wait for a place in the batch; they hold blocks, so they
         go first."""
-        self.transit = BlocksInTransfer(pool)
+        self._transit: BlocksInTransfer | None = None
         self.read_s = 0.0
         """Time for which the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.batch = Batch()
@@ -199,12 +208,24 @@ class Scheduler(ABC):
         """True if the step formed last computes prompts only, so that decoding sequences are not in it."""
         self._windows = WindowedContexts(limits.window) if limits.window else None
 
+    @property
+    def transit(self) -> BlocksInTransfer:
+        """KV blocks here that belong to requests on other replicas."""
+        if self._transit is None:
+            self._transit = BlocksInTransfer(self.pool)
+        return self._transit
+
+    def settle_transit(self) -> None:
+        """Free the blocks of other replicas' requests whose release was deferred to the end of the step."""
+        if self._transit is not None:
+            self._transit.settle()
+
     def enqueue(self, sequence: Sequence) -> bool:
         """Queue *sequence*. Return whether it is the next of its kind to join.
 
         Where blocks were reserved for its request, the sequence brings the KV of its prompt.
         """
-        if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
+        if self._transit is not None and (blocks := self._transit.reserved.pop(sequence.request, 0)):
             sequence.receive_kv(blocks)
             self.joining.append(sequence)
             return len(self.joining) == 1
@@ -423,7 +444,7 @@ class Scheduler(ABC):
             if not sequence.prompt_only:
                 sequence.request.finished_s = end_s
             self._leave(sequence)
-        self.transit.settle()
+        self.settle_transit()
         return finished
 
     def _blocks_of_leap(self, steps: int) -> int:

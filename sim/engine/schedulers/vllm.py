@@ -16,15 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from math import inf, isnan, nan
 
-from sim.engine.interpreted_subclasses import mypyc_attr
 from sim.engine.kv.blocks import BlockPool, DecodedBlockHashes, NamedBlocks
-from sim.engine.kv.decode_steps import BlockPhases, NextBlockSteps
+from sim.engine.kv.decode_steps import BlockPhases
 from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import leap_s, steps_within
 from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.waiting_queue import AdapterQueue, WaitingQueue
 from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk_parts
+from sim.native_classes import mypyc_attr
 from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
@@ -48,7 +48,7 @@ class VllmScheduler(Scheduler):
         """Current steps, whose number is final, while the next ones are formed."""
         if ahead:
             self.shares = AsyncRequestGpuTime()
-        self._phases: BlockPhases | NextBlockSteps = BlockPhases(pool.block_size)
+        self._phases = BlockPhases(pool.block_size)
         self._per_decode = 1
         """Tokens that a step computes for a decoding sequence."""
         self._shared_answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
@@ -574,7 +574,7 @@ class InFlightStep(EqualSteps):
         for sequence in self.finished:
             self.leaving[sequence] = None
         self._drop_evicted(formed=False)
-        rank.transit.settle()
+        rank.settle_transit()
 
     def finish(self, end_s: float) -> tuple[list[Request], bool]:
         """See `EqualSteps.finish`."""
@@ -597,7 +597,7 @@ class InFlightStep(EqualSteps):
                 rank._leave(sequence)
         rank.flight = None
         changed = self._drop_evicted(formed=True) or bool(self.finished and rank.queued())
-        rank.transit.settle()
+        rank.settle_transit()
         return left, changed
 
     def span(self, request_index: int) -> StepSpan:

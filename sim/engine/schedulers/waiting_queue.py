@@ -1,9 +1,10 @@
 """Waiting queues: first come first served, by priority, fair between tenants, or by LoRA adapter."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol
+from typing import Any
 
 from sim.engine.lora import AdapterSlots
 from sim.engine.sequence import Sequence
@@ -29,31 +30,48 @@ def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence
     return found[1]
 
 
-class TenantQueue(Protocol):
-    """Queue of one tenant."""
+class WaitingQueue(ABC):
+    """Waiting requests of a rank, or of one tenant, in the order in which they are admitted."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def head(self) -> Sequence | None:
         """Return the next sequence to be admitted; None if none can be admitted now."""
 
+    @abstractmethod
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """Return the first sequence in order that is *able* to be admitted and may overtake others; None if none."""
+
+    @abstractmethod
     def add(self, sequence: Sequence) -> bool:
-        """Add a new *sequence*."""
+        """Add a new *sequence*. Return whether it is now the head."""
 
+    @abstractmethod
     def put_back(self, sequence: Sequence) -> None:
-        """Add a preempted *sequence*, before all others."""
+        """Add a preempted *sequence*."""
 
+    @abstractmethod
     def pop(self) -> Sequence:
         """Remove and return the head."""
 
+    @abstractmethod
     def remove(self, request: Request) -> Sequence | None:
         """Remove the sequence of *request* and return it; None if it does not wait here."""
 
+    @abstractmethod
     def has(self, request_index: int) -> bool:
         """Return whether request number *request_index* waits here."""
 
+    def victim(self, running: list[Any]) -> Any:
+        """Return the sequence to be preempted next, of *running* in admission order."""
+        return running[-1]
 
-class FairQueue:
+
+class FairQueue(WaitingQueue):
     """Fair queue: one queue per tenant, in order of arrival; the tenant with the lowest token counter is next.
 
     A preempted request returns to the head of its tenant's queue. With *slots* for LoRA adapters, the head of a
@@ -62,10 +80,10 @@ class FairQueue:
 
     __slots__ = ("_counters", "_last", "_new", "_preempted", "_queues", "slots")
 
-    def __init__(self, new: Callable[[], TenantQueue], slots: AdapterSlots | None = None) -> None:
+    def __init__(self, new: Callable[[], WaitingQueue], slots: AdapterSlots | None = None) -> None:
         """Create the queue; *new* makes the queue of a tenant."""
         self._new, self.slots = new, slots
-        self._queues: dict[TenantKey, TenantQueue] = {}
+        self._queues: dict[TenantKey, WaitingQueue] = {}
         """Tenant -> its queue; only tenants with waiting requests."""
         self._counters: dict[TenantKey, float] = {}
         self._last: TenantKey = ("", "")
@@ -107,7 +125,7 @@ class FairQueue:
         self._counters.setdefault(tenant, 0.0)
         self._own(tenant).put_back(sequence)
 
-    def _own(self, tenant: TenantKey) -> TenantQueue:
+    def _own(self, tenant: TenantKey) -> WaitingQueue:
         if tenant not in self._queues:
             self._queues[tenant] = self._new()
         return self._queues[tenant]
@@ -145,12 +163,8 @@ class FairQueue:
         """Return whether request number *request_index* waits here."""
         return any(queue.has(request_index) for queue in self._queues.values())
 
-    def victim(self, running: list[Any]) -> Any:
-        """Return the sequence to be preempted next, of *running* in admission order."""
-        return running[-1]
 
-
-class AdapterQueue:
+class AdapterQueue(WaitingQueue):
     """Waiting requests by adapter, in order of arrival or by priority.
 
     The rule is vLLM's: a request whose adapter is not in the batch waits while the batch has as many adapters as there
@@ -236,7 +250,7 @@ class AdapterQueue:
         return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else running[-1]
 
 
-class FcfsQueue:
+class FcfsQueue(WaitingQueue):
     """First-come, first-served queue; a preempted request returns to its head."""
 
     __slots__ = ("_queue",)
@@ -280,10 +294,6 @@ class FcfsQueue:
         """Return whether request number *request_index* waits here."""
         return any(one.request.index == request_index for one in self._queue)
 
-    def victim(self, running: list[Any]) -> Any:
-        """Return the sequence to be preempted next, of *running* in admission order."""
-        return running[-1]
-
 
 class PrefixQueue(FcfsQueue):
     """First-come, first-served queue that can be sorted; a preempted request joins the end."""
@@ -307,7 +317,7 @@ class PrefixQueue(FcfsQueue):
         return iter(self._queue)
 
 
-class PriorityQueue:
+class PriorityQueue(WaitingQueue):
     """Queue by (priority, arrival), lowest first; a preempted request returns to its place.
 
     A user's *order* takes precedence over priority and arrival.
@@ -390,6 +400,3 @@ class EntryQueue(PriorityQueue):
     def put_back(self, sequence: Sequence) -> None:
         """Add a preempted *sequence* as a new entry."""
         self.add(sequence)
-
-
-WaitingQueue = FcfsQueue | PriorityQueue | FairQueue | AdapterQueue

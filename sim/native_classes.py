@@ -1,4 +1,8 @@
-"""Mark of compiled classes that Python code may subclass; without mypyc's own package it changes nothing."""
+"""Mark of compiled classes with other than the usual properties; without mypyc's own package it changes nothing.
+
+`acyclic` classes have no part in garbage collection: no reference leads from an instance back to itself.
+`allow_interpreted_subclasses` marks those that Python code may subclass.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar

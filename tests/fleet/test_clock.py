@@ -1,0 +1,58 @@
+"""Laws of the fleet's clock: one order of events and wake-up calls, and calls that are moved."""
+
+from math import inf
+
+from sim.fleet.clock import FleetClock, TimedWakeup
+
+
+class Sleeper(TimedWakeup):
+    """Sleeper that logs its name at each call, and may then move another one's call to now."""
+
+    def __init__(self, clock: FleetClock, name: str, log: list[tuple[str, float]]) -> None:
+        self._clock, self._name, self._log = clock, name, log
+        self.moves: Sleeper | None = None
+        self.planned_s = inf
+
+    def plan(self, at_s: float) -> None:
+        self.planned_s = self._clock.move_call(self, self.planned_s, at_s)
+
+    def wake(self) -> None:
+        self.planned_s = inf
+        self._log.append((self._name, self._clock.now))
+        if self.moves is not None:
+            self.moves.plan(0.0)
+
+
+def drained(clock: FleetClock) -> None:
+    while clock.pending:
+        clock.step()
+
+
+def test_what_is_due_at_one_time_happens_in_the_order_of_scheduling() -> None:
+    log: list[tuple[str, float]] = []
+    clock = FleetClock()
+    first, second, third = (Sleeper(clock, name, log) for name in "abc")
+    first.plan(2.0)
+    clock.timeout(2.0).callbacks.append(lambda _: log.append(("event", clock.now)))
+    second.plan(2.0)
+    third.plan(1.0)
+    drained(clock)
+    assert log == [("c", 1.0), ("a", 2.0), ("event", 2.0), ("b", 2.0)]
+
+
+def test_a_moved_call_comes_once_and_after_those_planned_before_it() -> None:
+    log: list[tuple[str, float]] = []
+    clock = FleetClock()
+    first, second, third = (Sleeper(clock, name, log) for name in "abc")
+    for one in (first, second, third):
+        one.plan(3.0)
+    first.plan(5.0)
+    first.plan(3.0)  # back to the same time: behind the others
+    second.moves = third  # to a time that is over: now
+    drained(clock)
+    assert log == [("b", 3.0), ("a", 3.0), ("c", 3.0)]
+    first.plan(9.0)
+    assert clock.next_s() == 9.0
+    first.plan(inf)
+    drained(clock)
+    assert len(log) == 3
