@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Any, Protocol, SupportsIndex
 
-from sim.native_classes import mypyc_attr
+from sim.native import mypyc_attr
 
 ONLY_SERVICE = "default"  # name of the only service of a scenario
 

@@ -4,9 +4,8 @@
 cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
-records -> native_classes
-engine -> {batching, records, units, rng, native_classes}
+catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, native, otel} -> {infile, message}
+engine -> {batching, records, units, rng, native}
 study -> benchdata -> catalogue
 {cli serve api answers report scenario} -> language -> message
 """
@@ -26,7 +25,7 @@ import pytest
 
 import sim
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native_classes"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -43,7 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "csvio": frozenset(),
     "infile": frozenset(),
     "decimals": frozenset(),
-    "native_classes": frozenset(),
+    "native": frozenset(),
     "otel": frozenset(),
     "language": frozenset({"message"}),
     "message": frozenset(),
@@ -57,7 +56,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
     "scenario": CATALOG | PARTS | SPOKEN,
-    "engine": frozenset({"batching", "records", "units", "rng", "native_classes"}),
+    "engine": frozenset({"batching", "records", "units", "rng", "native"}),
     "fleet": FLEET,
     "case": FLEET | {"fleet"},
     "study": FLEET | {"fleet", "case", "benchdata"},

@@ -7,7 +7,7 @@ new tokens.
 from collections.abc import Iterable
 from math import isnan, nan
 
-from sim.native_classes import mypyc_attr
+from sim.native import mypyc_attr
 from sim.records import Batch, ReplicaVisit, Request
 
 

@@ -28,7 +28,7 @@ from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdaptedBatch
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
 from sim.engine.sequence import RequestGpuTime, Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
-from sim.native_classes import mypyc_attr
+from sim.native import mypyc_attr
 from sim.records import Batch, ReplicaProgress, Request, StepSpan
 
 

@@ -24,7 +24,7 @@ from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.waiting_queue import AdapterQueue, WaitingQueue
 from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk_parts
-from sim.native_classes import mypyc_attr
+from sim.native import mypyc_attr
 from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
