@@ -3,8 +3,8 @@
     python benchmarks/equal_compiled.py --azure AzureLLMInferenceTrace_conv.csv [--only w1,w2] [--repeat 3] [--tests]
 
 The tree is copied and compiled there (`hatch_build.py`; --built names a copy to use again). Every shipped scenario and
-the benches w1, w2, w512 and w2000 run in both modes in turn, with one replication, and their summary, usage, costs and
-requests must be equal byte for byte. --tests runs the tests of engines, routing and fleets, the referee's cases and
+the benches w1, w2, w512 and w2000 run in both modes in turn, with one replication, and all their tables must be equal
+byte for byte. --tests runs the tests of engines, routing and fleets, the referee's cases and
 registered policies on the compiled modules, too. The exit status is 1 where anything differs.
 """
 
@@ -21,7 +21,13 @@ from pathlib import Path
 from speed import HERE, MIB_PER_KIB, run
 
 ROOT = HERE.parent
-COMPARED = ("summary.csv", "usage.csv", "costs.csv", "requests.csv", "summary.parquet", "requests.parquet")
+TABLES = ("*.csv", "*.parquet")
+SHORTER = {
+    "autoscale-day": ("horizon_s=21600",),
+    "rent-by-day": ("horizon_s=21600",),
+    "comparison": ("workload.arrivals.num_requests=500",),
+}
+"""Case -> options that shorten its load: it finishes in seconds, with the same kinds of events."""
 TESTS = (
     *("tests/engine", "tests/referee", "tests/routing", "tests/fleet"),
     *("tests/test_registry.py", "tests/test_records.py"),
@@ -79,10 +85,13 @@ def cases(azure: Path | None) -> dict[str, tuple[str, ...]]:
     if azure is not None:
         trace = f"workload.trace.path={azure.resolve()}"
         found |= {"w1": run("w1.yaml", trace), "w1-a100": run("w1-a100.yaml", trace, report=True)}
-    found |= {"w2": run("w2.yaml"), "w512": replicas(512), "w2000": replicas(2000)}
-    found["comparison"] = (*run("comparison.yaml", report=True), "--workers", "1")
     for file in sorted((ROOT / "scenarios").glob("*.yaml")):
-        found[file.stem] = ("run", str(file), "--quiet", "--no-report", "--replications", "1", "--workers", "1")
+        command = "size" if file.stem.startswith("size-") else "run"
+        found[file.stem] = (command, str(file), "--quiet", "--no-report", "--replications", "1", "--workers", "1")
+    found["comparison"] = (*run("comparison.yaml", report=True), "--workers", "1")
+    found |= {"w2": run("w2.yaml"), "w512": replicas(512), "w2000": replicas(2000)}
+    for name, sets in SHORTER.items():
+        found[name] += tuple(word for assignment in sets for word in ("--set", assignment))
     return found
 
 
@@ -100,8 +109,10 @@ def measured(tree: Path, arguments: tuple[str, ...], pure: bool, out: Path) -> t
 
 
 def differing(one: Path, other: Path) -> list[str]:
-    """Return the names of the compared files that differ between two folders of results."""
-    names = [name for name in COMPARED if (one / name).exists() or (other / name).exists()]
+    """Return the names of the tables that differ between two folders of results."""
+    names = sorted({file.name for folder in (one, other) for kind in TABLES for file in folder.glob(kind)})
+    if not names:
+        return ["no table"]
     return [
         name
         for name in names

@@ -82,6 +82,7 @@ class LoadedRun:
         scenario = self._checked(options(values))
         same_machines = _grouping(scenario) == _grouping(self.scenario)
         plans: dict[str, CasePlan] = {}
+        priced: dict[str, tuple[FleetTerms, Machines, CasePlan]] = {}
         found = []
         for one in self.cases:
             if one.log is None:
@@ -89,7 +90,7 @@ class LoadedRun:
                 continue
             key = _key(one.case)
             if key not in plans:
-                plans[key] = self._plan(scenario, one.case, same_machines)
+                plans[key] = self._plan(scenario, one.case, same_machines, priced)
                 if not same_machines or plans[key].clock != self._plans[key].clock:
                     refuse_other_meters(plans[key], one.log.intervals)
             found.append(_billed(one, plans[key]))
@@ -121,12 +122,26 @@ class LoadedRun:
             raise ScenarioErrors(moved)
         return scenario
 
-    def _plan(self, scenario: Scenario, case: Case, same_machines: bool) -> CasePlan:
+    def _plan(
+        self,
+        scenario: Scenario,
+        case: Case,
+        same_machines: bool,
+        priced: dict[str, tuple[FleetTerms, Machines, CasePlan]],
+    ) -> CasePlan:
+        """Return the plan of *case* at the prices of *scenario*.
+
+        *priced* holds the last plan of each fleet: its prices are used again at points with equal terms and machines.
+        """
         if not same_machines:
             return resolve(scenario, case, self.catalog)
         key, at = _key(case), at_point(scenario, case.overrides)
         terms, machines = FleetTerms.of(at, _fleet(at, case)), self._machines[key]
-        return replace(
+        known = priced.get(case.fleet)
+        if known is not None and known[:2] == (terms, machines):
+            same = {name: getattr(known[2], name) for name in ("costs", "carbon", "clock", "pue")}
+            return replace(self._plans[key], **same, load_by_hour=load_by_hour(at))
+        plan = replace(
             self._plans[key],
             costs=terms.costs(machines, self.catalog),
             carbon=terms.carbon_plan(machines, self.catalog),
@@ -134,6 +149,8 @@ class LoadedRun:
             pue=terms.facility_factor,
             load_by_hour=load_by_hour(at),
         )
+        priced[case.fleet] = terms, machines, plan
+        return plan
 
 
 def _billed(one: LoadedCase, plan: CasePlan) -> StoredCase:

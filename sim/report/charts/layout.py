@@ -107,6 +107,10 @@ GLYPH_WIDTH = 0.6
 """Mean width of a glyph in units of the font size (DejaVu Sans, the widest of the possible fonts)."""
 BOLDER = 1.13
 LINE_HEIGHT = 1.15
+CELL = 2.0
+"""Edge of a cell in the grid that excludes covered places [points]; a power of two, so that division is exact."""
+MANY_PLACES = 40
+"""Number of possible places of a text above which the grid is used."""
 OVERHANG = 6.0
 """Distance by which a text may reach above the plot area, for labels on its upper edge [points]."""
 
@@ -130,6 +134,8 @@ class PlotArea:
     height: float
     taken: list[NDArray[np.float64]] = field(default_factory=list)
     """Arrays (n, 2) of points that no text may cover."""
+    _sorted: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    """Coordinates of the points in the only array of `taken`, in order of x; None until a text is placed."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
@@ -151,22 +157,53 @@ class PlotArea:
     ) -> TextPlace | None:
         """Place *text* of font *size* at distance *gap* from the first of *anchors* with room; None without room."""
         width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
-        if len(self.taken) > 1:
-            self.taken = [np.vstack(self.taken)]
-        taken = self.taken[0] if self.taken else np.empty((0, 2))
-        across, up = np.ascontiguousarray(taken[:, 0]), np.ascontiguousarray(taken[:, 1])
-        for x, y in anchors:
-            reach, rise = gap + width + 2, 2 * gap + height + 2  # all places beside the anchor, with some slack
-            near = (across > x - reach) & (across < x + reach) & (up > y - rise) & (up < y + rise)
-            ways, heights = across[near], up[near]
-            for left, bottom in _corners_around(x, y, width, height, gap):
-                if left < 0 or bottom < 0 or left + width > self.width or bottom + height > self.height + OVERHANG:
-                    continue
-                inside = (ways > left - 1) & (ways < left + width + 1)
-                if not np.any(inside & (heights > bottom - 1) & (heights < bottom + height + 1)):
-                    self.take_box(left, bottom, width, height)
-                    return TextPlace(left, bottom, width, height, (x, y))
+        if not anchors:
+            return None
+        at_x, at_y = np.array(anchors).T
+        corners = _corners_around(at_x, at_y, width, height, gap)
+        lefts, bottoms = corners[:, 0].T.ravel(), corners[:, 1].T.ravel()
+        fits = (lefts >= 0) & (bottoms >= 0)
+        fits &= (lefts + width <= self.width) & (bottoms + height <= self.height + OVERHANG)
+        across, up = self._sorted_points()
+        places = np.flatnonzero(fits)
+        if len(places) > MANY_PLACES:
+            places = places[~self._covered(lefts[places], bottoms[places], width, height)]
+        starts = np.searchsorted(across, lefts - 1, "right")
+        ends = np.searchsorted(across, lefts + width + 1, "left")
+        for place in places.tolist():
+            left, bottom = float(lefts[place]), float(bottoms[place])
+            heights = up[starts[place] : ends[place]]
+            if not ((heights > bottom - 1) & (heights < bottom + height + 1)).any():
+                self.take_box(left, bottom, width, height)
+                return TextPlace(left, bottom, width, height, anchors[place // len(corners)])
         return None
+
+    def _covered(
+        self, lefts: NDArray[np.float64], bottoms: NDArray[np.float64], width: float, height: float
+    ) -> NDArray[np.bool_]:
+        """Return which boxes have an occupied point in a cell of a grid that lies inside of them.
+
+        Boxes that are not covered may still have a point near their edges.
+        """
+        size = (int((self.width + 2) / CELL) + 1, int((self.height + OVERHANG + 2) / CELL) + 1)
+        cells = np.floor(self.taken[0] / CELL).astype(int)
+        cells = cells[(cells >= 0).all(axis=1) & (cells < size).all(axis=1)]
+        counts = np.bincount(cells[:, 0] * size[1] + cells[:, 1], minlength=size[0] * size[1]).reshape(size)
+        below = np.zeros((size[0] + 1, size[1] + 1), int)
+        below[1:, 1:] = counts.cumsum(axis=0).cumsum(axis=1)
+        first_x, first_y = (np.floor((low - 1) / CELL).astype(int) + 1 for low in (lefts, bottoms))
+        end_x = np.maximum(first_x, np.floor((lefts + width + 1) / CELL).astype(int))
+        end_y = np.maximum(first_y, np.floor((bottoms + height + 1) / CELL).astype(int))
+        inside = below[end_x, end_y] - below[first_x, end_y] - below[end_x, first_y] + below[first_x, first_y]
+        return np.asarray(inside > 0)
+
+    def _sorted_points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the coordinates of the occupied points, in order of x."""
+        if len(self.taken) != 1 or self._sorted is None:
+            points = np.vstack(self.taken) if self.taken else np.empty((0, 2))
+            self.taken = [points[np.argsort(points[:, 0], kind="stable")]]
+            self._sorted = np.ascontiguousarray(self.taken[0][:, 0]), np.ascontiguousarray(self.taken[0][:, 1])
+        return self._sorted
 
     def take_box(self, left: float, bottom: float, width: float, height: float) -> None:
         """Mark a box as occupied."""
@@ -174,13 +211,18 @@ class PlotArea:
         self.taken.append(np.column_stack((left + across.ravel(), bottom + up.ravel())))
 
 
-def _corners_around(x: float, y: float, width: float, height: float, gap: float) -> list[tuple[float, float]]:
-    """Return lower left corners around (x, y): above, right, below, left, then the diagonals."""
+def _corners_around(
+    x: NDArray[np.float64], y: NDArray[np.float64], width: float, height: float, gap: float
+) -> NDArray[np.float64]:
+    """Return lower left corners around each (x, y): above, right, below, left, then the diagonals.
+
+    The shape of the array is (corners, 2, anchors).
+    """
     right, left, middle = x + gap, x - gap - width, x - width / 2
     above, below, level = y + gap, y - gap - height, y - height / 2
-    beside = [(middle, above), (right, level), (middle, below), (left, level)]
-    corners = [(right, above), (right, below), (left, above), (left, below)]
-    return [*beside, *corners, (left, above + gap), (left, below - gap)]
+    sides = [(middle, above), (right, level), (middle, below), (left, level)]
+    diagonals = [(right, above), (right, below), (left, above), (left, below)]
+    return np.array([*sides, *diagonals, (left, above + gap), (left, below - gap)])
 
 
 INK = "#222222"

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from sim.case.result import CaseResult, results_by_service
@@ -83,6 +84,7 @@ class CaseMetrics:
         )
 
 
+@cache
 def is_billed(name: str) -> bool:
     """Return whether site, prices and terms change the figure *name*."""
     return PARTS[FIGURES[name].part].billed

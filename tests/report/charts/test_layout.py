@@ -6,7 +6,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sim.report.charts.layout import PlacedText, lay_out
+from sim.report.charts.layout import (
+    GLYPH_WIDTH,
+    LINE_HEIGHT,
+    OVERHANG,
+    PlacedText,
+    PlotArea,
+    _corners_around,
+    lay_out,
+)
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
 from sim.report.charts.vega_lite import SIZES, SMALL, USUAL, scales_of
 
@@ -68,3 +76,21 @@ def test_intervals_of_many_fleets_are_drawn_where_they_do_not_overlap() -> None:
     assert not Panel("", "", "", wide).shows_bands
     assert Panel("", "", "", wide[:2]).shows_bands
     assert not Panel("", "", "", (replace(curves[0], half=()),)).shows_bands
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_a_text_gets_the_first_place_without_a_point(count: int) -> None:
+    generator = np.random.default_rng(count)
+    anchors = [(float(x), float(y)) for x, y in generator.uniform(0, 240, (count, 2))]
+    for points in (0, 40, 400, 1500):
+        taken = generator.uniform(0, 240, (points, 2))
+        room = PlotArea(240.0, 240.0)
+        room.taken = [taken[: points // 3], taken[points // 3 :]] if points else []
+        found = room.fit("a name", 11.0, anchors, 6.0)
+        width, height = GLYPH_WIDTH * 11.0 * 6, LINE_HEIGHT * 11.0
+        places = _corners_around(*np.array(anchors).T, width, height, 6.0).transpose(2, 0, 1).reshape(-1, 2)
+        inside = (places >= 0).all(axis=1) & (places[:, 0] + width <= 240) & (places[:, 1] + height <= 240 + OVERHANG)
+        low, high = places - 1, places + np.array([width + 1, height + 1])
+        free = ~((taken > low[:, None]) & (taken < high[:, None])).all(axis=2).any(axis=1)
+        first = next(iter(np.flatnonzero(inside & free)), None)
+        assert (found and (found.x, found.y)) == (None if first is None else tuple(places[first]))
