@@ -259,7 +259,9 @@ def versions(data: Any) -> dict[str, str]:
     """Return the versions of the registered policies in the *data* of a fleet: `kind.name` -> digest of the code."""
     found: dict[str, str] = {}
     for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
-        if isinstance(value, Mapping) and key in KINDS:
+        if value is None or isinstance(value, str | int | float):  # most values
+            continue
+        if key in KINDS and isinstance(value, Mapping):
             spec = find(str(key), value.get(KINDS[str(key)][0]))
             if spec is not None:
                 found[f"{key}.{spec.registration.name}"] = version(spec.registration.make)

@@ -104,6 +104,7 @@ class Catalog:
         self._ids: dict[str, list[str]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self._sources: dict[str, Source] | None = None
+        self._newest_price: date | None = None
 
     def gpu(self, name: str) -> Gpu:
         """Return the GPU *name* from data/gpus."""
@@ -228,8 +229,10 @@ class Catalog:
 
     def newest_price(self) -> date:
         """Return the latest `as_of` date in data/prices, found by pattern search without parsing the files."""
-        texts = (path.read_text("utf-8") for folder in self.folders for path in (folder / "prices").glob("*.yaml"))
-        return max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
+        if self._newest_price is None:
+            texts = (path.read_text("utf-8") for folder in self.folders for path in (folder / "prices").glob("*.yaml"))
+            self._newest_price = max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
+        return self._newest_price
 
     def offer(self, name: str) -> Offer:
         """Return the offer named by `item/offer`. Raises UnknownId."""

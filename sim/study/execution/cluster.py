@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -418,6 +419,7 @@ def _scenario_at_point(job: CaseJob) -> Scenario:
     return at_point(job.scenario, job.case.overrides)
 
 
+@cache
 def _program() -> dict[str, str]:
     """Return the versions that must be equal on a worker for equal results: program, Python and packages."""
     found = {"gpufleet": program_digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
