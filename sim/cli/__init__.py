@@ -28,7 +28,7 @@ from sim.cli import (  # noqa: F401
     serve,
     watch,
 )
-from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, app
+from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, OWN_PROCESS, app
 from sim.cli.help import translate_help
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
@@ -61,6 +61,7 @@ app.registered_commands.sort(key=_place)
 
 def main() -> None:
     """Run the command `gpufleet`; its entry point."""
+    OWN_PROCESS.set(True)
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
     # otherwise the collector frees each object of all modules at exit, which takes up to 0.4 s
     atexit.register(gc.freeze)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -62,6 +63,9 @@ BAD_INPUT = 2
 OTHER_FAILURE = 1
 INTERRUPTED = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells have it."""
+
+OWN_PROCESS: ContextVar[bool] = ContextVar("own_process", default=False)
+"""Whether this process runs a command and nothing else, so that it may copy itself."""
 
 app = typer.Typer(
     name="gpufleet",

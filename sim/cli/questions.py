@@ -48,7 +48,7 @@ from sim.cli.frame import (
     usable,
     watched,
 )
-from sim.cli.workplace import Address, Wait, workplace
+from sim.cli.workplace import Address, Wait, pictures_beside, workplace
 from sim.language import ENGLISH, speaking, translate_message
 from sim.message import Message, joined, placed
 from sim.scenario.reading.shipped import scenario_file
@@ -170,7 +170,8 @@ class CommandContext:
 
         given = self.given
         machines = workplace(given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path)
-        with machines as opened, copied(self.remote):
+        report = not given["no_report"]
+        with machines as opened, copied(self.remote), pictures_beside(given["workers"], report):
             return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
@@ -179,7 +180,7 @@ class CommandContext:
                 quiet=given["quiet"],
                 command=command_line(),
                 force=given["force"],
-                report=not given["no_report"],
+                report=report,
             )
 
     def show(self, document: Callable[[str], Mapping[str, Any]], lines: Callable[[], Iterable[Any]]) -> None:

@@ -30,6 +30,11 @@ def converter() -> ModuleType:
     return vl_convert
 
 
+def start_converter() -> None:
+    """Start the JavaScript engine of the converter, which takes longer than to draw a picture."""
+    converter().vegalite_to_svg('{"data": {"values": []}, "mark": "point"}')
+
+
 @cache
 def has_glyph(character: str) -> bool:
     """Return whether an installed font has *character*; a character without a font is drawn as a box."""

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from sim.report.charts.vega_lite import (
     params,
 )
 from sim.report.words.money import symbol
+from sim.study.execution.forked import beside
 
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
 """Line styles as characters."""
@@ -119,7 +121,10 @@ class Chart:
         format = Path(path).suffix.lower().removeprefix(".")
         if format not in ("png", "svg", "pdf"):
             raise ValueError(Message("{path}: a picture is saved as .png, .svg or .pdf", path))
-        Path(path).write_bytes(self._render(format, scale))
+        beside(partial(self._write, Path(path), format, scale))
+
+    def _write(self, path: Path, format: str, scale: float | None) -> None:
+        path.write_bytes(self._render(format, scale))
 
     def _render(self, format: str, scale: float | None = None) -> bytes:
         text = json.dumps(self.spec, ensure_ascii=False)

@@ -16,11 +16,16 @@ from typing import Any, Self
 
 from sim.fleet.run import RunThere
 from sim.study.execution.cases import Call, CaseJob, WorkerLost
+from sim.study.execution.forked import ForkedProcess, may_fork
 from sim.study.execution.worker_progress import progress_file, write_progress
 
 LOG = logging.getLogger("gpufleet")
 ALONE_S = 0.5
 """Time before other processes are started [s]: a shorter run finishes sooner without them."""
+COPIES = 8
+"""Most processes that are copies of this one, ready from the start: each takes some milliseconds."""
+AHEAD = 2
+"""Tasks sent to a process at a time, of which it runs the first: a simulation here may hold Python's lock for long."""
 IDLE_S = 60
 """Time that a process without work is kept [s]."""
 DEATHS = 3
@@ -51,12 +56,14 @@ class ProcessPool:
     start. They end with the context, or after any error. The task of a killed process is queued again; a task during
     which `DEATHS` processes were killed raises WorkerLost.
 
+    With *fork*, the first processes are copies of this one where it `may_fork`; they start with the context.
+
         submit, map -> waiting tasks -> this process             -> results -> finished, map
                                      -> helper thread -> process ->
     """
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, fork: bool = False) -> None:
+        self._workers, self._fork = workers, fork
         self._changed = threading.Condition()
         """Lock of the attributes below, signalled on a new task, a new result and the end."""
         self._waiting: deque[_Task] = deque()
@@ -64,10 +71,14 @@ class ProcessPool:
         """Shared work, one entry for each process that may join when it has no task."""
         self._done: deque[tuple[Any, Any, BaseException | None]] = deque()
         self._helpers: list[_Helper] = []
+        self._copies: list[ForkedProcess] = []
+        """Copies of this process that no helper has yet."""
         self._alarm: threading.Timer | None = None
         self._stopped = False
 
     def __enter__(self) -> Self:
+        if self._fork and self._workers > 1 and may_fork():
+            self._copies = [ForkedProcess() for _ in range(min(self._workers - 1, COPIES))]
         return self
 
     def __exit__(
@@ -115,6 +126,8 @@ class ProcessPool:
             helpers, self._helpers = self._helpers, []
         for helper in helpers:
             helper.stop(at_once)
+        while self._copies:
+            self._copies.pop().shutdown(kill_workers=True)
 
     def _put(self, task: _Task) -> None:
         with self._changed:
@@ -142,8 +155,11 @@ class ProcessPool:
         return task.token, (task.here or task.call)()
 
     def _set_alarm(self) -> None:
-        """Start the other processes after a while, if there is work for them then."""
-        if self._workers > 1 and self._alarm is None:
+        """Put the copies of this process to work; start further processes after a while, if there is work for them."""
+        with self._changed:
+            if self._copies and (len(self._waiting) > 1 or self._lent):
+                self._add_helpers(len(self._copies))
+        if len(self._helpers) < self._workers - 1 and self._alarm is None:
             self._alarm = threading.Timer(ALONE_S, self._call_help)
             self._alarm.daemon = True
             self._alarm.start()
@@ -165,9 +181,13 @@ class ProcessPool:
             if not self._waiting and not self._lent:
                 self._alarm = None
                 return
-            self._helpers = [_Helper(self) for _ in range(self._workers - 1)]
-            for helper in self._helpers:
-                helper.start()
+            self._add_helpers(self._workers - 1 - len(self._helpers))
+
+    def _add_helpers(self, count: int) -> None:
+        added = [_Helper(self, self._copies.pop() if self._copies else None) for _ in range(count)]
+        self._helpers += added
+        for helper in added:
+            helper.start()
 
     def next_task(self) -> _Task | Work | None:
         """Wait for the next task for a helper, or for work to take part in, and return it; None at the end."""
@@ -179,6 +199,17 @@ class ProcessPool:
                     return self._lent.pop()
                 self._changed.wait()
         return None
+
+    def task_ahead(self) -> _Task | None:
+        """Return a further task for a helper that has one; None if there are few left, for processes without one."""
+        with self._changed:
+            return self._waiting.popleft() if len(self._waiting) > self._workers else None
+
+    def put_back(self, tasks: Sequence[_Task]) -> None:
+        """Queue *tasks* again that a helper's process did not begin before it was killed."""
+        with self._changed:
+            self._waiting.extendleft(reversed(tasks))
+            self._changed.notify_all()
 
     def put_result(self, task: _Task, value: Any, error: BaseException | None) -> None:
         """Take the result of *task* from a helper; the task of a killed process is queued again."""
@@ -210,36 +241,49 @@ class ProcessPool:
 class _Helper(threading.Thread):
     """Thread that runs tasks of *cores* in its own process; a killed process is replaced."""
 
-    def __init__(self, cores: ProcessPool) -> None:
+    def __init__(self, cores: ProcessPool, process: ForkedProcess | None) -> None:
         super().__init__(daemon=True)
         self._cores = cores
         self._context = ExitStack()
         self._progress = self._context.enter_context(progress_file())
-        self._process = _process(self._progress)
+        self._first_task = _import_this_module if process is None else partial(write_progress, self._progress)
+        self._process = process or _process(self._progress)
 
     def run(self) -> None:
         """Run tasks until the pool has ended, or until DEATHS processes in a row were killed at their start."""
         starts = 0
         while not self._cores.stopped and starts < DEATHS:
             starts += 1
-            if self._run_in_process(_Task(None, _import_this_module))[1] is None:
+            if self._run_in_process(_Task(None, self._first_task))[1] is None:
                 starts = 0
                 self._work()
             self._process.shutdown(wait=True, kill_workers=True)
             if not self._cores.stopped:
-                self._process = _process(self._progress)
+                self._process, self._first_task = _process(self._progress), _import_this_module
         self._cores.drop_helper(self)
+        self._context.close()
 
     def _work(self) -> None:
         """Run task after task, until the process is killed or the pool has ended."""
-        while (task := self._cores.next_task()) is not None:
-            if not isinstance(task, _Task):
-                if not self._takes_part(task):
+        sent: deque[tuple[_Task, Any]] = deque()
+        while True:
+            if not sent:
+                task = self._cores.next_task()
+                if task is None:
                     return
-                continue
-            value, error = self._run_in_process(task)
+                if not isinstance(task, _Task):
+                    if not self._takes_part(task):
+                        return
+                    continue
+                sent.append((task, self._submitted(task)))
+            while len(sent) < AHEAD and (further := self._cores.task_ahead()) is not None:
+                sent.append((further, self._submitted(further)))
+            task, answer = sent.popleft()
+            value, error = _outcome(answer)
             if self._cores.stopped:
                 return
+            if isinstance(error, BrokenProcessPool):
+                self._cores.put_back([task for task, _ in sent])
             self._cores.put_result(task, value, error)
             if isinstance(error, BrokenProcessPool):
                 return
@@ -261,16 +305,29 @@ class _Helper(threading.Thread):
         return value
 
     def _run_in_process(self, task: _Task) -> tuple[Any, BaseException | None]:
+        return _outcome(self._submitted(task))
+
+    def _submitted(self, task: _Task) -> Any:
+        """Send *task* to the process. Return its future, or the error that the process is gone."""
         try:
-            return self._process.submit(task.call).result(), None
-        except BaseException as error:  # raised by the task, or by the death of its process
-            return None, error
+            return self._process.submit(task.call)
+        except BaseException as error:
+            return error
 
     def stop(self, at_once: bool) -> None:
         """End the process; *at_once*: without waiting for its task."""
         self._process.shutdown(wait=True, kill_workers=at_once)
         self.join()
-        self._context.close()
+
+
+def _outcome(answer: Any) -> tuple[Any, BaseException | None]:
+    """Return the value of the future *answer*, or the error raised by the task or by the death of its process."""
+    if isinstance(answer, BaseException):
+        return None, answer
+    try:
+        return answer.result(), None
+    except BaseException as error:
+        return None, error
 
 
 def _process(progress: Path) -> Any:
