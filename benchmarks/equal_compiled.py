@@ -156,7 +156,7 @@ def main() -> None:
             times = f"{pure_s:>8.2f}{fast_s:>12.2f}{fast_s / pure_s:>7.2f}"
             print(f"{name:<34}{times}{pure_mib:>7.0f}{fast_mib:>6.0f}  {verdict}", flush=True)
         if options.tests:
-            command = [sys.executable, "-m", "pytest", "-q", *TESTS]
+            command = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(folder / "pytest"), *TESTS]
             failed += ["tests"] * subprocess.run(command, cwd=tree, env=environment(pure=False), check=False).returncode
     sys.exit(1 if failed else 0)
 

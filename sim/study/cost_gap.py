@@ -27,7 +27,7 @@ from math import factorial, fsum
 from pathlib import Path
 from typing import Any
 
-from sim.batching import Slots
+from sim.batching import Slots, Vllm
 from sim.case.run import with_warmup
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
@@ -37,6 +37,7 @@ from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
 from sim.message import Message
 from sim.power import LoadLaw, PoolPower
+from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.schema import Scenario
@@ -231,8 +232,8 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
     )
 
 
-def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
-    """Simulate the counterfactual *plan*; return its cost at the prices of each of *payers* and its output tokens.
+def cost_of(plan: CasePlan, log: FleetLog, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
+    """Return the cost of the counterfactual *plan* at the prices of each of *payers*, and its output tokens.
 
     Returns
     -------
@@ -240,12 +241,39 @@ def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, f
         Cost at the first and the second prices [USD], output tokens [millions].
 
     """
-    log = RunningFleet(plan).run()
     window = MeteredWindow.of(log.intervals, *plan.window_s(log.end_s))
     tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
     prices = (_prices(payer, plan.pools[0]) for payer in payers)
     first_usd, second_usd = (fsum(amount_usd(charge, window) for charge in costs.charges) for costs in prices)
     return first_usd, second_usd, tokens / 1e6
+
+
+def would_run_alike(larger: CasePlan, plan: CasePlan, log: FleetLog) -> bool:
+    """Return whether *larger*, the fleet of *plan* with more memory, runs exactly as *plan* did in *log*.
+
+    Notes
+    -----
+    vLLM's scheduler reads the number of free blocks only to compare it with the blocks that a step needs: those of an
+    admitted request, and at most one for each running sequence. If the highest number of blocks in use leaves room for
+    all of these, every comparison of the run has the same result with more blocks.
+
+    """
+    pool, batching, workload = plan.pools[0], plan.pools[0].batching, plan.workload
+    if not isinstance(batching, Vllm) or batching.speculative or batching.kv_groups or pool.kv_tiers or pool.adapters:
+        return False
+    if workload.lengths is None or workload.sessions or workload.shared_prefix or workload.sent_before:
+        return False  # more blocks keep more prompts in the prefix cache
+    alone = pool.replicas * pool.data_parallel_size == 1 or plan.has_independent_replicas
+    if not alone or plan.admission is not None or _roofline(pool).window is not None:
+        return False
+    blocks, other = batching.num_gpu_blocks or 0, larger.pools[0].batching
+    if other.num_gpu_blocks is None or other.num_gpu_blocks < blocks:
+        return False
+    if batching.model_copy(update={"num_gpu_blocks": other.num_gpu_blocks}) != other:
+        return False
+    longest = max((one.prompt_tokens + one.output_tokens for one in log.requests), default=0)
+    needed = longest // batching.block_size + 2 + (batching.max_num_seqs or blocks) + int(batching.watermark * blocks)
+    return max((one.kv_peak_blocks for one in log.meters), default=blocks) + needed < blocks
 
 
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
@@ -315,6 +343,14 @@ class AttributionGame:
     same: Chosen
     """Groups in which the fleets are equal: exchanging them changes nothing."""
     paths: dict[Chosen, Path]
+    first_is_smaller: bool
+    """True if the first fleet has the smaller KV caches."""
+
+    @property
+    def larger(self) -> dict[Path, Path]:
+        """File of a counterfactual with the smaller KV caches -> file of the same with the larger ones."""
+        pairs = ((path, one) for one, path in self.paths.items() if (MEMORY in one) == self.first_is_smaller)
+        return {path: self.paths[other] for path, one in pairs if (other := one ^ {MEMORY}) in self.paths}
 
 
 def explain(
@@ -366,7 +402,8 @@ def _games(
         same = equal_groups(*(_at_load(one, clients) for one in plans))
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
-        yield AttributionGame(key, names, replication, clients, same, paths)
+        first, second = (_kv_tokens(one.pools[0]) for one in plans)
+        yield AttributionGame(key, names, replication, clients, same, paths, first < second)
 
 
 def _cases(names: tuple[str, str], replication: int) -> list[Case]:
@@ -382,18 +419,30 @@ def _plans(
 
 
 def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace, progress: Progress) -> None:
-    """Simulate the counterfactuals whose costs are not on disk yet."""
+    """Simulate the counterfactuals whose costs are not on disk yet.
+
+    Those with the larger KV caches come last: the costs of the same fleets with the smaller ones are theirs where these
+    were large enough.
+    """
     known = {
         path: (game.key, game.names, game.replication, game.clients, chosen)
         for game in games
         for chosen, path in game.paths.items()
     }
-    missing = [path for path in known if not _is_stored(path)]
+    larger = {path: other for game in games for path, other in game.larger.items()}
+    missing = {path: None for path in known if not _is_stored(path)}
+    later = {other for path, other in larger.items() if path in missing}
     found = len(known) - len(missing)
     progress(found, len(known), found)
-    for done, (place, costs) in enumerate(workplace.map(call, [known[path] for path in missing]), start=found + 1):
-        write_sealed(missing[place], costs)
-        progress(done, len(known), found)
+    for turn in ([path for path in missing if path not in later], later):
+        wanted = [path for path in missing if path in turn]
+        for place, (costs, alike) in workplace.map(call, [known[path] for path in wanted]):
+            other = larger.get(wanted[place])
+            for path in (wanted[place], other) if alike else (wanted[place],):
+                if path in missing:
+                    write_sealed(path, costs)
+                    del missing[path]
+            progress(len(known) - len(missing), len(known), found)
 
 
 def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
@@ -462,14 +511,20 @@ def _costs(
     replication: int,
     clients: int,
     chosen: Chosen,
-) -> Sequence[float]:
-    """Return the costs of one counterfactual, simulated and billed at both prices."""
+) -> tuple[Sequence[float], bool]:
+    """Simulate one counterfactual and bill it at both prices.
+
+    Return its costs, and whether the same fleet with the other one's memory runs exactly alike.
+    """
     if (key, clients) not in _PLANS:
         _PLANS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
     plans = _PLANS[key, clients]
     plan = counterfactual(*plans, chosen)
-    return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
+    plan = with_warmup(plan) if plan.warmup_auto else plan
+    log = RunningFleet(plan).run()
+    alike = would_run_alike(counterfactual(*plans, chosen ^ {MEMORY}), plan, log)
+    return cost_of(plan, log, plans), alike
 
 
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}

@@ -1,6 +1,7 @@
 """Sensitivities against closed forms, counterfactuals against their source fleets, and the command end to end."""
 
 import csv
+from dataclasses import replace
 from math import fsum
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,13 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
+from sim.fleet.fleet import RunningFleet
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study import cost_gap as gap_of_fleets
-from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, counterfactual, explain
+from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, counterfactual, explain, would_run_alike
 from sim.study.execution.cores import ProcessPool
 from sim.study.sensitivity import swings
 
@@ -43,6 +46,10 @@ def run(folder: Path, text: str, *options: str) -> SimpleNamespace:
         app, ["sensitivity", str(folder / "s.yaml"), "--out", str(folder / "out"), "--workers", "1", *options]
     )
     return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+
+def costs(plan: CasePlan, *payers: CasePlan) -> tuple[float, float, float]:
+    return cost_of(plan, RunningFleet(plan).run(), payers)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -73,11 +80,34 @@ def test_counterfactual_with_all_groups_of_one_fleet_equals_that_fleet(tmp_path:
     scenario, catalog = loaded(tmp_path), load_catalog()
     two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
     base = swings(scenario, catalog, tmp_path, ProcessPool(1)).base
-    usd, _, millions = cost_of(counterfactual(two, one, set(PHYSICAL)), (two, one))
+    usd, _, millions = costs(counterfactual(two, one, set(PHYSICAL)), two, one)
     assert usd / millions == pytest.approx(base["two"].value, rel=1e-9)
-    _, usd, millions = cost_of(counterfactual(two, one, set()), (two, one))
+    _, usd, millions = costs(counterfactual(two, one, set()), two, one)
     assert usd / millions == pytest.approx(base["one"].value, rel=1e-9)
     assert counterfactual(two, one, {LINK}).pools[0].steptime.inputs.link == two.pools[0].steptime.inputs.link
+
+
+def test_more_memory_changes_nothing_where_the_peak_left_room(tmp_path: Path) -> None:
+    plan = resolve(loaded(tmp_path), Case("one", {}, {}, 0), load_catalog())
+
+    def with_blocks(count: int) -> CasePlan:
+        pool = plan.pools[0]
+        return replace(
+            plan, pools=(replace(pool, batching=pool.batching.model_copy(update={"num_gpu_blocks": count})),)
+        )
+
+    ample = with_blocks(10_000)
+    expected = RunningFleet(ample).run()
+    peak, alike = expected.meters[0].kv_peak_blocks, []
+    for count in (peak // 2, peak + 1, peak + 100):
+        less = with_blocks(count)
+        log = RunningFleet(less).run()
+        alike.append(would_run_alike(ample, less, log))
+        if alike[-1]:
+            assert log.intervals == expected.intervals
+            assert [one.finished_s for one in log.requests] == [one.finished_s for one in expected.requests]
+    assert alike == [False, False, True]
+    assert not would_run_alike(less, ample, expected)
 
 
 @pytest.mark.slow
