@@ -14,7 +14,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
-from stated_horizons import keep_stated_horizons  # noqa: E402
+from coarse_answers import answer_coarsely  # noqa: E402
 
 
 @pytest.hookimpl(wrapper=True)
@@ -32,9 +32,9 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _horizons_as_stated() -> None:
-    """Capacities of the stated horizon; tests of longer horizons take this back."""
-    keep_stated_horizons()
+def _coarse_answers() -> None:
+    """Answer coarsely; tests of the precision of answers take parts of this back."""
+    answer_coarsely()
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from stated_horizons import keep_stated_horizons
+from coarse_answers import answer_coarsely
 
 from sim import cli
 from sim.report.charts.picture import Chart
@@ -69,7 +69,7 @@ REPORTING = ("run",)
 MANY = 100
 # neither long searches for tipping points nor longer horizons write other files
 breakeven.STEPS = breakeven.HALVINGS = 3
-keep_stated_horizons()
+answer_coarsely()
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""

@@ -34,7 +34,7 @@ site: {electricity_usd_per_kwh: 0.12, pue: 1.5}
 finance: {method: straight_line, life_years: 4, residual_fraction: 0.2}
 fleets:
   - name: one
-    pools: [{gpu: rtx-4090, max_model_len: 1000}]
+    pools: [{gpu: rtx-4090, max_model_len: 1000, batching: {max_num_seqs: 4}}]
     cost: {acquisition: buy, quotes: {rtx-4090: 1900}}
 sweep: {workload.arrivals.rate_rps: [1, 2, 4]}
 """

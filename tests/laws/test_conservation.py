@@ -123,11 +123,11 @@ def test_little_law_running_requests(simulate) -> None:
 @pytest.mark.slow
 def test_little_law_requests_in_the_system(simulate) -> None:
     """Mean number in the system = arrival rate x mean time in it, here over a long steady run."""
-    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=800, warmup_s=200, meter_interval_s=800)
+    data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=500, warmup_s=100, meter_interval_s=500)
     (result,) = simulate(data)
     start, end = result.window_s
     cohort = [r for r in result.log.requests if start <= r.arrived_s < end]
-    at = [start + (end - start) * (k + 0.5) / 2000 for k in range(2000)]
+    at = [start + (end - start) * (k + 0.5) / 1000 for k in range(1000)]
     number = sum(sum(1 for t in at if r.arrived_s <= t < r.finished_s) for r in result.log.requests) / len(at)
     law = len(cohort) / (end - start) * fsum(r.finished_s - r.arrived_s for r in cohort) / len(cohort)
     assert number == pytest.approx(law, rel=0.02)
