@@ -4,7 +4,6 @@ python benchmarks/fit/fidelity.py MEASURED outputs/fit/left_out.csv docs/images/
 """
 
 import csv
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
 from rows import judged, left_out, publisher, publisher_named, read_rows, thinned
 from steptime import compared_rows, simulated
 
-from sim.benchdata import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.bench_scenario import layout, layout_name
 from sim.fidelity.picture import Points, key_of, scatter
@@ -73,30 +71,6 @@ CLASSES: tuple[tuple[str, str, str, Chosen], ...] = (
     ("plain roofline, TPOT", "roofline", "tpot", lambda line: True),
     ("plain roofline, loaded, TTFT", "roofline", "ttft", loaded),
 )
-
-
-def _quantised(engine: str, precision: str) -> Callable[[BenchRow], bool]:
-    """Return the choice of rows of *engine* in a precision that starts with *precision*."""
-    return lambda row: row.engine.startswith(engine) and row.precision.lower().startswith(precision)
-
-
-def _rtx_blackwell(precision: str) -> Callable[[BenchRow], bool]:
-    """Return the choice of rows of RTX 50, RTX PRO and DGX Spark (sm_120, sm_121) in *precision*."""
-    return lambda row: bool(RTX_BLACKWELL.search(row.gpu)) and row.precision.lower().startswith(precision)
-
-
-RTX_BLACKWELL = re.compile(r"\b50[5-9]0\b|PRO.?[4-6][05]00|GB10|Spark", re.IGNORECASE)
-BIAS_CLASSES: tuple[tuple[str, Callable[[BenchRow], bool]], ...] = (
-    ("SGLang, several requests", lambda row: row.engine == "SGLang" and row.load != "single" and row.concurrency != 1),
-    ("SGLang, EP", lambda row: row.engine == "SGLang" and (row.ep or 1) > 1),
-    *(
-        (f"{engine}, {precision}", _quantised(engine, precision))
-        for engine in ("TensorRT-LLM", "vLLM")
-        for precision in ("fp8", "nvfp4")
-    ),
-    *((f"RTX Blackwell, {precision}", _rtx_blackwell(precision)) for precision in ("fp8", "nvfp4", "bf16")),
-)
-"""Rows with kernels or schedulers of their own, whose biases docs/fidelity.md states."""
 
 
 def plain_roofline(measured: Path) -> list[Line]:
@@ -200,25 +174,6 @@ def joint(lines: list[Line], measured: Path, scheme: str) -> str:
     return "\n".join(text)
 
 
-def by_kernel(lines: list[Line], measured: Path, scheme: str) -> str:
-    """Return the Markdown table of biases of TTFT and TPOT by engine and kernels: BIAS_CLASSES, medians over pairs."""
-    rows = {row.id: row for row in read_rows(measured)}
-    text = ["| class | TTFT (pairs) | TPOT (pairs) |", "| --- | --- | --- |"]
-    for label, belongs in BIAS_CLASSES:
-        cells = []
-        for metric in ("ttft", "tpot"):
-            errors: dict[tuple[str, str], list[float]] = defaultdict(list)
-            for line in lines:
-                row = rows[line["id"]]
-                if (line["scheme"], line["metric"]) == (scheme, metric) and row.load != "burst" and belongs(row):
-                    error = float(line["predicted"]) / float(line["measured"]) - 1
-                    errors[row.gpu, row.model_family].append(error)
-            bias = float(np.median([np.median(of_pair) for of_pair in errors.values()])) if errors else 0.0
-            cells.append(f"{bias:+.0%} ({len(errors)})" if errors else "")
-        text.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(text)
-
-
 def disagreement(lines: list[Line], metric: str, chosen: Chosen) -> str:
     """Return the difference between publishers of one pair, in measured over predicted, and the error that it implies.
 
@@ -279,7 +234,6 @@ def main(measured: Path, errors: Path, image: Path) -> None:
         print(f"\nTTFT and TPOT of the same row, {scheme}:\n{joint(fitted, measured, scheme)}")
     for metric, some in (("tput", bool), ("tpot", bool), ("ttft", loaded)):
         print(f"\npublishers of one pair, {disagreement(fitted, metric, some)}")
-    print(f"\nbias by class, in-sample:\n{by_kernel(fitted, measured, 'in-sample')}")
     outside = [line for line in lines if line["table"] == "released"]
     print(f"\nTTFT and TPOT of the same row, released:\n{joint(outside, measured, 'in-sample')}")
     for scheme in ("in-sample", "pairs", "gpus"):

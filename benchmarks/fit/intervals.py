@@ -14,8 +14,8 @@ It takes seconds. By the method in benchmarks/fit/README.md it writes
 data/fidelity/measured.csv    measured GPUs, models, formats, engines, layouts and loads, without results
 data/fidelity/left_out.csv    measured / predicted of rows whose publisher was left out of the fit, with the mark that
                               they have without it; of fitted rows with a near measurement; of rows in no fit
-data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, and of servers that were calibrated
-                              on two of their loads
+data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, over all servers and by class of
+                              GPUs and engine; and of servers that were calibrated on two of their loads
 """
 
 import argparse
@@ -34,14 +34,18 @@ from quantiles import (
     METRICS,
     Error,
     chosen,
+    classes_of,
     common_sd,
     covered_share,
+    enough,
+    in_class,
     intervals,
     quantiles,
     stretch_of,
+    stretch_of_classes,
     thinned,
 )
-from rows import judged, publisher, publisher_of, read_rows
+from rows import judged, publisher, publisher_of, read_rows, released
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -51,10 +55,19 @@ from sim.catalogue.quantization import native_quantization
 from sim.fidelity.bench_scenario import layout
 from sim.fidelity.names import NotCovered, match
 from sim.fidelity.prediction import campaigns_of
-from sim.study.confidence import COLUMNS, MARKS, MeasuredSetup, PredictedSetting, link_class, mark_of, model_kind
+from sim.study.confidence import (
+    COLUMNS,
+    MARKS,
+    MeasuredSetup,
+    PredictedSetting,
+    gpu_class,
+    link_class,
+    mark_of,
+    model_kind,
+)
 
 BILLION = 1e9
-LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
+LEFT_OUT = ("metric", "mark", "gpu_class", "gpu", "engine", "family", "campaign", "measured_over_predicted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,7 @@ def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
             dp=dp,
             sequences=1.0 if row.load == "single" else row.concurrency or row.avg_batch,
             prompt=setup.isl,
+            gpu_class=gpu_class(names.gpu),
         )
         yield Located(row, setting, setup.isl or 1.0)
 
@@ -115,6 +129,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
             pp=gpus if in_turn else 1,
             sequences=float(card["requests"]),
             prompt=prompt,
+            gpu_class=gpu_class(gpu),
         )
         campaign = publisher(card["source"])
         yield Located(BenchRow(0, card["id"], gpu.id, model.id, source_key=campaign), setting, prompt)
@@ -172,8 +187,12 @@ def left_out(
         known = without.get(publisher_of(one.row), index) if line["scheme"] == "campaigns" else index
         mark, _ = mark_of(setting, [entry for entry in known if not _without(line["scheme"], setting, entry)])
         ratio = float(line["measured"]) / float(line["predicted"])
-        described = (METRICS[line["metric"]], mark, setting.gpu, setting.family, publisher_of(one.row))
-        yield Error(*described, ratio)
+        yield _error(METRICS[line["metric"]], mark, one, ratio)
+
+
+def _error(metric: str, mark: str, one: Located, ratio: float) -> Error:
+    place = one.setting
+    return Error(metric, mark, place.gpu, place.family, publisher_of(one.row), ratio, place.engine, place.gpu_class)
 
 
 def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[MeasuredSetup]) -> Iterator[Error]:
@@ -188,8 +207,7 @@ def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Me
             for metric, column in compared(one.row, line["saturated"] == "true"):
                 if line[f"{column}_predicted"]:
                     ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
-                    described = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher_of(one.row))
-                    yield Error(*described, ratio)
+                    yield _error(METRICS[metric], mark, one, ratio)
 
 
 def _without(scheme: str, setting: PredictedSetting, entry: MeasuredSetup) -> bool:
@@ -218,7 +236,8 @@ def write(folder: Path, index: Sequence[MeasuredSetup], *errors: Sequence[Error]
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(LEFT_OUT)
         writer.writerows(
-            [one.metric, one.mark, one.gpu, one.family, one.campaign, f"{one.ratio:.3f}"] for one in chain(*errors)
+            [one.metric, one.mark, one.gpu_class, one.gpu, one.engine, one.family, one.campaign, f"{one.ratio:.3f}"]
+            for one in chain(*errors)
         )
     (folder / "intervals.yaml").write_text(intervals(*errors), encoding="utf-8")
 
@@ -227,9 +246,8 @@ def _cells(entry: MeasuredSetup) -> list[object]:
     return [getattr(entry, name) for name in COLUMNS]
 
 
-def _interval_line(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
+def _interval_line(errors: Sequence[Error], strangers: Sequence[Error], stretch: float) -> str:
     """Return the interval of *errors* and its coverage of left-out groups; of *strangers* on their own."""
-    stretch = stretch_of(errors, strangers)
     low, high = quantiles(errors, stretch)
     tried = [("GPU", GROUPS[0], errors), ("publisher", BY_PUBLISHER, errors), ("in no fit", BY_PUBLISHER, strangers)]
     shares = ", ".join(
@@ -264,16 +282,27 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
     arguments = parser.parse_args()
     catalog = load_catalog()
-    rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
+    known = [row for row in read_rows(arguments.measured) if judged(row) and not released(row)]
+    rows = list(located(known, catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
     strangers = thinned([error for files in arguments.strangers for error in of_strangers(*files, catalog, index)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of servers in no fit")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
-    for metric in METRICS.values():
-        for mark in (*MARKS, "calibrated"):
-            if some := chosen([*errors, *strangers, *calibrated], metric, mark):
-                print(f"{metric:10s} {mark:18s} {_interval_line(some, chosen(strangers, metric, mark))}")
+    of_classes = {
+        (metric, mark): stretch_of_classes(chosen([*errors, *strangers], metric, mark), chosen(strangers, metric, mark))
+        for metric in METRICS.values()
+        for mark in (*MARKS, "calibrated")
+    }
+    for place in (("", ""), *classes_of([*errors, *strangers])):
+        print("\n" + (", ".join(filter(None, place)) or "all servers"))
+        own, outside = in_class([*errors, *strangers, *calibrated], *place), in_class(strangers, *place)
+        for metric in METRICS.values():
+            for mark in (*MARKS, "calibrated"):
+                if enough(some := chosen(own, metric, mark)):
+                    tested = chosen(outside, metric, mark)
+                    stretch = of_classes[metric, mark] if place[0] else stretch_of(some, tested)
+                    print(f"{metric:10s} {mark:18s} {_interval_line(some, tested, stretch)}")
     if arguments.write:
         write(arguments.write / "fidelity", index, errors, strangers, calibrated)
 

@@ -45,7 +45,9 @@ PROMPT_SD = np.array([0.5, 0.5, 0.5, 0.3])
 FORMATS = {"F16": "fp16", "Q4_K_M": "gguf-q4_k_m", "Q4_0": "gguf-q4_0", "Q8_0": "gguf-q8_0"}
 
 
-def rows(path: Path, catalog: Catalog, phase: str = "decode") -> Iterator[tuple[str, RooflineInputs, int, float]]:
+def rows(
+    path: Path, catalog: Catalog, phase: str = "decode", engine: str = "llama.cpp"
+) -> Iterator[tuple[str, RooflineInputs, int, float]]:
     """Yield (GPU, inputs, mean context or prompt [tokens], measured seconds per token) of each usable row."""
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -56,18 +58,18 @@ def rows(path: Path, catalog: Catalog, phase: str = "decode") -> Iterator[tuple[
             if phase == "prefill" and row["gpu"].startswith("A100-SXM") and row["quant"] == "F16":
                 continue  # a tenth of the rate of A100 PCIe
             try:
-                inputs = inputs_of(row["gpu"], row["model"], FORMATS[row["quant"]], catalog)
+                inputs = inputs_of(row["gpu"], row["model"], FORMATS[row["quant"]], catalog, engine)
             except UnknownId:
                 continue
             tokens = int(float(row["context_tokens"]))
             yield inputs.gpu.id, inputs, tokens // 2 if phase == "decode" else tokens, 1 / float(row["tok_s"])
 
 
-def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog) -> RooflineInputs:
+def inputs_of(gpu: str, model: str, quantization: str, catalog: Catalog, engine: str) -> RooflineInputs:
     """Return the step-time inputs of llama.cpp on one GPU."""
     scenario = Scenario.model_validate(
         {
-            "name": "row", "model": model, "quantization": quantization, "engine": "llama.cpp", "horizon_s": 1,
+            "name": "row", "model": model, "quantization": quantization, "engine": engine, "horizon_s": 1,
             "workload": {
                 "arrivals": {"process": "burst", "num_requests": 1},
                 "lengths": {side: {"distribution": "fixed", "value": 1} for side in ("prompt", "output")},
@@ -148,8 +150,12 @@ def prompt_s(inputs: RooflineInputs, tokens: int, theta: np.ndarray) -> float:
         half_accumulation_factor=half,
     )  # fmt: skip
     overheads = inputs.engine.overheads.model_copy(update={"prompt_kernels": kernels})
-    trial = replace(inputs, engine=inputs.engine.model_copy(update={"overheads": overheads}))
-    model, total_s = RooflineStepTime(Roofline(), trial), 0.0
+    return shipped_prompt_s(replace(inputs, engine=inputs.engine.model_copy(update={"overheads": overheads})), tokens)
+
+
+def shipped_prompt_s(inputs: RooflineInputs, tokens: int) -> float:
+    """Return the time per token of a prompt with the figures of *inputs* [s]."""
+    model, total_s = RooflineStepTime(Roofline(), inputs), 0.0
     for done in range(0, tokens, PASS):
         pairs = PASS * done + PASS * (PASS + 1) // 2
         batch = Batch(prefill_seqs=1, prefill_tokens=PASS, prefill_context_tokens=done, prefill_attention_pairs=pairs)

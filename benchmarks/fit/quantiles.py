@@ -1,7 +1,7 @@
 """Prediction intervals from errors of rows that were not fitted: quantiles, and their coverage of measurements."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from operator import attrgetter
@@ -12,12 +12,14 @@ from sim.study.confidence import MARKS
 
 METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
 KEPT = 4
-"""Rows kept per pair, metric and mark, evenly spaced in the order of their errors; pairs have the same weight."""
+"""Rows kept per pair, engine, metric and mark, evenly spaced in the order of errors; pairs have the same weight."""
 QUANTILES = (0.1, 0.9)
 STRETCHES = tuple(1 + step / 20 for step in range(41))
 """Candidate widths relative to the quantiles."""
 LEAST_PAIRS = 6
-"""Smallest number of pairs for an interval."""
+"""Smallest number of pairs for an interval over all servers."""
+LEAST_OF_CLASS = 10
+"""Smallest number of pairs for an interval of a class: the 10th percentile of fewer is their smallest value."""
 ORIGIN = """source: gpufleet-study
 where: "benchmarks/fit/intervals.py: {rows} errors of rows that were left out of the fit, data/fidelity/left_out.csv"
 kind: fitted
@@ -36,6 +38,10 @@ class Error:
     """Publisher of the measurement."""
     ratio: float
     """Measured / predicted."""
+    engine: str = ""
+    """Family of the engine."""
+    gpu_class: str = ""
+    """Class of the GPU; see `sim.study.confidence.gpu_class`."""
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -49,10 +55,10 @@ GROUPS: tuple[Callable[[Error], str], ...] = (attrgetter("gpu"), BY_PUBLISHER)
 
 
 def thinned(errors: Sequence[Error]) -> list[Error]:
-    """Return at most KEPT rows of each pair, metric and mark."""
+    """Return at most KEPT rows of each pair, engine, metric and mark."""
     groups: dict[tuple[object, ...], list[Error]] = defaultdict(list)
     for one in errors:
-        groups[one.metric, one.mark, *one.pair].append(one)
+        groups[one.metric, one.mark, *one.pair, one.engine].append(one)
     kept = []
     for _, members in sorted(groups.items()):
         members.sort(key=lambda one: one.ratio)
@@ -116,39 +122,154 @@ def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
     return [one for one in errors if one.metric == metric and one.mark == mark]
 
 
+def enough(errors: Sequence[Error], least: int = LEAST_PAIRS) -> bool:
+    """Return whether *errors* are of at least *least* pairs."""
+    return len({one.pair for one in errors}) >= least
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Interval of measured / predicted, and the errors from which it was computed."""
+
+    low: float
+    high: float
+    errors: Sequence[Error]
+
+    def __str__(self) -> str:
+        counts = f"rows: {len(self.errors)}, pairs: {len({one.pair for one in self.errors})}"
+        return f"{{low: {self.low:.3f}, high: {self.high:.3f}, common_sd: {common_sd(self.errors):.3f}, {counts}}}"
+
+
+ByMark = dict[str, dict[str, Interval]]
+"""Metric -> mark -> interval."""
+
+
+def by_mark(
+    errors: Sequence[Error],
+    stretch: Callable[[Sequence[Error]], float],
+    elsewhere: ByMark,
+    least_pairs: int = LEAST_PAIRS,
+) -> ByMark:
+    """Return the intervals of all metrics and marks with enough pairs, whose quantiles are widened by *stretch*.
+
+    Where there are too few, the interval of *elsewhere* applies. Farther away nothing is known better: an interval is
+    at least as wide as those of nearer marks, for which that of *elsewhere* is repeated and widened.
+    """
+    found: ByMark = defaultdict(dict)
+    for metric in METRICS.values():
+        least, most = 1.0, 1.0
+        for mark in MARKS:
+            some, other = chosen(errors, metric, mark), elsewhere.get(metric, {}).get(mark)
+            own = enough(some, least_pairs)
+            if own:
+                low, high = quantiles(some, stretch(some))
+            elif other:
+                low, high, some = other.low, other.high, other.errors
+            else:
+                continue
+            least, most = min(least, low), max(most, high)
+            if own or (least, most) != (low, high):
+                found[metric][mark] = Interval(least, most, some)
+    return found
+
+
+def by_class(errors: Sequence[Error], strangers: Sequence[Error], pooled: ByMark) -> dict[tuple[str, str], ByMark]:
+    """Return (class of GPUs, engine) -> intervals; the engine "" is all engines of the class.
+
+    *strangers*, some of the errors, are in no fit. All classes are widened by the same factor, as one class has few
+    GPUs, publishers and strangers. Power was measured on too few GPUs for classes.
+    """
+    errors = [one for one in errors if one.metric != "power"]
+    factors = {
+        (metric, mark): stretch_of_classes(chosen(errors, metric, mark), chosen(strangers, metric, mark))
+        for metric in METRICS.values()
+        for mark in MARKS
+    }
+    found: dict[tuple[str, str], ByMark] = {}
+    for gpu_class, engine in classes_of(errors):
+        wider = found.get((gpu_class, ""), {})
+        elsewhere = {metric: marks | wider.get(metric, {}) for metric, marks in pooled.items()}
+        own = in_class(errors, gpu_class, engine)
+        found[gpu_class, engine] = by_mark(
+            own, lambda some: factors[some[0].metric, some[0].mark], elsewhere, LEAST_OF_CLASS
+        )
+    return {name: marks for name, marks in found.items() if marks}
+
+
+def stretch_of_classes(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> float:
+    """Return the factor by which quantiles of classes must be widened to cover their share of left-out groups.
+
+    *strangers*, some of the errors, must be covered on their own as well, if there are enough.
+    """
+    share = QUANTILES[1] - QUANTILES[0]
+    tested = [(group, errors) for group in GROUPS] + ([(BY_PUBLISHER, strangers)] if enough(strangers) else [])
+    if not errors:
+        return 1.0
+
+    def coverage(stretch: float) -> float:
+        return min(covered_by_classes(errors, group, stretch, some) for group, some in tested)
+
+    return next((one for one in STRETCHES if coverage(one) >= share), STRETCHES[-1])
+
+
+def covered_by_classes(
+    errors: Sequence[Error], group: Callable[[Error], str], stretch: float, tested: Sequence[Error]
+) -> float:
+    """Return the fraction of *tested* within the interval of their nearest class, derived without their *group*."""
+    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for gpu_class, engine in sorted({(one.gpu_class, one.engine) for one in tested}):
+        own = [one for one in tested if (one.gpu_class, one.engine) == (gpu_class, engine)]
+        for one, held in _held(nearest_class(errors, own[0]), group, stretch, own):
+            shares[one.pair].append(held)
+    return float(np.mean([np.mean(held) for held in shares.values()]))
+
+
+def nearest_class(errors: Sequence[Error], one: Error) -> list[Error]:
+    """Return the errors of the narrowest class of *one* with enough pairs."""
+    places = ((one.gpu_class, one.engine), (one.gpu_class, ""), ("", ""))
+    found = (in_class(errors, *place) for place in places)
+    return next((some for some in found if enough(some, LEAST_OF_CLASS)), [*errors])
+
+
+def classes_of(errors: Sequence[Error]) -> list[tuple[str, str]]:
+    """Return each class of GPUs with the engine "" for all, then with each engine."""
+    found = {(one.gpu_class, engine) for one in errors if one.gpu_class for engine in ("", one.engine)}
+    return sorted(found)
+
+
+def in_class(errors: Sequence[Error], gpu_class: str, engine: str) -> list[Error]:
+    """Return the errors on GPUs of *gpu_class* with *engine*; empty names stand for all."""
+    return [one for one in errors if gpu_class in ("", one.gpu_class) and engine in ("", one.engine)]
+
+
 def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: Sequence[Error]) -> str:
     """Return the text of data/fidelity/intervals.yaml."""
-    lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
-    lines += [
+    everything = [*errors, *strangers]
+    apart = {(metric, mark): chosen(strangers, metric, mark) for metric in METRICS.values() for mark in MARKS}
+    pooled = by_mark(everything, lambda some: stretch_of(some, apart[some[0].metric, some[0].mark]), {})
+    lines = [
+        "# How far measurements are from predictions: 10th and 90th percentile of measured over predicted.",
         "# benchmarks/fit/intervals.py writes this file.",
         ORIGIN.format(rows=len(errors) + len(strangers)).rstrip(),
+        "metrics:",
+        *_lines(pooled, "  "),
+        "classes:",
     ]
-    lines.append("metrics:")
-    nearest = {}
-    for metric in METRICS.values():
-        found = {mark: chosen([*errors, *strangers], metric, mark) for mark in MARKS}
-        kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
-        if not kept:
-            continue
-        lines.append(f"  {metric}:")
-        least, most = 1.0, 1.0
-        for mark, some in kept.items():
-            low, high = quantiles(some, stretch_of(some, chosen(strangers, metric, mark)))
-            least, most = min(least, low), max(most, high)  # farther away nothing is known better
-            nearest.setdefault(metric, (least, most))
-            lines.append(f"    {mark}: {_interval(least, most, some)}")
-    by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
-    known = {metric: some for metric, some in by_metric.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
-    own = {metric: quantiles(some, stretch_of(some)) for metric, some in known.items()}
-    narrower = [metric for metric, (low, high) in own.items() if high / low < nearest[metric][1] / nearest[metric][0]]
-    lines.append("calibrated:" if narrower else "calibrated: {}")
-    lines += [f"  {metric}: {_interval(*own[metric], known[metric])}" for metric in narrower]
-    return "\n".join(lines) + "\n"
+    for (gpu_class, engine), marks in by_class(everything, strangers, pooled).items():
+        lines += [f"  - gpu_class: {gpu_class}", *([f"    engine: {engine}"] if engine else []), "    metrics:"]
+        lines += _lines(marks, "      ")
+    known = {metric: some for metric in pooled if enough(some := [one for one in calibrated if one.metric == metric])}
+    own = {metric: Interval(*quantiles(some, stretch_of(some)), some) for metric, some in known.items()}
+    nearest = {metric: marks[min(marks, key=MARKS.index)] for metric, marks in pooled.items()}  # type: ignore[arg-type]
+    narrower = [f"  {m}: {one}" for m, one in own.items() if one.high / one.low < nearest[m].high / nearest[m].low]
+    return "\n".join([*lines, "calibrated:" if narrower else "calibrated: {}", *narrower]) + "\n"
 
 
-def _interval(low: float, high: float, errors: Sequence[Error]) -> str:
-    counts = f"rows: {len(errors)}, pairs: {len({one.pair for one in errors})}"
-    return f"{{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(errors):.3f}, {counts}}}"
+def _lines(found: ByMark, margin: str) -> list[str]:
+    lines = []
+    for metric, marks in found.items():
+        lines += [f"{margin}{metric}:", *(f"{margin}  {mark}: {one}" for mark, one in marks.items())]
+    return lines
 
 
 def covered_share(
@@ -162,10 +283,15 @@ def covered_share(
     Pairs have the same weight.
     """
     shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    tested = errors if tested is None else tested
+    for one, held in _held(errors, group, stretch, errors if tested is None else tested):
+        shares[one.pair].append(held)
+    return float(np.mean([np.mean(found) for found in shares.values()]))
+
+
+def _held(
+    errors: Sequence[Error], group: Callable[[Error], str], stretch: float, tested: Sequence[Error]
+) -> Iterator[tuple[Error, bool]]:
+    """Yield each of *tested*, and whether it is within the interval derived from *errors* without its *group*."""
     for out in {group(one) for one in tested}:
         low, high = quantiles([one for one in errors if group(one) != out] or errors, stretch)
-        for one in tested:
-            if group(one) == out:
-                shares[one.pair].append(low <= one.ratio <= high)
-    return float(np.mean([np.mean(found) for found in shares.values()]))
+        yield from ((one, low <= one.ratio <= high) for one in tested if group(one) == out)

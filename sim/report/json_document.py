@@ -52,6 +52,7 @@ def check_document(
             "mark": one.mark,
             "because": list(one.why),
             "factors": {k: list(v) for k, v in one.factors.items()},
+            "servers": dict(one.servers),
         }
         for name, one in confidences
     ]

@@ -31,21 +31,34 @@ def _span(low: float, high: float) -> str:
     return _("{low} to {high}", low=plain(round(low, 2)), high=plain(round(high, 2)))
 
 
+def servers_text(confidence: PredictionConfidence) -> str:
+    """Name the servers whose errors the factors describe: `vllm, PCIe cards`, with the metrics where these differ."""
+    by_servers: dict[str, list[str]] = {}
+    for metric, servers in confidence.servers.items():
+        if metric != "power":
+            by_servers.setdefault(translate_rendered(servers), []).append(SHOWN[metric])
+    if len(by_servers) < 2:
+        return "".join(by_servers)
+    parts = [f"{servers} ({_(', ').join(metrics)})" for servers, metrics in by_servers.items()]
+    return _("; ").join(parts)
+
+
 def confidence_table(confidences: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
-    """Build the table of accuracy, a row per fleet: mark, error factors and reasons."""
+    """Build the table of accuracy, a row per fleet: mark, error factors, their servers, and reasons."""
     metrics = [metric for metric in SHOWN if any(metric in confidence.factors for _name, confidence in confidences)]
-    heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
+    heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("errors of"), _("because"))
     rows = [
         [
             name,
             _(confidence.mark),
             *(_span(*confidence.factors[metric]) if metric in confidence.factors else "" for metric in metrics),
+            servers_text(confidence),
             _("; ").join(translate_rendered(why) for why in confidence.why),
         ]
         for name, confidence in confidences
     ]
     title = "\n" + _("Accuracy of predictions: factors that hold 80 % of servers")
-    return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
+    return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 2, len(heads) - 1}), 1, title=title)
 
 
 def fleet_confidences(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:

@@ -15,9 +15,10 @@ directions: GPU, model, format, layout, engine and load.
 A pool with a calibration is also compared with its owner's runs: the same model in the same layout, at a load near the
 calibration runs.
 
-data/fidelity/intervals.yaml has the error for each of these marks. An interval holds 80 % of measured over predicted,
-from the 10th percentile to the 90th. It was computed from measurements whose pair of GPU and model, or whose GPU, was
-left out of the fit, each with the mark that it had without them.
+data/fidelity/intervals.yaml has the error for each of these marks: for an engine on a class of GPUs, for a class of
+GPUs, and for all servers. The first of these with enough measurements applies. An interval holds 80 % of measured over
+predicted, from the 10th percentile to the 90th. It was computed from measurements whose publisher was left out of the
+fit, each with the mark that it had without them.
 
 `probability_cheaper` computes whether the result of a sizing is robust against this error. A draw gives each fleet a
 speed relative to the predicted one, from the interval of its mark; a part of the error is common to both fleets, as
@@ -38,10 +39,11 @@ from numpy.typing import NDArray
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import family_of
+from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.model import Model, params_total
 from sim.catalogue.value import Sourced
-from sim.message import Message
+from sim.message import Message, joined
 from sim.rng import stream
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind
@@ -207,6 +209,8 @@ class PredictedSetting:
     """True if the GPU's factors were fitted to the user's own runs."""
     own: Calibrated | None = None
     """User's own calibration runs of this server, if any."""
+    gpu_class: str = ""
+    """Class of the GPU; see `gpu_class`."""
 
     @property
     def covered_by_own_runs(self) -> bool:
@@ -229,6 +233,21 @@ def model_kind(model: Model) -> str:
         parts.append(names.get(model.linear_attention.rule, "linear attention"))
     parts += ["compressed attention"] if model.compressed else []
     return ", ".join(parts)
+
+
+ON_CHIP, SERVER_BOARDS = "system on chip", "server boards"
+GPU_CLASSES = {"PCIe card": "PCIe cards", ON_CHIP: "systems on a chip"}
+"""Form factor -> class of GPUs; all other form factors: SERVER_BOARDS."""
+
+
+def gpu_class(gpu: Gpu) -> str:
+    """Return the class of *gpu*: GPUs whose prediction errors are pooled.
+
+    >>> from sim.catalogue.catalog import load_catalog
+    >>> [gpu_class(load_catalog().gpu(name)) for name in ("h100-80gb-sxm", "rtx-4090", "dgx-spark-128gb")]
+    ['server boards', 'PCIe cards', 'systems on a chip']
+    """
+    return GPU_CLASSES.get(gpu.form_factor, SERVER_BOARDS)
 
 
 def link_class(link: Link | None, gpus: int) -> str:
@@ -370,6 +389,7 @@ def _near_in_all_directions(setting: PredictedSetting, entry: MeasuredSetup) -> 
 
 
 METRICS = ("throughput", "tpot", "ttft", "power")
+ALL_SERVERS, CALIBRATED_SERVERS = "all servers", "calibrated servers"
 COVERED = 0.8
 """Share of measurements inside an interval [1]."""
 Factors = tuple[float, float]
@@ -386,17 +406,48 @@ class PredictionInterval(Spec):
     pairs: Count
 
 
+IntervalsByMark = dict[str, dict[Mark, PredictionInterval]]
+"""Metric of METRICS -> mark -> interval; marks with too few measurements are absent."""
+
+
+class ClassIntervals(Spec):
+    """Intervals of one class of GPUs, with one engine or with all."""
+
+    gpu_class: str
+    engine: str = ""
+    """Family of the engine; empty: all."""
+    metrics: IntervalsByMark
+
+    @property
+    def servers(self) -> str:
+        """Name of the servers for a reader, such as `vllm, PCIe cards`."""
+        return joined(", ", [*([self.engine] if self.engine else []), self.gpu_class])
+
+
 class PredictionIntervals(Sourced):
     """All intervals of data/fidelity/intervals.yaml."""
 
-    metrics: dict[str, dict[Mark, PredictionInterval]]
-    """Metric of METRICS -> mark -> interval; marks with too few measurements are absent."""
+    metrics: IntervalsByMark
+    """Intervals over all servers."""
+    classes: tuple[ClassIntervals, ...] = ()
     calibrated: dict[str, PredictionInterval]
     """Metric -> interval for other loads of servers that were calibrated on two loads."""
 
     def of(self, metric: str, mark: Mark) -> PredictionInterval | None:
-        """Return the interval of *metric* for *mark*; None where too little was measured."""
+        """Return the interval of *metric* for *mark* over all servers; None where too little was measured."""
         return self.metrics.get(metric, {}).get(mark)
+
+    def nearest(self, metric: str, mark: Mark, engine: str, gpu_class: str) -> tuple[PredictionInterval | None, str]:
+        """Return the interval of *metric* for *mark*, and the servers from which it was computed.
+
+        Those are servers with *engine* on GPUs of *gpu_class*, else with any engine on these, else all servers:
+        whichever were measured often enough.
+        """
+        for name in (engine, ""):
+            for one in self.classes:
+                if (one.gpu_class, one.engine) == (gpu_class, name) and mark in one.metrics.get(metric, {}):
+                    return one.metrics[metric][mark], one.servers
+        return self.of(metric, mark), ALL_SERVERS
 
 
 @cache
@@ -424,6 +475,8 @@ class PredictionConfidence:
 
     common_sd: float = 0.0
     """Standard deviation of log throughput due to the error that fleets on hosts of one kind share."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Metric of METRICS -> servers whose errors its factors describe."""
 
     def factor(self, column: str) -> Factors | None:
         """Return the factors of a column of summary.csv such as `ttft_s_p95`; None where it has none."""
@@ -484,7 +537,6 @@ def _usd_per_h(bid: MeetingFleet, common: Floats, draws: np.random.Generator) ->
 
 
 BILLION = 1e9
-ON_CHIP = "system on chip"
 Load = tuple[float | None, float | None]
 """(sequences in flight on a replica, mean prompt [tokens]); None: unknown."""
 UNKNOWN: Load = (None, None)
@@ -515,10 +567,17 @@ def confidence_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConf
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
     own = intervals.calibrated if setting.covered_by_own_runs else {}
-    found = {metric: own.get(metric) or intervals.of(metric, mark) for metric in METRICS}
-    speed = found["throughput"]
-    factors = {metric: (one.low, one.high) for metric, one in found.items() if one is not None}
-    return PredictionConfidence(mark, why, factors, speed.common_sd if speed is not None else 0.0)
+    known = {metric: intervals.nearest(metric, mark, setting.engine, setting.gpu_class) for metric in METRICS}
+    known |= {metric: (interval, CALIBRATED_SERVERS) for metric, interval in own.items()}
+    found = {metric: (interval, servers) for metric, (interval, servers) in known.items() if interval is not None}
+    speed = found.get("throughput")
+    return PredictionConfidence(
+        mark,
+        why,
+        {metric: (interval.low, interval.high) for metric, (interval, _) in found.items()},
+        speed[0].common_sd if speed is not None else 0.0,
+        {metric: servers for metric, (_, servers) in found.items()},
+    )
 
 
 def worst(confidences: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
@@ -594,6 +653,7 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
         beyond=tuple(_unmeasured_features(bound, catalog)),
         calibrated=bound.calibration is not None,
         own=calibrated(bound),
+        gpu_class=gpu_class(gpu),
     )
 
 

@@ -20,6 +20,7 @@ from sim.study.confidence import (
     COVERED,
     MARKS,
     METRICS,
+    ClassIntervals,
     MeetingFleet,
     PredictionConfidence,
     PredictionInterval,
@@ -30,6 +31,7 @@ from sim.study.confidence import (
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from intervals import index_of, left_out, located
+    from quantiles import Error, by_class, by_mark
 finally:
     sys.path.pop(0)
 
@@ -66,6 +68,45 @@ def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
     ends = [one for mark in MARKS if (one := INTERVALS.of(metric, mark))]
     assert ends
     assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
+
+
+@pytest.mark.parametrize("servers", INTERVALS.classes, ids=lambda one: one.servers)
+def test_farther_from_measurements_no_class_is_known_better(servers: ClassIntervals) -> None:
+    for metric in METRICS:
+        found = [INTERVALS.nearest(metric, mark, servers.engine, servers.gpu_class)[0] for mark in MARKS]
+        ends = [one for one in found if one is not None]
+        assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu_class", "servers"),
+    [
+        ("vllm", "PCIe cards", "vllm, PCIe cards"),
+        ("mine", "PCIe cards", "PCIe cards"),
+        ("vllm", "systems on a chip", "all servers"),
+    ],
+)
+def test_interval_is_that_of_the_narrowest_class_with_enough_pairs(engine: str, gpu_class: str, servers: str) -> None:
+    interval, found = INTERVALS.nearest("throughput", MARKS[0], engine, gpu_class)
+    assert found == servers
+    assert (interval == INTERVALS.of("throughput", MARKS[0])) == (servers == "all servers")
+
+
+@pytest.mark.slow
+def test_class_has_its_own_interval_from_ten_pairs_on() -> None:
+    def errors(pairs: int, spread: float, gpu_class: str) -> list[Error]:
+        ratios = [1 + spread * (place / (pairs - 1) - 0.5) for place in range(pairs)]
+        return [
+            Error("tpot", MARKS[0], f"g{place}", gpu_class, f"p{place}", ratio, "e", gpu_class)
+            for place, ratio in enumerate(ratios)
+        ]
+
+    everything = [*errors(30, 0.2, "known"), *errors(10, 1.0, "wide"), *errors(9, 1.0, "few")]
+    pooled = by_mark(everything, lambda some: 1.0, {})
+    found = by_class(everything, [], pooled)
+    assert {*found} == {("known", ""), ("known", "e"), ("wide", ""), ("wide", "e")}
+    known, wide = (found[name, ""]["tpot"][MARKS[0]] for name in ("known", "wide"))
+    assert wide.low < known.low < 1 < known.high < wide.high
 
 
 @pytest.mark.parametrize("metric", INTERVALS.calibrated)
@@ -151,7 +192,6 @@ def test_the_table_of_marks(row: str) -> None:
 @pytest.mark.parametrize("name", ["fidelity.md", "calibrate.md"])
 def test_servers_that_their_owner_calibrated(name: str) -> None:
     text = " ".join(page(name).split())
-    assert SHIPPED.calibrated
     assert [metric for metric, own in SHIPPED.calibrated.items() if told(own) not in text] == []
 
 
