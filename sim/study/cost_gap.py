@@ -39,6 +39,7 @@ from sim.message import Message
 from sim.power import LoadLaw, PoolPower
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolve import roofline_of
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
@@ -133,7 +134,7 @@ def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str]) -> Cas
     pool = replace(
         base,
         batching=batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest}),
-        steptime=RooflineStepTime(_roofline(base).spec, _inputs(pools)),
+        steptime=roofline_of(_roofline(base).spec, _inputs(pools)),
         power=_power(pools[POWER], base),
     )
     return replace(plans[LAYOUT], pools=(pool,))
@@ -435,7 +436,8 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
     found = len(known) - len(missing)
     progress(found, len(known), found)
     for turn in ([path for path in missing if path not in later], later):
-        wanted = [path for path in missing if path in turn]
+        # one after the other with equal step times, whose model keeps its costs by number of tokens
+        wanted = sorted((path for path in missing if path in turn), key=lambda path: sorted(known[path][-1] - {MEMORY}))
         for place, (costs, alike) in workplace.map(call, [known[path] for path in wanted]):
             other = larger.get(wanted[place])
             for path in (wanted[place], other) if alike else (wanted[place],):
@@ -517,7 +519,8 @@ def _costs(
     Return its costs, and whether the same fleet with the other one's memory runs exactly alike.
     """
     if (key, clients) not in _PLANS:
-        _PLANS.clear()
+        if len(_PLANS) >= MOST_PLANS:
+            _PLANS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
     plans = _PLANS[key, clients]
     plan = counterfactual(*plans, chosen)
@@ -528,7 +531,8 @@ def _costs(
 
 
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
-"""Plans of the two fleets of the last counterfactual, by the game's key and load; the next often needs them."""
+"""Plans of the two fleets of the last counterfactuals, by the game's key and load; the next often needs them."""
+MOST_PLANS = 32
 
 
 def _is_stored(path: Path) -> bool:

@@ -709,8 +709,8 @@ BUILT: deque[RooflineStepTime] = deque(maxlen=32)
 """Rooflines built last in this process: equal pools of other cases reuse their costs by number of tokens."""
 
 
-def _roofline(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
-    """Return the roofline of a pool."""
+def roofline_of(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
+    """Return the roofline of a pool, which keeps its costs by number of tokens: one of the last built, if equal."""
     for known in list(BUILT):
         if known.spec == spec and known.inputs == inputs:
             return known
@@ -721,7 +721,7 @@ def _roofline(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
 
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
-        built = _roofline(pool.steptime, roofline_inputs(pool, catalog))
+        built = roofline_of(pool.steptime, roofline_inputs(pool, catalog))
         drafted = _with_drafts(pool, pool.steptime, built, catalog)
         return drafted if pool.spec.lora is None else adapted(drafted, pool.spec.lora, catalog)
     if isinstance(pool.steptime, RegisteredStepTime):
@@ -741,7 +741,7 @@ def _with_drafts(
         return built
     if pool.drafter is None:
         return DraftHeadStepTime(built, drafts.num_speculative_tokens)
-    drafting = _roofline(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
+    drafting = roofline_of(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
     return DraftModelStepTime(built, drafting, drafts.num_speculative_tokens)
 
 
