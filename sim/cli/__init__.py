@@ -66,6 +66,7 @@ def main() -> None:
     # otherwise the collector frees each object of all modules at exit, which takes up to 0.4 s
     atexit.register(gc.freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core; our matrices are small
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would search all installed packages for some
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # prints any name in any locale

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+from collections.abc import Collection, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,7 +39,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
     """
     at, fleet = _at_case(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
-    data["fleet"] = fleet.model_dump(mode="json", exclude=_OF_DEPLOYMENTS)
+    data["fleet"] = _data_of(at, fleet)
     if (hours := load_by_hour(at)) is not None:
         data["load_by_hour"] = hours  # the annual cost weights the hours of a tariff by this load
     parts = [
@@ -87,10 +89,21 @@ def _at_case(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
     return at, next(fleet for fleet in at.fleets if fleet.name == case.fleet)
 
 
+def _data_of(at: Scenario, fleet: Fleet) -> dict[str, Any]:
+    """Return the data of *fleet*, one of the fleets of *at*, with all defaults.
+
+    The scenario writes them: a serializer of fleets alone would take as long to build as half of the scenario's.
+    """
+    place = next(place for place, one in enumerate(at.fleets) if one is fleet)
+    data = at.model_dump(mode="json", include={"fleets": {place}}, exclude={"fleets": {place: _OF_DEPLOYMENTS}})
+    found: dict[str, Any] = data["fleets"][0]
+    return found
+
+
 def _without_prices(at: Scenario, fleet: Fleet) -> dict[str, Any]:
     """Return the scenario's data of *fleet* at a point, without prices and terms."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
-    whole = fleet.model_dump(mode="json", exclude=_OF_DEPLOYMENTS)
+    whole = _data_of(at, fleet)
     data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}
     data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in whole["pools"]]
     return data
@@ -137,17 +150,25 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
     """
     if catalog not in _CATALOGUES:
         found: dict[str, str] = {}
-        for path in sorted(path for path in catalog.root.rglob("*.yaml") if path.is_file()):
-            name = path.relative_to(catalog.root)
-            if name.parts[0] in CATALOGUE_OF_REPORTS:
-                continue
-            found[name.parts[0]] = f"{found.get(name.parts[0], '')}{name} {file_digest(path)}\n"
+        for place, content in _files_below(catalog.root, ".yaml", CATALOGUE_OF_REPORTS):
+            part = place.partition("/")[0]
+            found[part] = f"{found.get(part, '')}{place} {hashlib.sha256(content).hexdigest()}\n"
         for folder in catalog.own:
             for path in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
                 name = path.relative_to(folder)
                 found[name.parts[0]] = f"{found.get(name.parts[0], '')}own {name} {file_digest(path)}\n"
         _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
     return _CATALOGUES[catalog]
+
+
+def _files_below(root: Path, ending: str, without: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the path below *root* and the content of each file with this *ending*, without the folders *without*."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in without]
+        found += [Path(folder, name) for name in names if name.endswith(ending)]
+    for path in sorted(found):
+        yield path.relative_to(root).as_posix(), path.read_bytes()
 
 
 def _content(path: Path) -> str:
@@ -167,7 +188,6 @@ def program_digest() -> str:
     except PackageNotFoundError:
         name = "source tree"
     found = hashlib.sha256()
-    root = Path(__file__).parents[2]
-    for path in sorted(root.rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    for path, content in _files_below(Path(__file__).parents[2], ".py"):
+        found.update(path.encode() + content)
     return f"{name} ({found.hexdigest()[:12]})"
