@@ -97,7 +97,7 @@ def chosen(found: list[Fitted]) -> list[Fitted]:
 def splits_samples(one: Fitted) -> bool:
     """Return whether the row is of a network other than a transformer on more GPUs than samples of a step."""
     samples = one.row.count("global_batch")
-    return samples is not None and not one.case.job.network.is_transformer and one.case.job.parallel.data > samples
+    return samples is not None and not one.case.job.network.is_transformer and (one.row.count("n_gpus") or 1) > samples
 
 
 def logarithm(one: Fitted, reached: TrainingRates) -> float:
@@ -192,6 +192,7 @@ def group(family: str) -> str:
 def print_medians(errors: dict[str, list[tuple[Fitted, float]]], title: str) -> None:
     """Print medians by class."""
     print(title)
+    errors = errors | {"others": [one for name, found in errors.items() if name != "LLM" for one in found]}
     for name in sorted(errors):
         by_pair: dict[str, list[float]] = defaultdict(list)
         for one, value in errors[name]:

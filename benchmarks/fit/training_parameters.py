@@ -15,6 +15,7 @@ from sim.training.figures import (
     StackFigures,
     TrainingData,
     TrainingFigures,
+    groups_eight_bits,
     needs_new_kernels,
 )
 
@@ -41,8 +42,11 @@ ALL_WIDTHS = {"compute": 0.2, "stream": 0.4, "layer": 0.5, "step": 0.5, "exposed
 """Widths of the parameters that all stacks share."""
 STACK_WIDTHS = {"compute": 0.25, "stream": 0.4, "layer": 0.5, "step": 0.6, "exposed": 0.4, "tensor": 0.6}
 """Widths of a stack's deviation from the shared parameters."""
-OWN_PRIORS = {"tensor:nemo": 0.35}
-"""Priors of single stacks; Transformer Engine hides tensor-parallel exchange (its user buffers)."""
+OWN_PRIORS = {"tensor:nemo": 0.35, "arch_compute:CDNA 3": 0.53}
+"""Priors of single stacks and architectures. Transformer Engine hides tensor-parallel exchange (its user buffers).
+Large products of CDNA 3 reach 0.54 (MI300X) and 0.64 (MI325X) of the peak (ROCm blog "Measuring Max-Achievable FLOPs",
+part 2), and 0.29 and 0.34 in data/steptime.yaml, which is fitted to serving.
+"""
 NETWORK_PRIORS = {"net_stream": 1.0, "net_compute": 1.0}
 NETWORK_WIDTHS = {"net_stream": 0.7, "net_compute": 0.7}
 LINKS = ("nvlink5*", "nvlink*bridge*", "nvlink*", "pcie*-no-p2p", "pcie*", "*")
@@ -71,12 +75,13 @@ def parameters_of(case: TrainingCase, data: TrainingData) -> dict[str, tuple[tup
     own = network.id in OWN_NETWORKS
     precision = {"fp8": "fp8", "nvfp4": "fp4", "fp32": "fp32", "tf32": "fp32"}.get(job.precision)
     arch = architecture_of(job.gpu)
-    kind = "compute" if network.is_transformer else "conv"
+    kind = "conv" if network.convolutional else "compute"
     compute = ((f"gpu_{kind}:{gpu}", -1), (f"arch_{kind}:{arch}", -1), (f"compute:{stack}", -1), ("compute:", -1))
     matrix = compute + (((f"net_compute:{network.id}", -1),) if own else ()) + (((precision, -1),) if precision else ())
     found: dict[str, tuple[tuple[str, int], ...]] = {
         "matrix_flop_per_s": matrix,
         "plain_flop_per_s": compute,
+        "expert_flop_per_s": matrix if groups_eight_bits(job.gpu, job.precision) else compute,
         "bytes_per_s": ((f"gpu_memory:{gpu}", -1), (f"arch_memory:{arch}", -1)),
         "stream_time_factor": ((f"stream:{stack}", 1), ("stream:", 1))
         + (((f"net_stream:{network.id}", 1),) if own else ()),

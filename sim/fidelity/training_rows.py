@@ -5,7 +5,8 @@ lacks are those that its framework usually uses.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from sim.benchdata.training import TrainingRow
 from sim.catalogue.catalog import Catalog
@@ -40,8 +41,17 @@ MODELS = {
     "deepseekv3": "deepseek-v3",
     "deepseek v3 671b": "deepseek-v3",
     "qwen3 moe 30b": "qwen3-30b-a3b",
+    "gpt-3-175b": "gpt3-175b",
+    "deepseekv4 flash": "deepseek-v4-flash",
     "kimi k2": "kimi-k2.5",
     "kimi_k2": "kimi-k2.5",
+    "nemotron_3_nano": "nemotron-3-nano",
+    "nemotron v3 nano 30b": "nemotron-3-nano",
+    "nemotron_3_5_lightning": "nemotron-3.5-lightning",
+    "nemotron_3_super": "nemotron-3-super",
+    "nemotron v3 super 120b": "nemotron-3-super",
+    "nemotron_3_ultra": "nemotron-3-ultra",
+    "nemotron v3 ultra 550b": "nemotron-3-ultra",
     "llama-4-scout moe": "llama4-scout",
     "llama-4-maverick moe": "llama4-maverick",
 }
@@ -270,6 +280,21 @@ LARGEST_SHARE = 0.6
 """Largest fraction of the memory for weights, gradients and states if the layout is not known."""
 TIMESTAMPS = "rate from log timestamps"
 """Note of rows whose rate was computed from the timestamps of an MLPerf log."""
+EVALUATION_FORWARDS = {
+    "stable-diffusion-v2": 30_000 / 512_000 * (2 * 50 + 3.1),
+    "flux.1-schnell": 29_696 / 262_144,
+    "llama-2-70b": 173 / 384,
+    "llama-3.1-8b": 1_024 / 12_288,
+    "llama-3.1-405b": 5_760 / 46_080,
+}
+"""Forward passes of evaluations per trained sample, by MLPerf benchmark: evaluated over trained samples between two
+evaluations (README.md of each benchmark in mlcommons/training). Stable Diffusion generates 30,000 images in 50 guided
+steps; decoding one is as long as 3.1 calls of the denoiser (data/models/sd-2.1.yaml).
+"""
+TENSOR_CORE_ALIGNMENT = 8
+"""Divisor of all dimensions of a 16-bit product on tensor cores before cuBLAS 11 (cuBLAS, release notes of 11.0)."""
+FP16_PER_FP32 = 2
+"""16-bit rate of Volta's and Turing's CUDA cores relative to their 32-bit rate."""
 BYTES_PER_PARAM, STATE_SHARE = 18.0, 12.0
 SEQUENCE = 2048
 PCIE4_HOST_BYTES_PER_S = 20e9
@@ -287,6 +312,8 @@ class TrainingCase:
     """True if `step_s` is the time of a micro-batch, as no global batch is known."""
     counted_samples: float = 1.0
     """Samples per unit that the row counts: those of an epoch if it counts epochs, else 1."""
+    evaluation_forwards: float = 0.0
+    """Forward passes of evaluations per trained sample that the row's rate includes."""
 
 
 def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
@@ -298,13 +325,16 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     precision = precision_of(row, gpu, network, data, stack)
     method, note = method_of(row), row.text("note")
     link = link_of(row, gpu, catalog)
+    if facts.aligned_products and gpu.before_ampere and network.vocab % TENSOR_CORE_ALIGNMENT and gpu.fp32_flops:
+        slower = gpu.fp16_flops.value / (FP16_PER_FP32 * gpu.fp32_flops.value)
+        network = replace(network, head_flop=network.head_flop * slower)
     gpus = row.count("n_gpus") or 1
     host = row.count("gpus_per_node") or USUAL_NODE
     per_node = min(gpus, NVL72_GPUS if link.id == "nvlink5-nvl72" else host)
-    sequence = (row.count("seq_len") or facts.sequence or SEQUENCE) if network.is_transformer else 1
+    known = data.networks.get(network.id)
+    usual = (known.sequence if known else None) or facts.sequence or SEQUENCE
+    sequence = (row.count("seq_len") or usual) if network.is_transformer else 1
     global_batch = row.count("global_batch")
-    if network.id.startswith("transformer-xl"):
-        sequence = row.count("seq_len") or (192 if "base" in network.id else 384)
     small = facts.eight_bit_weights and precision in EIGHT_BIT
     model_bytes = _model_bytes(network, method, small)
     parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, model_bytes)
@@ -325,8 +355,10 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
         node_bytes_per_s=node_bytes_per_s(row.text("interconnect_inter"), gpu, host) * max(1.0, per_node / host),
         host_bytes_per_s=PCIE4_HOST_BYTES_PER_S if offloaded else 0.0,
         fill=facts.fill.get(network.id, 1.0),
+        samples=global_batch,
     )
-    return TrainingCase(row, job, stack, global_batch is None, _counted_samples(row, data))
+    evaluated = EVALUATION_FORWARDS.get(row.text("model").lower(), 0.0) if TIMESTAMPS in note else 0.0
+    return TrainingCase(row, job, stack, global_batch is None, _counted_samples(row, data), evaluated)
 
 
 def _counted_samples(row: TrainingRow, data: TrainingData) -> float:
@@ -372,7 +404,7 @@ def _parallel(
     ranks = max(1, gpus // (tp * pp))
     if dp is None:
         dp = max(1, ranks // context)
-        if global_batch is not None and network.is_transformer and dp > global_batch:
+        if global_batch is not None and dp > global_batch:  # ranks share samples, or are spare
             dp, context = global_batch, max(1, ranks // global_batch)
     else:
         dp = min(dp, ranks)  # the table's number may include context-parallel ranks, or refer to another number of GPUs
@@ -419,7 +451,7 @@ def _usual_split(
 def _batches(
     row: TrainingRow, network: ForwardCost, parallel: Parallel, global_batch: int | None, sequence: int
 ) -> tuple[int, int]:
-    """Return the samples per micro-batch and the micro-batches per step."""
+    """Return the samples per micro-batch and the micro-batches per step of the rank with most samples."""
     micro = row.count("micro_batch")
     whole = BATCH_PER_RANK.search(row.text("note"))
     if whole and parallel.pipeline == 1:
@@ -429,11 +461,12 @@ def _batches(
         return micro or _usual_micro(sequence), int(stated[1]) if stated else (
             8 * parallel.pipeline if parallel.pipeline > 1 else 1
         )
-    mine = max(1, round(global_batch / parallel.data))
+    mine = ceil(global_batch / parallel.data)
     if micro is None:
         large = network.params > 1e9
-        micro = min(mine, 1 if parallel.pipeline > 1 else _usual_micro(sequence)) if large else mine
-    return micro, max(1, round(mine / micro))
+        micro = (1 if parallel.pipeline > 1 else _usual_micro(sequence)) if large else mine
+    count = ceil(mine / micro)
+    return ceil(mine / count), count
 
 
 def _usual_micro(sequence: int) -> int:

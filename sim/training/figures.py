@@ -114,6 +114,9 @@ class Stack(Sourced):
     """True if attention writes its scores to memory, as before fused kernels."""
     older_attention: bool = False
     """True if the attention kernels were written for Ampere (FlashAttention 2)."""
+    aligned_products: bool = False
+    """True if cards before Ampere ran with a cuBLAS below 11, whose 16-bit products use tensor cores only if all
+    dimensions are multiples of eight."""
     language: bool = False
     """True if the stack is the one for language models in campaigns that have several."""
     sequence_parallel: bool = False
@@ -160,6 +163,10 @@ class TrainedNetwork(Sourced):
     """Bytes of 16-bit activations per sample that the forward pass stores."""
     kernels: int = 0
     """Number of sequential kernel groups, each corresponding to a transformer layer."""
+    transformer: bool = False
+    """True if the network of `forward_flop` consists of matrix products instead of convolutions."""
+    sequence: int | None = None
+    """Tokens per sample of a transformer where a table states none."""
     tokens_per_sample: Value | None = None
     epoch_samples: Value | None = None
     """Samples per epoch; MLPerf rates from log timestamps count epochs of networks that have this number."""
@@ -248,6 +255,7 @@ def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
     return ForwardCost(
         id=id,
         unit="sample",
+        convolutional=not one.transformer,
         params=one.params.value,
         layers=one.kernels,
         hidden=0,
@@ -272,6 +280,11 @@ def peak_flops(gpu: Gpu, precision: Precision) -> float:
         "nvfp4": gpu.fp4_flops or gpu.fp8_flops,
     }.get(precision)
     return (rate or gpu.fp16_flops).value
+
+
+def groups_eight_bits(gpu: Gpu, precision: Precision) -> bool:
+    """Return whether the grouped products over experts run in *precision*; on Hopper they gain nothing from 8 bits."""
+    return gpu.architecture in ("Blackwell", "Blackwell Ultra") and precision in ("fp8", "nvfp4")
 
 
 def needs_new_kernels(gpu: Gpu) -> bool:
@@ -316,7 +329,7 @@ def rates(
     factor = {"fp8": figures.fp8_time_factor, "nvfp4": figures.fp4_time_factor}.get(precision)
     if wide:
         factor = figures.fp32_time_factor
-    slowdown = card.compute_time_factor if network.is_transformer else card.convolution_time_factor
+    slowdown = card.convolution_time_factor if network.convolutional else card.compute_time_factor
     reached = efficiency.compute.value / slowdown.value
     plain = peak_flops(gpu, precision) if wide else gpu.fp16_flops.value
     stream = habit.stream_time_factor.value * (own.stream_time_factor.value if own else 1.0)
@@ -325,9 +338,12 @@ def rates(
     attention = figures.attention_time_factor.value
     if facts.older_attention and needs_new_kernels(gpu):
         attention *= figures.older_attention_time_factor.value
+    matrix = reached * peak / habit.compute_time_factor.value / compute
+    plain_rate = reached * plain / habit.compute_time_factor.value
     return TrainingRates(
-        matrix_flop_per_s=reached * peak / habit.compute_time_factor.value / compute,
-        plain_flop_per_s=reached * plain / habit.compute_time_factor.value,
+        matrix_flop_per_s=matrix,
+        plain_flop_per_s=plain_rate,
+        expert_flop_per_s=matrix if groups_eight_bits(gpu, precision) else plain_rate,
         bytes_per_s=efficiency.memory.value * gpu.memory_bytes_per_s.value / card.memory_time_factor.value,
         exponent=figures.gemm_exponent.value,
         attention_time_factor=attention,

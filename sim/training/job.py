@@ -61,11 +61,14 @@ class OptimizerStep:
     """Transfer rate to optimizer states in host memory [bytes/s]; 0 if the states are on the GPU."""
     fill: float = 1.0
     """Fraction of a padded sequence that is computed, if padding is skipped."""
+    samples: int | None = None
+    """Samples per step where ranks have unequal shares, of which the fullest determines the time; None: all are full.
+    """
 
     @property
     def global_batch(self) -> int:
         """Samples per step over all ranks."""
-        return self.micro_batch * self.micro_batches * self.parallel.data
+        return self.samples or self.micro_batch * self.micro_batches * self.parallel.data
 
     @property
     def units(self) -> float:

@@ -18,6 +18,10 @@ SCORE_BYTES = 5
 """Bytes per head, query and key: 16-bit outputs of softmax and dropout, and the dropout mask."""
 DENSE_LAYER_NORM_BYTES, INPUT_BYTES, MASK_BYTES = 4, 4, 2
 """Bytes per hidden unit of a layer: inputs of two norms, inputs of the two blocks, masks of two dropouts."""
+LOGIT_BYTES = 2
+"""Bytes of a logit, which the loss reads and its gradient overwrites like any other activation."""
+STATE_PROJECTIONS = 4
+"""Stored numbers of a linear attention layer per value and key: projected, convolved, mixed and gated."""
 TYPICAL_ASPECT = 100
 """Hidden units per layer of a typical decoder, for networks of which only the size is known."""
 
@@ -51,6 +55,8 @@ class ForwardCost:
     heads: int = 0
     """Attention heads per layer, which tensor-parallel ranks divide."""
     causal: bool = True
+    convolutional: bool = False
+    """True if convolutions, not matrix products, determine the time."""
     sharded_bytes: float = 0.0
     """Activation bytes that tensor parallelism divides."""
     replicated_bytes: float = 0.0
@@ -78,7 +84,8 @@ def of_model(model: Model) -> ForwardCost:
     roles = ("attention", "mlp", "shared_expert", "expert", "router")
     layers = [one for one in matrices(model) if one.role in roles]
     active = [_active_params(one.params, one.role == "expert", model) for one in layers]
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    attending = model.cached_layers / model.layers
+    queries, keys = model.heads * model.head_dim * attending, model.kv_heads * model.head_dim * attending
     moe = model.moe
     wide = model.intermediate
     if moe is not None:
@@ -93,14 +100,25 @@ def of_model(model: Model) -> ForwardCost:
         expert_params=sum(one.params for one in layers if one.role == "expert"),
         routed_copies=moe.experts_per_token if moe else 0,
         routed_layers=model.expert_layers,
+        routed_hidden=(moe.latent if moe else None) or model.hidden,
         vocab=model.vocab,
         heads=model.heads,
-        scored_heads=model.heads * model.cached_layers / model.layers,
-        queries=queries * model.cached_layers / model.layers,
+        scored_heads=model.heads * attending,
+        queries=queries,
         keys=keys,
-        intermediate=wide,
+        state_width=_state_width(model) * model.linear_attention_layers / model.layers,
+        intermediate=wide * model.feed_forward_layers / model.layers,
         gated=model.gated_mlp,
     )
+
+
+def _state_width(model: Model) -> float:
+    """Return the numbers that a linear attention layer stores per token: projections, convolution, values and gate."""
+    linear = model.linear_attention
+    if linear is None:
+        return 0.0
+    values = linear.value_heads * linear.value_head_dim
+    return STATE_PROJECTIONS * (values + linear.key_heads * linear.key_head_dim)
 
 
 def _active_params(params: int, expert: bool, model: Model) -> float:
@@ -126,15 +144,20 @@ def transformer(
     expert_params: float = 0.0,
     routed_copies: int = 0,
     routed_layers: int = 0,
+    routed_hidden: int = 0,
     causal: bool = True,
+    attention_factor: float = 1.0,
+    score_factor: float = 1.0,
+    state_width: float = 0.0,
 ) -> ForwardCost:
     """Return the forward cost of a transformer with the given dimensions.
 
     *layer_params* are the weights that a token is multiplied with; *scored_heads* is the number of heads that compute
-    scores, averaged over all layers.
+    scores, averaged over all layers. *attention_factor* and *score_factor* are arithmetic and stored scores of
+    attention relative to plain attention over the sequence.
     """
     inner = (3 if gated else 2) * intermediate
-    sharded = 2 * (2 * queries + 2 * keys + inner)
+    sharded = 2 * (2 * queries + 2 * keys + inner + state_width)
     replicated = (DENSE_LAYER_NORM_BYTES + INPUT_BYTES + MASK_BYTES) * hidden
     return ForwardCost(
         id=id,
@@ -147,15 +170,15 @@ def transformer(
         vocab=vocab,
         expert_flop=FLOP_PER_WEIGHT * expert_params_active,
         expert_params=expert_params,
-        routed_width=routed_layers * routed_copies * hidden,
+        routed_width=routed_layers * routed_copies * (routed_hidden or hidden),
         routed_copies=routed_copies,
-        attention_width=layers * queries,
+        attention_width=layers * queries * attention_factor,
         heads=heads,
         causal=causal,
         sharded_bytes=layers * sharded,
         replicated_bytes=layers * replicated,
-        score_bytes=layers * SCORE_BYTES * scored_heads,
-        stream_bytes=layers * (sharded + replicated),
+        score_bytes=layers * SCORE_BYTES * scored_heads * score_factor,
+        stream_bytes=layers * (sharded + replicated) + LOGIT_BYTES * vocab,
     )
 
 
@@ -163,7 +186,7 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
     """Return the forward cost of a transformer with the dimensions layers, hidden, heads and vocab.
 
     Optional keys of *dimensions*: kv_heads, intermediate, gated (0 or 1), params, layer_params_active, expert_params,
-    expert_params_active, experts_per_token and expert_layers.
+    expert_params_active, experts_per_token, expert_layers, attention_factor and score_factor.
     """
     layers, hidden, heads = int(dimensions["layers"]), int(dimensions["hidden"]), dimensions["heads"]
     vocab = int(dimensions["vocab"])
@@ -190,6 +213,8 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
         routed_copies=int(dimensions.get("experts_per_token", 0)),
         routed_layers=int(dimensions.get("expert_layers", layers)),
         causal=causal,
+        attention_factor=dimensions.get("attention_factor", 1.0),
+        score_factor=dimensions.get("score_factor", 1.0),
     )
 
 

@@ -29,6 +29,8 @@ class TrainingRates:
     """Rate of large matrix products in the job's precision [FLOP/s]."""
     plain_flop_per_s: float
     """Rate of attention and output layer, which stay at 16 bit in an 8-bit run [FLOP/s]."""
+    expert_flop_per_s: float
+    """Rate of products over routed experts before `expert_time_factor` [FLOP/s]."""
     bytes_per_s: float
     """Rate at which streaming kernels access device memory [bytes/s]."""
     exponent: float
@@ -145,6 +147,10 @@ GRADIENT_BYTES, WEIGHT_BYTES, FOUR_BIT_BYTES = 2.0, 2.0, 0.53
 """Bytes per exchanged 16-bit gradient, per 16-bit weight, and per 4-bit weight with its scale."""
 FULL_GRADIENT_BYTES = 4.0
 """Bytes per gradient of an fp32 run."""
+CAST_TRANSFERS = 0.63
+"""Traffic of casts to 8 bits and fewer relative to the stored activations: seven hidden widths of inputs and nine of
+gradients per layer of GPT, each read at 16 bits and written twice at 8, over three transfers of 34 bytes.
+"""
 OPTIMIZER_BYTES = 30.0
 """Bytes that Adam moves per parameter: master weight and both moments read and written, gradient read, weight written.
 """
@@ -243,8 +249,7 @@ def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
     """Return the time of the matrix products of a micro-batch [s], on all model-parallel ranks together."""
     network = job.network
     dense_s = (network.forward_flop - network.expert_flop) / rates.matrix_flop_per_s
-    # grouped products over experts gain nothing from 8-bit arithmetic
-    experts_s = network.expert_flop * rates.expert_time_factor / rates.plain_flop_per_s
+    experts_s = network.expert_flop * rates.expert_time_factor / rates.expert_flop_per_s
     compute_s = (dense_s + experts_s) * passes * job.units
     weight_bytes = WEIGHT_BYTES if job.method != "qlora" else FOUR_BIT_BYTES + 2 * WEIGHT_BYTES
     weights_s = weight_bytes * job.held_params * passes / rates.bytes_per_s
@@ -267,7 +272,10 @@ def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
     moved = job.network.stream_bytes * passes
     if rates.keeps_scores:
         moved += job.network.score_bytes * job.sequence * job.fill * (passes + (job.recompute == "selective"))
-    return moved * width * job.units * rates.stream_time_factor / rates.bytes_per_s
+    moved *= width * rates.stream_time_factor
+    if job.precision in ("fp8", "nvfp4"):
+        moved += job.network.stream_bytes * passes * CAST_TRANSFERS
+    return moved * job.units / rates.bytes_per_s
 
 
 def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes: float) -> float:

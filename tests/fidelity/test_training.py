@@ -13,7 +13,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.fidelity.training import PredictedTraining, PredictionBasis, predict_training, scores
 from sim.fidelity.training_rows import case_of, node_bytes_per_s
 from sim.fidelity.validation import TRAINING, table_kind
-from sim.training.figures import TrainingData
+from sim.training.figures import TrainingData, network_named, rates
 from sim.training.network import of_size
 
 CATALOG = load_catalog()
@@ -264,7 +264,7 @@ def test_every_figure_belongs_to_something() -> None:
     data: TrainingData = FIGURED.data
     assert data.figures.stacks.keys() == data.stacks.keys()
     assert data.figures.gpus.keys() <= set(CATALOG.ids("gpus"))
-    assert data.figures.networks.keys() <= data.networks.keys()
+    assert data.figures.networks.keys() <= data.networks.keys() | set(CATALOG.ids("models"))
     assert data.figures.links[-1].links == "*"
     campaigns = [key for one in data.stacks.values() for key in one.sources]
     shared = {key for key in campaigns if campaigns.count(key) > 1}
@@ -296,3 +296,61 @@ def test_adapters_recompute_where_their_frameworks_do(
     line = LLAMA.replace("b,,", f"b,{source},").replace("pretrain", task).replace(",3,full,", f",3,{stated},")
     (row,) = rows(tmp_path, line)
     assert case_of(row, CATALOG, FIGURED.data).job.recompute == recompute
+
+
+@pytest.mark.parametrize(
+    ("gpus", "batch", "micro"), [(8, 60, ""), (8, 61, 3), (8, 5, ""), (6, 6, 4), (7, 1, ""), (3, 100, 9)]
+)
+@pytest.mark.parametrize("line", [BERT, BERT.replace("BERT-large,0.34", "ResNet-50,").replace("bert", "cnn")])
+def test_the_stated_global_batch_is_trained(tmp_path: Path, line: str, gpus: int, batch: int, micro: int | str) -> None:
+    stated = line.replace("40GB,1,,,,,1,,,32,32,", f"40GB,{gpus},,,,,,,,{micro},{batch},")
+    (row,) = rows(tmp_path, stated)
+    job = case_of(row, CATALOG, FIGURED.data).job
+    assert job.global_batch == batch
+    assert job.parallel.gpus <= gpus
+    share = job.micro_batch * job.micro_batches
+    assert batch / job.parallel.data <= share < batch / job.parallel.data + job.micro_batches
+    metrics = predict_training(row, FIGURED).metrics
+    assert metrics["samples_per_s"] == pytest.approx(batch / metrics["step_s"])
+
+
+@pytest.mark.parametrize(
+    ("model", "forwards"), [("Llama-2-70B", 173 / 384), ("Stable-Diffusion-v2", 6.04), ("ResNet-50", 0)]
+)
+def test_rates_of_log_timestamps_include_evaluations(tmp_path: Path, model: str, forwards: float) -> None:
+    logged = f"a,mlperf-v4.1,{model},,,finetune_lora,,H100-SXM-80GB,8,,,,,,,,,64,,,,2.5,,A,rate from log timestamps,"
+    tracked = logged.replace("rate from log timestamps", "throughput = tracked_stats").replace("a,", "b,", 1)
+    found = rows(tmp_path, logged, tracked)
+    assert [case_of(row, CATALOG, FIGURED.data).evaluation_forwards for row in found] == [
+        pytest.approx(forwards, rel=0.01),
+        0,
+    ]
+    with_them, without = (predict_training(row, FIGURED).metrics["samples_per_s"] for row in found)
+    assert with_them < without if forwards else with_them == without
+
+
+XL = "a,{},TransformerXL-base,,,pretrain,fp16,{},1,,,,,1,,,24,24,,,9000,,,A,,transformer-xl"
+
+
+def test_odd_vocabularies_lose_the_tensor_cores_of_old_libraries(tmp_path: Path) -> None:
+    def head_flop(source: str, gpu: str) -> float:
+        (row,) = rows(tmp_path, XL.format(source, gpu))
+        return case_of(row, CATALOG, FIGURED.data).job.network.head_flop
+
+    assert head_flop("lambda-v0", "rtx-3090") == head_flop("lambda-v1", "rtx-3090") == 2 * 267735 * 512
+    assert head_flop("lambda-v1", "quadro-rtx-8000") == 2 * 267735 * 512
+    assert head_flop("lambda-v0", "quadro-rtx-8000") == pytest.approx(4 * 2 * 267735 * 512, rel=0.01)
+
+
+@pytest.mark.parametrize(("gpu", "gains"), [("h100-80gb-sxm", False), ("b200-180gb-sxm", True)])
+def test_grouped_products_gain_from_eight_bits_on_blackwell_alone(gpu: str, gains: bool) -> None:
+    card, network = CATALOG.gpu(gpu), network_named("qwen3-30b-a3b", CATALOG, FIGURED.data)
+    reached = rates(FIGURED.data, FIGURED.kernels, card, CATALOG.link(card.link), network, "fp8", "nemo")
+    assert (reached.expert_flop_per_s > reached.plain_flop_per_s) == gains
+
+
+def test_a_diffusion_transformer_has_the_rate_of_matrix_products() -> None:
+    convolutional = {
+        name: network_named(name, CATALOG, FIGURED.data).convolutional for name in ("sd-2", "flux1-schnell")
+    }
+    assert convolutional == {"sd-2": True, "flux1-schnell": False}

@@ -8,7 +8,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import Matrix, Model, matrices
 from sim.training.job import OptimizerStep, Parallel
 from sim.training.network import of_dimensions, of_model
-from sim.training.steptime import OPTIMIZER_BYTES, TrainingRates, reduce_s, step_time, tensor_exchange_s
+from sim.training.steptime import CAST_TRANSFERS, OPTIMIZER_BYTES, TrainingRates, reduce_s, step_time, tensor_exchange_s
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
@@ -16,6 +16,7 @@ GPT = of_dimensions("gpt", {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 
 RATES = TrainingRates(
     matrix_flop_per_s=200e12,
     plain_flop_per_s=200e12,
+    expert_flop_per_s=200e12,
     bytes_per_s=1.6e12,
     exponent=2.5,
     attention_time_factor=1.0,
@@ -43,7 +44,7 @@ def test_a_step_worked_by_hand() -> None:
     assert step.matrix_s == pytest.approx(matrix_s, rel=1e-3)  # reading the weights adds a little
     attention_s = 4 * 24 * 4096 * 1024 * 3.5 * tokens / 200e12
     assert step.attention_s == pytest.approx(attention_s)
-    assert step.stream_s == pytest.approx(34 * 4096 * 24 * 3 * tokens / 1.6e12)
+    assert step.stream_s == pytest.approx((34 * 4096 * 24 + 2 * 51200) * 3 * tokens / 1.6e12)
     assert step.optimizer_s == pytest.approx(GPT.params * OPTIMIZER_BYTES / 1.6e12)
     assert step.tensor_exchange_s == step.bubble_s == step.data_exchange_s == 0
     assert step.step_s == pytest.approx(step.matrix_s + step.attention_s + step.stream_s + step.optimizer_s)
@@ -125,3 +126,28 @@ def test_all_products_of_a_layer_count_though_they_share_names(name: str) -> Non
 
 def _share(model: Model, matrix: Matrix) -> float:
     return model.moe.experts_per_token / model.moe.experts if model.moe and matrix.role == "expert" else 1.0
+
+
+def test_casts_to_eight_bits_move_two_thirds_of_the_activations_again() -> None:
+    plain, cast = (step_time(replace(JOB, precision=precision), RATES) for precision in ("bf16", "fp8"))
+    assert cast.stream_s / plain.stream_s == pytest.approx(1 + CAST_TRANSFERS)
+
+
+def test_memory_and_relative_positions_triple_the_attention_of_transformer_xl() -> None:
+    size = {"layers": 16, "hidden": 512, "heads": 8, "vocab": 1000}
+    plain, relative = of_dimensions("a", size), of_dimensions("b", size | {"attention_factor": 3, "score_factor": 4})
+    assert relative.attention_width == 3 * plain.attention_width
+    assert relative.score_bytes == 4 * plain.score_bytes
+    assert relative.forward_flop == plain.forward_flop
+
+
+def test_latent_experts_exchange_latents() -> None:
+    network = of_model(CATALOG.model("nemotron-3-super"))
+    assert network.routed_width == 40 * 22 * 1024
+
+
+@pytest.mark.parametrize(("samples", "counted"), [(None, 32), (30, 30)])
+def test_a_step_counts_the_stated_samples(samples: int | None, counted: int) -> None:
+    job = replace(JOB, samples=samples)
+    assert job.global_batch == counted
+    assert step_time(job, RATES) == step_time(JOB, RATES)
