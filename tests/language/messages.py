@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,12 @@ class Message:
     """File and line."""
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """Return the syntax tree of *file*: to parse all takes longer than to read what is in them."""
+    return ast.parse(file.read_text())
+
+
 def messages() -> Iterator[Message]:
     """All of them, in the order of their files."""
     for file in sorted((ROOT / "sim").rglob("*")):
@@ -95,13 +102,14 @@ def messages() -> Iterator[Message]:
             continue
         if file.suffix == ".py":
             marked_only = file.relative_to(ROOT).parts[1] in MARKED
-            yield from _of_code(ast.parse(file.read_text()), name, marked_only)
+            yield from _of_code(tree_of(file), name, marked_only)
         elif file.suffix in (".j2", ".js"):
             yield from _marked(file, name, "jinja2.ext:babel_extract" if file.suffix == ".j2" else "javascript")
     yield from _of_commands()
     yield from _of_tables()
 
 
+@cache
 def found() -> dict[str, Message]:
     """Each of them once, by its English text, where it has any words."""
     return {one.text: one for one in messages() if one.text.strip()}
