@@ -343,7 +343,7 @@ class Catalog:
     def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
         key = name.strip().lower()
         if (kind, key) not in self._entries and not (_is_id(key) and self._path(kind, key).is_file()):
-            key = self._alias_index(kind).get(key, "")
+            key = self._alias_index(kind).get(key, "") or self._spelled_alike(kind, key)
         if not key:
             known = [*self.ids(kind), *self._alias_index(kind)]
             near = (self._alias_index(kind).get(match, match) for match in _nearest(name, known))
@@ -367,6 +367,12 @@ class Catalog:
                     names[str(yamlio.parse(named.group(1))).lower()] = key
             self._aliases[kind] = names | index
         return self._aliases[kind]
+
+    def _spelled_alike(self, kind: str, name: str) -> str:
+        """Return the only id with the spelling of *name* but for hyphens, underscores and spaces; else empty."""
+        names = {**self._alias_index(kind), **{key: key for key in self.ids(kind)}}
+        alike = {key for known, key in names.items() if _spelling(known) == _spelling(name)}
+        return alike.pop() if len(alike) == 1 else ""
 
     def _path(self, kind: str, key: str) -> Path:
         """Return the file of an entry, in the last folder that has it, else in `root`."""
@@ -440,6 +446,15 @@ def _cited(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
 def _is_id(key: str) -> bool:
     """Return whether *key* is a valid file name of an entry; paths such as ../x are not."""
     return len(key) <= _LONGEST_ID and re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
+
+
+def _spelling(name: str) -> str:
+    """Return *name* with hyphens between words, and none between a letter and a number.
+
+    >>> _spelling("Gemma 4 12B"), _spelling("gemma4-12b"), _spelling("Llama 2-7B")
+    ('gemma4-12b', 'gemma4-12b', 'llama2-7b')
+    """
+    return re.sub(r"(?<=[a-z])-(?=\d)", "", re.sub(r"[\s_]+", "-", name.strip().lower()))
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:

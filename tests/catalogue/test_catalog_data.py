@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sim import yamlio
-from sim.catalogue.catalog import KINDS, Catalog, load_catalog
+from sim.catalogue.catalog import KINDS, Catalog, _spelling, load_catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import WEAK_KINDS, Sourced, Value
 from sim.report.catalogue import details, entry
@@ -184,3 +185,26 @@ def test_everything_can_be_shown() -> None:
     for kind in KINDS:
         for name in CATALOG.ids(kind):
             assert details(entry(CATALOG, kind, name)).entries
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("Gemma 4 12B", "gemma4-12b"),
+        ("Qwen3.5 0.8B", "qwen3.5-0.8b"),
+        ("mistral_medium_3.5", "mistral-medium-3.5"),
+        ("Llama-27B", ""),
+    ],
+)
+def test_names_differ_from_ids_by_spaces_and_hyphens(name: str, id: str) -> None:
+    if id:
+        assert CATALOG.model(name).id == id
+    else:
+        with pytest.raises(UnknownId):
+            CATALOG.model(name)
+
+
+def test_no_two_entries_are_spelled_alike() -> None:
+    for kind in ("gpus", "models", "engines"):
+        spellings = [_spelling(one) for one in CATALOG.ids(kind)]
+        assert len(set(spellings)) == len(spellings)

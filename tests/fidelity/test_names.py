@@ -24,7 +24,7 @@ def test_aliases_lead_to_ids() -> None:
     ("change", "reason"),
     [
         ({"gpu": "SN40L"}, "unknown gpu 'SN40L'"),
-        ({"gpu": "dgx-spark"}, "unknown gpu 'dgx-spark' (near: dgx-spark-128gb)"),
+        ({"gpu": "dgx-spark-2"}, "unknown gpu 'dgx-spark-2' (near: dgx-spark-128gb)"),
         ({"model": "Aquila-7B"}, "unknown model 'Aquila-7B'"),
         ({"model": "resnet-50"}, "unknown model 'resnet-50'"),
         ({"precision": "int2"}, "unknown precision 'int2'"),
