@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sim.csvio import ROWS_AT_ONCE, write_csv, write_csv_columns
 from sim.report.words.money import converted_column, shown, with_converted_amounts, with_converted_columns
@@ -122,6 +121,8 @@ def _with_converted_columns(table: pa.Table) -> pa.Table:
 
 
 def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str]) -> None:
+    import pyarrow.parquet as pq  # which takes longer than a table in CSV
+
     cases = list(cases)
     kinds = {axis: _axis_type([case.axes.get(axis) for case in cases]) for axis in axes}
     schema: pa.Schema | None = None

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sim.case.result import CaseResult
 from sim.cost.ledger import LedgerRow
@@ -80,6 +79,8 @@ class StoredCase:
             with opened(self.folder / TABLES_FILE, hidden=True) as file:
                 file.seek(self.tables[name])
                 return pa.ipc.open_stream(file).read_all()
+        import pyarrow.parquet as pq
+
         # a case of an earlier version; pq.read_table would import pandas, which is slow
         with opened(self.folder / f"{name}.parquet", hidden=True) as file:
             return pq.ParquetFile(file).read()
