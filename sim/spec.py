@@ -1,6 +1,7 @@
 """Base class and number types of all models read from YAML."""
 
 from collections.abc import Mapping
+from inspect import signature
 from math import inf
 from typing import Annotated, Any, ClassVar
 
@@ -56,6 +57,9 @@ def _not_vanishing(value: float) -> float:
         raise ValueError(Message("is too small: at least {limit:g}", SMALLEST))
     return value
 
+
+for _check in (_whole, _number, _not_vanishing):
+    vars(_check)["__signature__"] = signature(_check)  # pydantic asks for it at each field
 
 Count = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 WholeNumber = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
