@@ -370,8 +370,8 @@ class Catalog:
 
     def _spelled_alike(self, kind: str, name: str) -> str:
         """Return the only id with the spelling of *name* but for hyphens, underscores and spaces; else empty."""
-        names = {**self._alias_index(kind), **{key: key for key in self.ids(kind)}}
-        alike = {key for known, key in names.items() if _spelling(known) == _spelling(name)}
+        names, wanted = {**self._alias_index(kind), **{key: key for key in self.ids(kind)}}, _spelling(name)
+        alike = {key for known, key in names.items() if _spelling(known) == wanted}
         return alike.pop() if len(alike) == 1 else ""
 
     def _path(self, kind: str, key: str) -> Path:
@@ -448,6 +448,7 @@ def _is_id(key: str) -> bool:
     return len(key) <= _LONGEST_ID and re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
 
 
+@cache
 def _spelling(name: str) -> str:
     """Return *name* with hyphens between words, and none between a letter and a number.
 
