@@ -95,8 +95,9 @@ def _serve(pipe: "Connection[Any, Any]") -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         # the end of the first process closes the pipes of all its copies, and unlocks the folder of the results
-        os.closerange(3, pipe.fileno())
-        os.closerange(pipe.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        for handle in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - {0, 1, 2, pipe.fileno()}:
+            with suppress(OSError):  # that of the folder itself
+                os.close(handle)
         while (call := pipe.recv()) is not None:
             outcome = _outcome(call)
             try:
