@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from sim.study.execution.cases import Call
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.forked import ForkedProcess, assisted, beside, finish_beside
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")]
 
 
 @pytest.fixture(autouse=True)
