@@ -49,7 +49,7 @@ def run(line: int, model: str, clients: int, prompt: int = 512, output: int = 32
 
 
 def runs(gpus: int = 1, first: int = 2) -> list[BenchRow]:
-    shapes = [("llama3.1-8b", n) for n in (1, 16)] + [("qwen2.5-1.5b", n) for n in (1, 16)]
+    shapes = [("llama3.1-8b", n) for n in (1, 8)] + [("qwen2.5-1.5b", n) for n in (1, 8)]
     rows = [run(line, *shape, gpus=gpus) for line, shape in enumerate(shapes, start=first)]
     return [*rows, run(first + 4, "llama3.1-8b", 4, prompt=4000, output=16, gpus=gpus)]
 

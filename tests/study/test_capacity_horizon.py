@@ -50,9 +50,9 @@ def found(asked: Any, out: Path, precision: Precision | None = None) -> FleetCap
 def test_the_interval_holds_the_long_run_capacity_whatever_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizons, "LONG_QUEUE", 1_000_000)
     queue = horizons.QUEUES[1]
-    every = [horizons.searched(queue, horizons.scenario_of(queue, seed, 60.0)) for seed in range(20)]
+    every = [horizons.searched(queue, horizons.scenario_of(queue, seed, 60.0)) for seed in range(12)]
     assert all(one.accepted for one in every)
-    assert horizons.covering(horizons.long_run_rps(queue), every) >= 18
+    assert horizons.covering(horizons.long_run_rps(queue), every) >= 10
 
 
 @pytest.mark.slow
