@@ -108,7 +108,9 @@ class SchedulerLimits:
         """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
         slots = tokens - 1 + self.draft_tokens * self.batches_in_flight
-        blocks = sum([self.most_blocks(window, slots) for window in self.kv_groups])
+        blocks = 0
+        for window in self.kv_groups:
+            blocks += self.most_blocks(window, slots)
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
     def refuses(self, sequence: Sequence) -> bool:

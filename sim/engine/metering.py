@@ -59,13 +59,14 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
         meters.recompute_load_s += per_token_load_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
-    if not rank.blocked_by:
+    blocked_by = rank.blocked_by
+    if not blocked_by:
         return
-    if rank.blocked_by == "seats":
+    if blocked_by == "seats":
         meters.seats_blocked_s += duration_s
-    elif rank.blocked_by == "kv":
+    elif blocked_by == "kv":
         meters.kv_blocked_s += duration_s
-    elif rank.blocked_by == "adapters":
+    elif blocked_by == "adapters":
         meters.adapters_blocked_s += duration_s
     else:
         meters.budget_blocked_s += duration_s

@@ -56,7 +56,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-class OpenSource(TimedWakeup):
+class OpenSource(TimedWakeup, RequestSource):
     """Source of requests that arrive at given times; requests with equal times arrive together.
 
     An arrival before the next event of the fleet is sent at once; other arrivals are events.
@@ -121,7 +121,7 @@ class OpenSource(TimedWakeup):
         return self._following
 
 
-class ClientSource:
+class ClientSource(RequestSource):
     """Source with a fixed number of clients, each with one request at a time, until the horizon."""
 
     CHUNK = 1024
@@ -272,7 +272,7 @@ class _ActiveSession:
         """True if the horizon comes before the next request."""
 
 
-class SessionSource(TimedWakeup):
+class SessionSource(TimedWakeup, RequestSource):
     """Source of the requests of sessions.
 
     The first requests of a session arrive when it begins, the others when the requests they wait for have been

@@ -75,10 +75,9 @@ class FleetClock:
         return at_s
 
     def _schedule(self, sleeper: TimedWakeup, at_s: Any) -> None:
-        there = self._due.get(at_s)
-        if there is None:
+        there = self._due.setdefault(at_s, sleeper)
+        if there is sleeper:
             heappush(self.pending, at_s)
-            self._due[at_s] = sleeper
         elif isinstance(there, list):
             there.append(sleeper)
         else:

@@ -56,9 +56,9 @@ class BlockPhases:
     def blocks_of(self, step: int, steps: int) -> int:
         """Return the number of blocks that *steps* steps from counter *step* on take."""
         size = self._size
-        rounds, rest = divmod(steps, size)
+        rounds = steps // size
         blocks = rounds * self._sequences
-        if rest:
+        if rest := steps - rounds * size:
             start = step % size
             end = start + rest
             counts = self._counts
