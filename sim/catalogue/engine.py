@@ -331,11 +331,20 @@ class LargerGpus(Spec):
     from_bytes: Value
     max_num_seqs: Value | None = None
     max_num_batched_tokens: Value | None = None
+    max_num_batched_tokens_in_process: Value | None = None
     chunked_prefill_size: Value | None = None
     max_model_len: Value | None = None
+    padded_tokens: Value | None = None
     kept_free_bytes: Value | None = None
     gpus_except: tuple[str, ...] = ()
     """Ids of GPUs that keep the smaller limits despite their memory."""
+    architectures: tuple[str, ...] = ()
+    """Values of `Gpu.architecture` that the limits apply to; empty: all."""
+
+    def applies(self, gpu: Gpu) -> bool:
+        """Return True if *gpu* has these limits."""
+        fits = gpu.memory_bytes.value >= self.from_bytes.value and gpu.id not in self.gpus_except
+        return fits and gpu.architecture in (self.architectures or (gpu.architecture,))
 
 
 class EngineLimits(Spec):
@@ -343,6 +352,9 @@ class EngineLimits(Spec):
 
     max_num_seqs: Value
     max_num_batched_tokens: Value
+    max_num_batched_tokens_in_process: Value | None = None
+    """Default of `max_num_batched_tokens` where the engine is called as a library (offline); None: as behind an API
+    server."""
     chunked_prefill_size: Value | None = None
     """Maximum prompt tokens per step in an engine that computes prompts first; None: prompts are computed whole."""
     max_model_len: Value | None = None
@@ -522,14 +534,19 @@ def at_version(engine: Engine, version: Version) -> Engine:
     )
 
 
-def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
-    """Return the engine's default of limit *name* on *gpu*; None if unknown. Without *gpu*, a small GPU is assumed."""
+def default_limit(engine: Engine, gpu: Gpu | None, name: str, in_process: bool = False) -> Value | None:
+    """Return the engine's default of limit *name* on *gpu*; None if unknown. Without *gpu*, a small GPU is assumed.
+
+    With *in_process*, the default is that of an engine called as a library, where it differs.
+    """
+    if in_process and name == "max_num_batched_tokens":
+        return default_limit(engine, gpu, f"{name}_in_process") or default_limit(engine, gpu, name)
     limits = engine.limits
     if limits is None:
         return None
     found: Value | None = getattr(limits, name)
     for larger in limits.larger_gpus:
-        if gpu is not None and gpu.memory_bytes.value >= larger.from_bytes.value and gpu.id not in larger.gpus_except:
+        if gpu is not None and larger.applies(gpu):
             found = getattr(larger, name, None) or found
     return found
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from sim.batching import Vllm
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
+from sim.scenario.resolving.scheduler import padded_tokens, with_defaults
 
 SMALL, LARGE, LARGEST = (256, 2048), (1024, 8192), (1024, 16384)
 
@@ -28,3 +30,24 @@ def test_vllm_limits_are_those_of_get_batch_defaults(gpu: str, release: str, lim
     names = "max_num_seqs", "max_num_batched_tokens"
     found = [default_limit(engine, catalog.gpu(gpu), name) for name in names]
     assert tuple(int(one.value) for one in found if one is not None) == limits
+
+
+@pytest.mark.parametrize(("gpu", "tokens"), [("l4", 8192), ("a100-80gb-sxm", 8192), ("h100-80gb-sxm", 16384)])
+def test_an_engine_called_as_a_library_has_the_limits_of_an_llm_object(gpu: str, tokens: int) -> None:
+    catalog = load_catalog()
+    engine, card = catalog.engine("vllm-0.14"), catalog.gpu(gpu)
+    empty = Vllm(policy="vllm")
+    served, offline = (with_defaults(empty, engine, card, None, None, called) for called in (False, True))
+    assert (offline.max_num_batched_tokens, offline.max_num_seqs) == (tokens, served.max_num_seqs)
+    assert served.max_num_batched_tokens == tokens // (2 if tokens == 16384 else 4)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "release", "tokens"),
+    [("b200-180gb-sxm", "0.27", 512), ("b200-180gb-sxm", "0.28", 1024), ("gb300-278gb", "0.33", 1024)]
+    + [(gpu, "0.33", 512) for gpu in ("h200-141gb-sxm", "mi300x", "rtx-pro-6000")],
+)
+def test_vllm_captures_larger_graphs_on_data_centre_blackwell(gpu: str, release: str, tokens: int) -> None:
+    catalog = load_catalog()
+    engine = at_version(catalog.engine("vllm-0.14"), version_of(release))
+    assert padded_tokens(Vllm(policy="vllm", max_num_seqs=1024), engine, catalog.gpu(gpu)) == tokens

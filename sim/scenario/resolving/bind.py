@@ -243,8 +243,9 @@ def _filled(
         return batching
     if isinstance(batching, Slots) and max_model_len is None:
         max_model_len = slot_tokens(engine, gpu, model)
+    in_process = isinstance(pool.steptime, Roofline) and pool.steptime.in_process
     return with_switches(
-        _per_rank(with_defaults(batching, engine, gpu, max_model_len, model), pool),
+        _per_rank(with_defaults(batching, engine, gpu, max_model_len, model, in_process), pool),
         engine if isinstance(pool.steptime, Roofline | None) else None,
         _formed_ahead(pool),
         model is not None and model.linear_attention is not None,

@@ -270,7 +270,8 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
         for name in (*OPEN_LIMITS, *OPEN_SWITCHES, "max_model_len"):
-            usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
+            usual = default_limit(engine, pool.gpu, name, _in_process(pool))
+            is_open = getattr(given, name, None) is None
             if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
                 yield Fact(f"{prefix}.limits.{name}", usual)
         for name in (*STATE_LIMITS, "state_bits") if pool.state_cache is not None else ():

@@ -27,9 +27,14 @@ OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 
 
 def with_defaults(
-    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
+    batching: Scheduler,
+    engine: Engine,
+    gpu: Gpu | None,
+    max_model_len: int | None,
+    model: Model | None,
+    in_process: bool = False,
 ) -> Scheduler:
-    """Fill in the limits of *batching* that are left out with the engine's on *gpu*.
+    """Fill in the limits of *batching* that are left out with the engine's on *gpu*, as a library or a server.
 
     `model_copy` does not validate: the check that the token budget covers max_num_seqs is made where a message can name
     the scenario's line.
@@ -39,7 +44,7 @@ def with_defaults(
         usual = default_limit(engine, gpu, "schedule_conservativeness")
         filled["schedule_conservativeness"] = usual.value if usual is not None else None
     for name in OPEN_LIMITS:
-        usual = default_limit(engine, gpu, name)
+        usual = default_limit(engine, gpu, name, in_process)
         if usual is not None and name in type(batching).model_fields:
             filled[name] = getattr(batching, name) or int(usual.value)
     longest = max_model_len or (model.max_context if model else None)
