@@ -482,8 +482,7 @@ class PredictionConfidence:
         """Return the factors of a column of summary.csv such as `ttft_s_p95`; None where it has none."""
         metric = column.partition("_s_")[0]
         if metric == "e2e" and {"ttft", "tpot"} <= self.factors.keys():
-            both = self.factors["ttft"], self.factors["tpot"]
-            return min(low for low, _ in both), max(high for _, high in both)
+            return _widest([self.factors["ttft"], self.factors["tpot"]])
         return self.factors.get(metric)
 
 
@@ -545,7 +544,7 @@ UNKNOWN: Load = (None, None)
 def fleet_confidence(
     scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN
 ) -> PredictionConfidence | None:
-    """Return the confidence of predictions for *fleet*: that of the pool farthest from measurements.
+    """Return the confidence of predictions for *fleet*: the worst of its pools.
 
     None where no pool's step time is computed: it is given, or the pools serve networks that answer in one pass.
     """
@@ -581,8 +580,26 @@ def confidence_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConf
 
 
 def worst(confidences: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
-    """Return the confidence with the mark farthest from measurements, the first of several; None without any."""
-    return max((one for one in confidences if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
+    """Return the confidence of several settings together; None without any.
+
+    Mark and reasons are those of the settings farthest from measurements. An interval has the widest ends of all
+    settings, and is absent where one setting has none.
+    """
+    known = [one for one in confidences if one is not None]
+    if not known:
+        return None
+    farthest = max(known, key=lambda one: MARKS.index(one.mark))
+    metrics = [metric for metric in farthest.factors if all(metric in one.factors for one in known)]
+    return replace(
+        farthest,
+        why=tuple(dict.fromkeys(why for one in known if one.mark == farthest.mark for why in one.why)),
+        factors={metric: _widest([one.factors[metric] for one in known]) for metric in metrics},
+        servers={metric: joined("; ", sorted({one.servers[metric] for one in known})) for metric in metrics},
+    )
+
+
+def _widest(spans: Sequence[Factors]) -> Factors:
+    return min(low for low, _ in spans), max(high for _, high in spans)
 
 
 def point_confidences(

@@ -176,8 +176,24 @@ def test_fleet_confidence_is_that_of_its_farthest_pool() -> None:
     one = fleet_confidence(scenario, near, load_catalog())
     assert one is not None
     assert one.mark == NEAR
-    assert worst([one, found, None]) is found
     assert worst([None]) is None
+
+
+def test_second_pool_narrows_no_interval_and_the_order_of_pools_does_not_count() -> None:
+    one = PredictionConfidence(
+        BETWEEN, ("model",), {"ttft": (0.4, 9.0), "power": (0.7, 1.2)}, 0.1, {"ttft": "a", "power": "a"}
+    )
+    others = [
+        PredictionConfidence(FAR, (why,), {"ttft": ends}, 0.2, {"ttft": name})
+        for why, ends, name in (("MIG", (0.5, 3.0), "b"), ("drafts", (0.3, 2.0), "a"))
+    ]
+    together = worst([one, None, *others])
+    assert (
+        together
+        == worst([one, *others])
+        == PredictionConfidence(FAR, ("MIG", "drafts"), {"ttft": (0.3, 9.0)}, 0.2, {"ttft": "a; b"})
+    )
+    assert worst([one]) == one
 
 
 def test_given_step_time_has_no_confidence() -> None:
