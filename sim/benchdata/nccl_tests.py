@@ -1,6 +1,7 @@
 """Times of all-reduces in the output of nccl-tests (`all_reduce_perf`)."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from sim.benchdata.served.scrapes import text_of
 from sim.message import Message
 
 US_PER_S = 1e6
-RANK = re.compile(r"#\s+Rank\s+\d+ ")
-HEADS = re.compile(r"#\s+size\s+count\s+type\b")
-TIME_COLUMN = 5
-"""Index of the out-of-place time [us] in a line: size, count, type, redop, root, time, algbw, busbw, wrong, ..."""
+RANK = re.compile(r"#\s+Rank\s+(\d+) ")
+HEADS = re.compile(r"#(\s+size\s+count\s+type\b.*)")
+WRONG = re.compile(r"#\s+Out of bounds values\s*:\s*(\d+)\s+FAILED")
+USUAL_HEADS = ("size", "count", "type", "redop", "root", "time")
+"""Heads of the columns up to the out-of-place time [us]; releases before 2.11 have no root."""
 SUM = "sum"
 """Reduction operation of all_reduce_perf; other tests print another or none."""
 LEAST_SIZES = 3
@@ -41,7 +43,11 @@ def is_nccl_tests(text: str) -> bool:
 
 def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     """Return the times in *text*, the content of *path*. Raises BenchdataError with all mistakes."""
-    ranks = len(RANK.findall(text))
+    counts = Counter(RANK.findall(text))
+    ranks, runs = len(counts), len({*counts.values()})
+    found = HEADS.search(text)
+    heads = found[1].split() if found else USUAL_HEADS
+    time_column = heads.index("time") if "time" in heads else len(USUAL_HEADS) - 1
     problems: list[tuple[str, int, str]] = []
     times: dict[float, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -49,7 +55,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         if not cells or cells[0].startswith("#") or not cells[0].isdigit():
             continue
         try:
-            operation, time_us = cells[3], float(cells[TIME_COLUMN])
+            operation, time_us, _bandwidth = cells[3], float(cells[time_column]), cells[time_column + 1]
         except (IndexError, ValueError):
             problems.append(
                 (str(path), number, "is not a line of all_reduce_perf: size, count, type, redop, root, time")
@@ -63,6 +69,10 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         problems.append(
             (str(path), 0, Message("names {ranks} GPUs; an all-reduce needs two: all_reduce_perf -g 2", ranks))
         )
+    if runs > 1:
+        problems.append((str(path), 0, "holds runs between different numbers of GPUs; each needs a file of its own"))
+    if wrong := WRONG.search(text):
+        problems.append((str(path), 0, Message("has {count} wrong sums, so that its times mean nothing", wrong[1])))
     if not problems and len(times) < LEAST_SIZES:
         problems.append(
             (str(path), 0, Message("holds {count} message sizes; {least} are needed", len(times), LEAST_SIZES))

@@ -33,13 +33,26 @@ def test_times_out_of_place_by_size() -> None:
     assert run.time_s == pytest.approx((20.5e-6, 21e-6, 24e-6))
 
 
+def test_release_without_roots_has_its_time_one_column_earlier() -> None:
+    old = (HEAD + TIMES).replace("  root ", "").replace("sum      -1", "sum").replace("#wrong", "error")
+    assert read_all_reduce(Path("a.txt"), old) == read_all_reduce(Path("a.txt"), HEAD + TIMES)
+
+
+def test_appended_runs_of_the_same_gpus_are_one() -> None:
+    assert read_all_reduce(Path("a.txt"), 2 * (HEAD + TIMES)).gpus == 2
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         (HEAD + TIMES.replace("sum", "none"), "a.txt:10: holds no time of an all-reduce"),
         (HEAD + TIMES.replace("21.00", "N/A", 1), "a.txt:11: is not a line of all_reduce_perf"),
         (HEAD + TIMES.replace("24.00", "0.00"), "a.txt:12: holds no time"),
+        (HEAD + TIMES[: TIMES.index(".00    0.17") - 1], "a.txt:12: is not a line of all_reduce_perf"),
+        (HEAD + TIMES.replace(": 0 OK", ": 7 FAILED"), "a.txt: has 7 wrong sums"),
         (HEAD.replace("#  Rank  1", "# R") + TIMES, "a.txt: names 1 GPUs"),
+        (HEAD.replace("#  Rank  1", "#  Rank  0") + TIMES, "a.txt: names 1 GPUs"),
+        (HEAD + TIMES + HEAD.replace("#  Rank  1", "# R") + TIMES, "a.txt: holds runs between different numbers"),
         (HEAD + "".join(TIMES.splitlines(keepends=True)[:2]), "a.txt: holds 2 message sizes; 3 are needed"),
     ],
 )
