@@ -1,6 +1,7 @@
-"""Wall time and peak memory of whole runs: `gpufleet run` in a process of its own.
+"""Wall time, CPU time and peak memory of whole commands, each in a process of its own.
 
     python benchmarks/speed.py --azure AzureLLMInferenceTrace_conv.csv [--only w1,w2] [--repeat 3]
+    GPUFLEET_PURE=1 python benchmarks/speed.py ...    # the sources, where modules are compiled
 
 Times depend on the machine, so they are printed next to their targets and not asserted.
 """
@@ -16,7 +17,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MIB_PER_KIB = 1 / 1024
+SCENARIOS = HERE.parent / "scenarios"
 COMPARISON = "2 fleets x 10 loads x 5 replications"
+WITHOUT_RESULTS = ("--help", "check")
 
 
 @dataclass(frozen=True)
@@ -70,32 +73,53 @@ def comparison(name: str, requests: int, target_s: float | None, *options: str) 
     return Bench(name, COMPARISON, arguments, 100 * requests, target_s, repeat=2)
 
 
+def points(count: int, target_s: float | None) -> Bench:
+    """Return the benchmark with *count* cases of 20 requests: the demo's fleets at many loads."""
+    rates = [round(0.06 * (place + 1), 2) for place in range(count // 10)]
+    sets = ("workload.arrivals.num_requests=20", f"sweep={{workload.arrivals.rate_rps: {rates}}}")
+    arguments = run("comparison.yaml", *sets)
+    return Bench(f"{count} points", "cases of 20 requests", arguments, 20 * count, target_s, repeat=2)
+
+
+def question(command: str, scenario: str) -> Bench:
+    """Return the benchmark of the question *command* about a shipped scenario, with one worker."""
+    options = ("--quiet", "--no-report", "--workers", "1")
+    return Bench(command, scenario, (command, str(SCENARIOS / f"{scenario}.yaml"), *options), repeat=1)
+
+
 def benches(azure: Path | None) -> list[Bench]:
     """Return all benchmarks; those that need the trace are omitted without one."""
     million = "workload.arrivals.num_requests=1000000"
+    demo = "4x4090-vs-2xa100"
     found = [
-        Bench("help", "gpufleet --help", ("--help",), target_s=0.4),
-        Bench("w2", "8 replicas, 100,000 requests", run("w2.yaml"), 100_000, 5.0),
-        Bench("w3", "8 replicas, 1,000,000 requests", run("w2.yaml", million), 1_000_000, 50.0, repeat=1),
+        Bench("help", "gpufleet --help", ("--help",), target_s=0.1),
+        Bench("check", "check of the demo", ("check", str(SCENARIOS / f"{demo}.yaml")), target_s=0.45),
+        Bench("w2", "8 replicas, 100,000 requests", run("w2.yaml"), 100_000, 1.5),
+        Bench("w3", "8 replicas, 1,000,000 requests", run("w2.yaml", million), 1_000_000, 10.0, repeat=1),
         replicas(8, 400_000),
         replicas(512, 400_000),
+        replicas(2000, 400_000),
+        points(500, 10.0),
         outputs(50),
         outputs(500),
         outputs(2000),
-        comparison("comparison", 2_000, 20.0),
+        comparison("comparison", 2_000, 4.0),
         comparison("comparison on one worker", 2_000, None, "--workers", "1"),
         comparison("longer comparison", 10_000, None),
         comparison("longer comparison on one worker", 10_000, None, "--workers", "1"),
-        Bench(
-            "size", "some hundred fleets", ("size", str(HERE / "size-many.yaml"), "--quiet"), target_s=120.0, repeat=1
-        ),
+        question("capacity", demo),
+        question("sensitivity", demo),
+        question("size", "size-72b-chat"),
+        question("breakeven", "breakeven-4x4090-vs-2xa100"),
+        question("plan", "plan-grow-72b"),
+        Bench("size of many", "some hundred fleets", ("size", str(HERE / "size-many.yaml"), "--quiet"), repeat=1),
     ]
     if azure is not None:
         trace = f"workload.trace.path={azure.resolve()}"
-        found[1:1] = [
-            Bench("w1", "Azure trace, one replica", run("w1.yaml", trace), 19_366, 2.5),
+        found[2:2] = [
+            Bench("w1", "Azure trace, one replica", run("w1.yaml", trace), 19_366, 1.2),
             Bench(
-                "w1-a100", "the same, roofline, ledger, report", run("w1-a100.yaml", trace, report=True), 19_366, 5.0
+                "w1-a100", "the same, roofline, ledger, report", run("w1-a100.yaml", trace, report=True), 19_366, 2.0
             ),
         ]
     return found
@@ -104,7 +128,7 @@ def benches(azure: Path | None) -> list[Bench]:
 def measure(arguments: tuple[str, ...]) -> Timing:
     """Run once, from process start to exit; the peak includes the workers that the process has waited for."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as noise:
-        out = ("--out", f"{folder}/out") if arguments[0] != "--help" else ()
+        out = ("--out", f"{folder}/out") if arguments[0] not in WITHOUT_RESULTS else ()
         started_s = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "sim", *arguments, *out],
@@ -153,7 +177,11 @@ def main() -> None:
             workers = os.cpu_count() or 1
             share = wall_s[f"{name} on one worker"] / wall_s[name] / workers
             print(f"{name}: {workers} workers do {share:.2f} of {workers} times the work of one")
-    for small, large in [("8 replicas", "512 replicas"), ("50 tokens", "2000 tokens")]:
+    for small, large in [
+        ("8 replicas", "512 replicas"),
+        ("8 replicas", "2000 replicas"),
+        ("50 tokens", "2000 tokens"),
+    ]:
         if small in wall_s and large in wall_s:
             print(f"{large} against {small}: {wall_s[large] / wall_s[small]:.2f} x the time per request")
 
