@@ -37,7 +37,7 @@ from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
 from sim.study.execution.digest import placeless
 from sim.study.execution.durable import MANIFEST, POINTS, flush, flush_folder, write_atomically
-from sim.study.execution.forked import finish_beside
+from sim.study.execution.forked import finish_beside, stop_beside
 from sim.study.execution.store import discard_unfinished
 
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
@@ -303,8 +303,12 @@ def replaced_together(out: Path, entries: Manifest, points: Iterable[str] | None
 
     """
     with replaced_files(out, points) as aside:
-        yield aside
-        finish_beside()
+        try:
+            yield aside
+            finish_beside()
+        except BaseException:
+            stop_beside()  # before the folder is removed
+            raise
         write_manifest(aside, entries | finished(entries))
 
 

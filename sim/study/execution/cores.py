@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,7 +78,9 @@ class ProcessPool:
 
     def __enter__(self) -> Self:
         if self._fork and self._workers > 1 and may_fork():
-            self._copies = [ForkedProcess() for _ in range(min(self._workers - 1, COPIES))]
+            with suppress(OSError):  # no further process can start
+                for _ in range(min(self._workers - 1, COPIES)):
+                    self._copies.append(ForkedProcess())
         return self
 
     def __exit__(

@@ -4,6 +4,7 @@
 """
 
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -15,11 +16,14 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NoReturn
 
 Call = Callable[[], Any]
 SAFE_THREADS = {"jemalloc_bg_thd"}
 """Threads of libraries that survive a fork: of pyarrow's allocator."""
+SIGNALS_OF_FIRST = {signal.SIGINT, signal.SIGTERM}
+"""Signals that copies ignore: the first process ends them."""
 
 
 def may_fork() -> bool:
@@ -38,20 +42,23 @@ class ForkedProcess:
 
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
-        self._lock = threading.Lock()
-        """Lock of sending, and of the end."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python counts the threads of libraries
-            self._pid = os.fork()
-        if self._pid == 0:
-            _serve(theirs)
+        self._sending, self._ending = threading.Lock(), threading.Lock()
+        _flush()
+        # an interrupt before the copy ignores it would run what this process does at its end
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_OF_FIRST)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # Python counts the threads of libraries
+                self._pid = os.fork()
+            if self._pid == 0:
+                _serve(theirs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def submit(self, call: Call) -> "ForkedCall":
         """Send *call* to the process, which runs it after those sent before. Raises BrokenProcessPool if it ended."""
-        with self._lock:
+        with self._sending:
             try:
                 self._pipe.send(call)
             except OSError as error:
@@ -60,15 +67,17 @@ class ForkedProcess:
 
     def shutdown(self, wait: bool = True, kill_workers: bool = False) -> None:
         """End the process and wait for it; *kill_workers*: without waiting for its calls."""
-        with self._lock:
+        with self._ending:
             if not self._pid:
                 return
             if kill_workers:
-                os.kill(self._pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended, and the system reaps where SIGCHLD is ignored
+                    os.kill(self._pid, signal.SIGKILL)
             else:
-                with suppress(OSError):  # it has ended
-                    self._pipe.send(None)
-            os.waitpid(self._pid, 0)
+                with self._sending, suppress(OSError):  # it has ended
+                    self._pipe.send_bytes(b"")
+            with suppress(ChildProcessError):  # as above
+                os.waitpid(self._pid, 0)
             self._pid = 0
 
 
@@ -92,29 +101,65 @@ class ForkedCall:
 def _serve(pipe: "Connection[Any, Any]") -> NoReturn:
     """Run the calls that arrive at *pipe*, then end this process without what the first process does at its end."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        # the end of the first process closes the pipes of all its copies, and unlocks the folder of the results
-        for handle in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - {0, 1, 2, pipe.fileno()}:
-            with suppress(OSError):  # that of the folder itself
-                os.close(handle)
-        while (call := pipe.recv()) is not None:
-            outcome = _outcome(call)
+        for one in SIGNALS_OF_FIRST:
+            signal.signal(one, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_FIRST)
+        _close_files_but(pipe.fileno())
+        calls: SimpleQueue[bytes] = SimpleQueue()
+        threading.Thread(target=_receive, args=(pipe, calls), daemon=True).start()
+        while data := calls.get():
+            outcome = _outcome(data)
             try:
                 pipe.send(outcome)
-            except (TypeError, AttributeError, ValueError) as error:  # it cannot be pickled
+            except OSError:
+                break  # the first process has ended
+            except Exception as error:  # it cannot be pickled
                 pipe.send((None, error))
-    except (EOFError, OSError):
-        pass  # the first process has ended
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        try:
+            _flush()
+        finally:
+            os._exit(0)
+
+
+def _receive(pipe: "Connection[Any, Any]", calls: "SimpleQueue[bytes]") -> None:
+    """Queue the pickled *calls* that arrive at *pipe*, until an empty one; end this process with the first one.
+
+    The first process can thus send a large call while it does not read the large value of another.
+    """
+    try:
+        while data := pipe.recv_bytes():
+            calls.put(data)
+        calls.put(b"")
+    except (EOFError, OSError):
         os._exit(0)
 
 
-def _outcome(call: Call) -> tuple[Any, BaseException | None]:
+def _flush() -> None:
+    """Write out what was printed; a stream that was closed before the start is None."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _close_files_but(kept: int) -> None:
+    """Close all files of this process but *kept* and the standard streams.
+
+    The end of the first process then closes the pipes of all its copies, and unlocks the folder of the results.
+    """
+    streams = {number for number, stream in enumerate((sys.__stdin__, sys.__stdout__, sys.__stderr__)) if stream}
+    for file in list(Path("/proc/self/fd").iterdir()):
+        if (number := int(file.name)) not in {*streams, kept}:
+            with suppress(OSError):  # it listed the others
+                os.close(number)
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass  # libraries abort where a standard stream is missing
+    os.close(number)
+
+
+def _outcome(call: bytes) -> tuple[Any, BaseException | None]:
     try:
-        return call(), None
+        return pickle.loads(call)(), None
     except BaseException as error:
         error.add_note(traceback.format_exc())
         return None, error
@@ -135,7 +180,7 @@ class _Assistant:
             call, sent = self._sent.popleft()
             try:
                 sent.result()
-            except BrokenProcessPool:
+            except Exception:  # it was killed, or this process has what it lacks
                 call()
 
     def end(self) -> None:
@@ -152,16 +197,13 @@ _ASSISTANTS: list[_Assistant] = []
 @contextmanager
 def assisted(prepare: Call) -> Iterator[None]:
     """Let a copy of this process run *prepare*, and what is done `beside` within this context; where it `may_fork`."""
-    if not may_fork():
-        yield
-        return
-    assistant = _Assistant(prepare)
-    _ASSISTANTS.append(assistant)
+    with suppress(OSError):  # no further process can start
+        if may_fork():
+            _ASSISTANTS.append(_Assistant(prepare))
     try:
         yield
     finally:
-        _ASSISTANTS.remove(assistant)
-        assistant.end()
+        stop_beside()
 
 
 def beside(call: Call) -> None:
@@ -174,6 +216,12 @@ def beside(call: Call) -> None:
 
 
 def finish_beside() -> None:
-    """Wait for all calls of `beside`, and raise the first error; the calls of a killed process are run again here."""
+    """Wait for all calls of `beside`, and raise the first error; calls that failed in the copy are run again here."""
     for assistant in _ASSISTANTS:
         assistant.finish()
+
+
+def stop_beside() -> None:
+    """End the copy of this process that assists it, which writes no further files; later calls run here."""
+    while _ASSISTANTS:
+        _ASSISTANTS.pop().end()
