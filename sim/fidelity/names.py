@@ -113,7 +113,9 @@ def _release(engine: Engine, version: str, campaigns: Campaigns) -> Version:
 
 
 def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
-    """Return the id of the link that *text* describes; the GPU's own if it describes none."""
+    """Return the id of the link that *text* is or describes; the GPU's own if it describes none."""
+    if text in catalog.ids("links"):
+        return text
     lower = text.lower()
     if re.search(r"nvlink", lower) and not re.search(r"(no|without) nvlink|not stated", lower):
         return gpu.link if gpu.link.startswith("nvlink") else campaigns.nvlink_bridges.get(gpu.id, gpu.link)

@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from sim.fidelity.measuring_plan import measuring_plan
 from sim.fidelity.prediction import campaigns_of
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
+from sim.scenario.schema import Scenario
 
 CATALOG = load_catalog()
 
@@ -44,3 +46,36 @@ def test_calibrate_understands_what_the_plan_states_about_a_server(name: str) ->
         names = case_of(row, CATALOG, campaigns_of(CATALOG)).names
         assert (names.gpu.id, names.model.id) == (gpu, stated["model"])
         assert names.engine.id.startswith(stated["engine"])
+
+
+def servers(*pools: dict[str, Any], **top: Any) -> list[str]:
+    lengths = {name: {"distribution": "fixed", "value": 99} for name in ("prompt", "output")}
+    workload = {"arrivals": {"process": "poisson", "rate_rps": 1.0}, "lengths": lengths}
+    fleets = [{"name": f"f{number}", "pools": [pool]} for number, pool in enumerate(pools)]
+    data = {"name": "x", "horizon_s": 9, "workload": workload, "model": "llama3.1-8b", "fleets": fleets, **top}
+    return measuring_plan(Scenario.model_validate(data), CATALOG)
+
+
+def test_servers_on_one_kind_of_gpu_have_files_of_their_own() -> None:
+    found = servers({"gpu": "l40s"}, {"gpu": "l40s", "tensor_parallel_size": 2}, {"gpu": "l40s", "engine": "sglang"})
+    files = [word for line in found for word in line.split() if word.endswith((".json", ".txt", ".yaml"))]
+    assert files.count("load-1.json") == files.count("load-1-2.json") == files.count("load-1-3.json") == 2
+    assert files.count("all-reduce-2-2.txt") == 2
+    assert [one for one in files if one.endswith(".yaml")] == ["my-l40s.yaml", "my-l40s-2.yaml", "my-l40s-3.yaml"]
+
+
+def test_plan_states_links_experts_and_cache_that_are_not_the_usual_ones() -> None:
+    bridged = {"gpu": "a100-80gb-pcie", "tensor_parallel_size": 2, "server": "workstation-2xa100-nvlink"}
+    assert "--about interconnect=nvlink3-bridge " in servers(bridged)[-1]
+    spread = {"gpu": "h100-80gb-sxm", "tensor_parallel_size": 2, "enable_expert_parallel": True}
+    told = servers(spread, model="qwen3-30b-a3b", kv_cache_dtype="fp8")[-1]
+    assert "--about kv_dtype=fp8 " in told
+    assert "--about ep=2 " in told
+    assert "interconnect" not in told
+
+
+def test_server_that_a_table_cannot_describe_has_a_remark_alone() -> None:
+    [slice_] = servers({"gpu": "h100-80gb-sxm", "mig": "3g.40gb"})
+    assert slice_ == "# f0: a server on a MIG slice is left out: results of benchmarks do not describe it"
+    mac = servers({"gpu": "apple-m2-ultra-192gb", "engine": "mlx-lm", "tensor_parallel_size": 2})
+    assert not any("all_reduce" in line for line in mac)

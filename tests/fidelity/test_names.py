@@ -94,6 +94,8 @@ def test_a_scenario_takes_the_defaults_of_the_rows_release(engine: str, version:
         ("rtx-5090", "PCIe5 x16", "pcie5-x16-no-p2p"),
         ("a10g", "PCIe4", "pcie4-x16-no-p2p"),
         ("a10g", "", "pcie4-x16-no-p2p"),
+        ("rtx-4090", "pcie4-x16-p2p-patched", "pcie4-x16-p2p-patched"),
+        ("a100-80gb-pcie", "nvlink3-bridge", "nvlink3-bridge"),
         ("l40s", "PCIe (topology PIX/PXB)", "pcie4-x16"),
     ],
 )
