@@ -11,7 +11,7 @@ import csv
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -27,8 +27,8 @@ from sim.fidelity.bench_scenario import layout, layout_name
 from sim.fidelity.prediction import campaigns_of, predict
 from sim.fidelity.scores import answer_error
 
-Errors = Mapping[str, float]
-"""Name of a pair -> its error."""
+Errors = Mapping[str, Sequence[float]]
+"""Name of a pair -> signed errors of its rows."""
 Belongs = Callable[[BenchRow], bool]
 RTX_BLACKWELL = re.compile(r"\b50[5-9]0\b|PRO.?[4-6][05]00|GB10|Spark", re.IGNORECASE)
 SMALL = re.compile(r"RTX|GeForce|GTX|Titan|Radeon|\bRX\b|W7900|R9700|Arc|GB10|Spark|Apple|Ryzen|Jetson", re.IGNORECASE)
@@ -95,23 +95,24 @@ CLASSES: tuple[tuple[str, Belongs, tuple[str, ...]], ...] = (
 
 
 def errors_by_pair(lines: Iterable[Line], rows: Mapping[str, BenchRow], metric: str, belongs: Belongs) -> Errors:
-    """Return the median signed error of each pair over the rows that belong; bursts are left out."""
+    """Return the errors of each pair's rows that belong; bursts are left out."""
     found: dict[str, list[float]] = defaultdict(list)
     for line in lines:
         row = rows[line["id"]]
         if line["metric"] == metric and row.load != "burst" and belongs(row):
             found[f"{row.gpu} {row.model_family}"].append(float(line["predicted"]) / float(line["measured"]) - 1)
-    return {pair: median(of) for pair, of in found.items()}
+    return found
 
 
 def bias(errors: Errors, what: str = "") -> str:
-    """Return `TTFT -11 % (14 pairs)`."""
-    return f"{what} {median(errors.values()):+.0%} ({len(errors)} pairs)".strip() if errors else ""
+    """Return the median over pairs of their median signed errors: `TTFT -11 % (14 pairs)`."""
+    return f"{what} {median(map(median, errors.values())):+.0%} ({len(errors)} pairs)".strip() if errors else ""
 
 
 def size(errors: Errors, what: str = "") -> str:
-    """Return the median absolute error: `TTFT 17.2 % of 30 pairs`."""
-    return f"{what} {median(map(abs, errors.values())):.1%} of {len(errors)} pairs".strip() if errors else ""
+    """Return the median over pairs of their median absolute errors: `TTFT 17.2 % of 30 pairs`."""
+    sizes = [median(map(abs, of)) for of in errors.values()]
+    return f"{what} {median(sizes):.1%} of {len(sizes)} pairs".strip() if sizes else ""
 
 
 def shared_rows(lines: Iterable[Line], rows: Mapping[str, BenchRow]) -> str:
@@ -126,7 +127,7 @@ def shared_rows(lines: Iterable[Line], rows: Mapping[str, BenchRow]) -> str:
     for name, of in both.items():
         row = rows[name]
         answers[f"{row.gpu} {row.model_family}"].append(answer_error(row, of["ttft"], of["tpot"]))
-    return f"{crossed} of {len(both)} rows; {bias({pair: median(of) for pair, of in answers.items()}, 'answer')}"
+    return f"{crossed} of {len(both)} rows; {bias(answers, 'answer')}"
 
 
 def training(path: Path, measured: Path) -> Iterable[tuple[str, str]]:
@@ -144,7 +145,7 @@ def training(path: Path, measured: Path) -> Iterable[tuple[str, str]]:
         for line in lines:
             if keep(line):
                 found[f"{line['gpu']} {line['family']}"].append(float(line["error"]))
-        return {pair: median(errors) for pair, errors in found.items()}
+        return found
 
     def adapters(line: dict[str, str]) -> bool:
         return "lora" in tasks.get(line["id"], "") and line["gpu"].startswith("a100")
@@ -170,7 +171,7 @@ def prompts_of_llama_cpp(path: Path) -> str:
         if gpu.startswith(SERVER_CARDS):
             name = f"{gpu} {inputs.model.id} {inputs.quantization.id}"
             found[name].append(measured_error(shipped_prompt_s(inputs, tokens), measured))
-    return bias({name: median(of) for name, of in found.items()}, "TTFT") or NO_ROWS
+    return bias(found, "TTFT") or NO_ROWS
 
 
 def measured_error(predicted: float, measured: float) -> float:
@@ -201,7 +202,7 @@ def power(path: Path) -> str:
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             found[line["id"]].append(measured_error(float(line["predicted"]), float(line["measured"])))
-    return size({name: median(of) for name, of in found.items()}).replace("pairs", "rows")
+    return size(found).replace("pairs", "rows")
 
 
 def table(measured: Path, folder: Path) -> Iterable[tuple[str, str]]:
