@@ -57,7 +57,7 @@ class FleetClock:
         """Schedule an event after *delay_s*. Return it, for its callbacks."""
         self._events._now = self.now
         event = self._events.timeout(delay_s)
-        self._schedule(_Callbacks(event), self._events._queue.pop()[0])
+        self.move_call(_Callbacks(event), inf, self._events._queue.pop()[0])
         return event
 
     def move_call(self, sleeper: TimedWakeup, planned_s: float, at_s: float) -> float:
@@ -69,19 +69,16 @@ class FleetClock:
             self._cancel(sleeper, planned_s)
         if at_s == inf:
             return inf
-        now = self.now
-        at_s = at_s if at_s > now else now
-        self._schedule(sleeper, at_s)
-        return at_s
-
-    def _schedule(self, sleeper: TimedWakeup, at_s: Any) -> None:
-        there = self._due.setdefault(at_s, sleeper)
+        at_s = at_s if at_s > self.now else self.now
+        key: Any = at_s  # one object for heap and dict
+        there = self._due.setdefault(key, sleeper)
         if there is sleeper:
-            heappush(self.pending, at_s)
+            heappush(self.pending, key)
         elif isinstance(there, list):
             there.append(sleeper)
         else:
-            self._due[at_s] = [there, sleeper]
+            self._due[key] = [there, sleeper]
+        return at_s
 
     def _cancel(self, sleeper: TimedWakeup, at_s: Any) -> None:
         there = self._due[at_s]

@@ -211,14 +211,14 @@ class Replica(TimedWakeup):
         """
         gone = self._take_away(requests, now)
         self.engine.crash(now)
-        self._sleep_until(inf)
+        self._end_step()
         return gone
 
     def stop(self, now: float) -> None:
         """Switch off at *now*, when all requests have left; a step under way is aborted."""
         if self.end_s < inf:
             self.engine.crash(now)
-            self._sleep_until(inf)
+            self._end_step()
 
     def _take_away(self, requests: Iterable[Request], now: float) -> list[Request]:
         """End the visits of *requests* and return those that were here."""
@@ -250,14 +250,16 @@ class Replica(TimedWakeup):
         end_s = self.engine.plan(now)
         if end_s == self.end_s:
             return
-        self._sleep_until(end_s)
+        self.end_s = end_s
+        self._call_s = self._env.move_call(self, self._call_s, end_s)
         if end_s < inf and self.formed is not None:
             self.formed(self)
 
-    def _sleep_until(self, end_s: float) -> None:
-        """Set the end of the step to *end_s*, and have the replica woken then; inf: there is no step."""
-        self.end_s = end_s
-        self._call_s = self._env.move_call(self, self._call_s, end_s)
+    def _end_step(self) -> None:
+        """Have no step under way, and no wake-up call at its end."""
+        self.end_s = inf
+        if self._call_s < inf:
+            self._call_s = self._env.move_call(self, self._call_s, inf)
 
     def wake(self) -> None:
         """End the step."""
@@ -276,7 +278,7 @@ class Replica(TimedWakeup):
         self._release(self.end_s)
         end_s = self.end_s
         done = self.engine.advance()
-        self._sleep_until(inf)
+        self._end_step()
         if done:
             self._finished(self, done, end_s)
         return end_s
