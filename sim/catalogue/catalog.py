@@ -369,7 +369,7 @@ class Catalog:
         return self._aliases[kind]
 
     def _spelled_alike(self, kind: str, name: str) -> str:
-        """Return the only id with the spelling of *name* but for hyphens, underscores and spaces; else empty."""
+        """Return the only id spelled as *name* but for hyphens, underscores, spaces and the maker; else empty."""
         names, wanted = {**self._alias_index(kind), **{key: key for key in self.ids(kind)}}, _spelling(name)
         alike = {key for known, key in names.items() if _spelling(known) == wanted}
         return alike.pop() if len(alike) == 1 else ""
@@ -448,14 +448,20 @@ def _is_id(key: str) -> bool:
     return len(key) <= _LONGEST_ID and re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
 
 
+_MAKER = r"^(?:(?:nvidia|tesla|geforce|amd|instinct|radeon|intel)-)+"
+"""Words before the name of a GPU, of which some tools print all and others none."""
+
+
 @cache
 def _spelling(name: str) -> str:
-    """Return *name* with hyphens between words, and none between a letter and a number.
+    """Return *name* without its maker, with hyphens between words, and none between a letter and a number.
 
     >>> _spelling("Gemma 4 12B"), _spelling("gemma4-12b"), _spelling("Llama 2-7B")
     ('gemma4-12b', 'gemma4-12b', 'llama2-7b')
+    >>> _spelling("NVIDIA GeForce RTX 3060 12 GB"), _spelling("RTX 3060-12GB")
+    ('rtx3060-12gb', 'rtx3060-12gb')
     """
-    return re.sub(r"(?<=[a-z])-(?=\d)", "", re.sub(r"[\s_]+", "-", name.strip().lower()))
+    return re.sub(rf"{_MAKER}|(?<=[a-z])-(?=\d)|(?<=\d)-(?=gb\b)", "", re.sub(r"[\s_]+", "-", name.strip().lower()))
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -204,6 +204,19 @@ def test_names_differ_from_ids_by_spaces_and_hyphens(name: str, id: str) -> None
             CATALOG.model(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("A100-SXM4-80GB", "a100-80gb-sxm"),
+        ("H100 SXM5 80 GB", "h100-80gb-sxm"),
+        ("Instinct MI300X", "mi300x"),
+        ("RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"),
+    ],
+)
+def test_maker_may_be_left_out_before_the_name_of_a_gpu(name: str, id: str) -> None:
+    assert CATALOG.gpu(name).id == id
+
+
 def test_no_two_entries_are_spelled_alike() -> None:
     for kind in ("gpus", "models", "engines"):
         spellings = [_spelling(one) for one in CATALOG.ids(kind)]
