@@ -5,7 +5,7 @@ point of a serving engine per line, in the columns of `row`.
 """
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from math import prod
@@ -127,7 +127,9 @@ def count(name: str, value: float | None, line: int, problems: list[Problem]) ->
 
 
 def missing(required: Sequence[str], header: Sequence[str]) -> list[str]:
-    """Return a sentence for each *required* column that is not in *header*."""
+    """Return a sentence for each *required* column that is not in *header*, or one on its separators."""
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), "")):
+        return [Message("columns must be separated by commas, not by {mark!r}", mark)]
     return [Message("the column {name!r} is missing", name) for name in required if name not in header]
 
 
@@ -135,7 +137,7 @@ def _header_and_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
+            header = [name.strip().lower() for name in next(reader, [])]
             return header, [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         told = os_reason(error) if isinstance(error, OSError) else str(error)
@@ -164,6 +166,8 @@ MOST = {"isl": 1e8, "osl": 1e8, "prompt_cv": 100.0, "output_cv": 100.0}
 """Largest mean lengths (ten times the longest context of any model) [tokens], and coefficients of variation."""
 NUMBER_COLUMNS = (*COUNTS, *CONDITIONS)
 SIMILAR = 0.8
+MEASURED = ("ttft", "tpot", "itl", "e2e", "throughput", "latency", "output_tok", "total_tok", "req_s", "power")
+"""Beginnings of names of measured values."""
 
 
 def read_table(path: Path) -> list[BenchRow]:
@@ -235,6 +239,15 @@ def _header_problems(header: Sequence[str]) -> list[str]:
         if name not in COLUMNS and near and near[0] not in header:
             problems.append(Message("unknown column {name!r}; did you mean {near}?", name, near[0]))
     return problems
+
+
+def unread_measurements(header: Iterable[str]) -> list[str]:
+    """Return the columns of *header* that seem to be measured values and are not read.
+
+    >>> unread_measurements(["gpu", "ttft_mean_ms", "ttft_s", "throughput (tok/s)", "note"])
+    ['throughput (tok/s)', 'ttft_s']
+    """
+    return sorted(name for name in header if name not in COLUMNS and name.startswith(MEASURED))
 
 
 def _usual_load(numbers: dict[str, float | None]) -> str:

@@ -50,7 +50,7 @@ def validate(
         from sim.benchdata import read_benchmarks
         from sim.benchdata.served import parsed
         from sim.catalogue.catalog import load_catalog
-        from sim.fidelity.validation import table_kind
+        from sim.fidelity.validation import remarks, table_kind
 
         kind = table_kind(table)
         rows = read_benchmarks(table, parsed(about)) if about else kind.read(table)
@@ -71,7 +71,7 @@ def validate(
                 force=force,
             )
     if not quiet:
-        show_all(*kind.show(outcomes), Message("results in {folder}", folder))
+        show_all(*kind.show(outcomes), *remarks(kind, table), Message("results in {folder}", folder))
 
 
 @app.command()

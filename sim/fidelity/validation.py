@@ -12,6 +12,8 @@ from typing import Any
 from sim.answers.folder import begin_question, replaced_together
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED_COLUMNS, read_mlperf
+from sim.benchdata.row import METRICS
+from sim.benchdata.table import unread_measurements
 from sim.benchdata.training import KIND_COLUMNS, read_training
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
@@ -19,6 +21,7 @@ from sim.fidelity.scores import Progress, validate
 from sim.fidelity.services import predict_all, service_tables, write_services
 from sim.fidelity.tables import terminal_tables, write_validation
 from sim.fidelity.training import training_tables, validate_training, write_training
+from sim.message import Message
 from sim.report.progress import CaseProgress
 from sim.report.terminal_table import FittedTable
 
@@ -77,14 +80,23 @@ def table_kind(path: Path) -> TableKind:
 
     It is SERVING for folders, results of benchmark clients, and unreadable files.
     """
-    header = _header(path) if path.is_file() and path.suffix != ".json" else frozenset[str]()
+    header = _header(path)
     return next(kind for kind in KINDS if kind.columns <= header)
 
 
+def remarks(kind: TableKind, path: Path) -> list[str]:
+    """Return a remark on measured values in the table at *path* that are not compared; empty without such."""
+    unread = unread_measurements(_header(path)) if kind is SERVING else []
+    text = Message("not compared: {columns}; measured values are {known}", ", ".join(unread), ", ".join(METRICS))
+    return [text] if unread else []
+
+
 def _header(path: Path) -> frozenset[str]:
+    if not path.is_file() or path.suffix == ".json":
+        return frozenset()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return frozenset(name.strip() for name in next(csv.reader(file), []))
+            return frozenset(name.strip().lower() for name in next(csv.reader(file), []))
     except (OSError, UnicodeDecodeError, csv.Error):
         return frozenset()  # the reader of the kind reports the error
 

@@ -35,6 +35,17 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     assert (second.load, second.rate_req_s, second.measured) == ("poisson", 2.5, {"ttft_mean_ms": 88})
 
 
+def test_case_of_columns_does_not_count(tmp_path: Path) -> None:
+    named = GOOD.replace("gpu,model", "GPU,Model", 1)
+    assert read_benchmarks(written(tmp_path, named)) == read_benchmarks(written(tmp_path, GOOD))
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_other_separators_are_named(tmp_path: Path, mark: str) -> None:
+    told = [(1, f"columns must be separated by commas, not by {mark!r}")]
+    assert problems(written(tmp_path, GOOD.replace(",", mark))) == told
+
+
 def test_the_load_may_be_left_out_where_the_numbers_tell(tmp_path: Path) -> None:
     rows = read_benchmarks(written(tmp_path, "gpu,model,concurrency,rate_req_s\ng,m,4,\ng,m,,2\n"))
     assert [(row.load, row.id) for row in rows] == [("closed_loop", "line 2"), ("poisson", "line 3")]
