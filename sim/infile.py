@@ -76,6 +76,13 @@ def status(path: Path | str) -> os.stat_result:
         os.close(handle)
 
 
+def state_of(path: Path | str) -> tuple[int, ...]:
+    """Return metadata that changes whenever the content of the file *path* does, without reading it. Raises OSError."""
+    found = status(path)
+    # a process cannot set the last one, the time of change
+    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+
+
 def why_outside(path: Path) -> str:
     """Return why a confined program does not read *path*, which need not exist; empty where it may."""
     try:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sim.decimals import number
-from sim.infile import STAGE, opened, status
+from sim.infile import STAGE, opened, state_of
 from sim.jobs.cluster import ClusterJob
 from sim.message import Message
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
@@ -56,12 +56,9 @@ class JobTraceFile(Spec, ABC):
 
     def reading(self) -> JobTraceReading:
         """Return the whole file, read once per version of the file. Raises TraceError."""
-        try:
-            state = status(self.path)
-        except OSError as error:
-            raise unreadable(self.path, error) from None
+        states = tuple(_state(path) for key in ("path", *self.more_files) if (path := getattr(self, key)) is not None)
         whole = type(self).model_validate(self.model_dump(include={"format", "path", *self.more_files}))
-        return _read_once(whole, state.st_mtime_ns, state.st_size)
+        return _read_once(whole, states)
 
     @property
     def more_files(self) -> tuple[str, ...]:
@@ -85,11 +82,18 @@ class JobTraceFile(Spec, ABC):
         """Read and check the file. Raises TraceError with all mistakes."""
 
 
+def _state(path: str) -> tuple[int, ...]:
+    try:
+        return state_of(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
 @lru_cache(maxsize=2)
-def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceReading:
+def _read_once(trace: JobTraceFile, states: tuple[tuple[int, ...], ...]) -> JobTraceReading:
     """Read a trace file, cached across the points of a sweep.
 
-    Modification time and size show whether the file is unchanged.
+    The *states* of its files show whether they are unchanged.
     """
     STAGE.set(Message("reading {name}", Path(trace.path).name))
     return trace.read()

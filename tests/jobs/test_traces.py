@@ -1,5 +1,6 @@
 """Formats of job traces: samples written by hand after their published schemas, and what is wrong with a file."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_alibaba(tmp_path: Path) -> None:
         "1 of 3 jobs used no GPU or have not ended; they are ignored",
         "1 jobs request parts of a GPU and get whole GPUs",
     )
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_each_file_that_has_changed_is_read_again_whatever_its_times_say(tmp_path: Path, changed: int) -> None:
+    files = [tmp_path / "tasks", tmp_path / "jobs"]
+    for path, text in zip(files, (TASKS, "a,i1,u,Terminated,960.0,1600.0\n"), strict=True):
+        path.write_text(text)
+    trace = AlibabaJobs(format="alibaba", path=str(files[0]), job_table=str(files[1]))
+    before, times = trace.jobs(), files[changed].stat()
+    files[changed].write_text(files[changed].read_text().replace("960", "970").replace("950.0,", "980.0,"))
+    os.utime(files[changed], ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert trace.jobs() != before
 
 
 def test_our_own(tmp_path: Path) -> None:

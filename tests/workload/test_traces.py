@@ -1,6 +1,7 @@
 """Trace readers: small typed-in files of each format, and one clear line for each thing that can be wrong."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,6 +173,16 @@ def test_limit_rate_and_horizon_work_together(
 def test_a_file_that_has_changed_is_read_again(trace: Open) -> None:
     assert len(trace("csv", CSV + "0,1,1\n").requests(None).arrived_s) == 1
     assert len(trace("csv", CSV + "0,1,1\n1,1,1\n").requests(None).arrived_s) == 2
+
+
+def test_changed_file_of_the_same_size_and_time_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(CSV + "0,1,1\n")
+    file = TRACE.validate_python({"path": str(path), "format": "csv"})
+    tokens, times = [file.requests(None).prompt_tokens.tolist()], path.stat()
+    path.write_text(CSV + "0,2,1\n")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert [*tokens, file.requests(None).prompt_tokens.tolist()] == [[1], [2]]
 
 
 def test_azure_dates_become_seconds_after_the_first(trace: Open) -> None:

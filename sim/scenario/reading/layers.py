@@ -15,7 +15,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
-from sim.infile import status, why_outside
+from sim.infile import why_outside
 from sim.message import Message, first_line
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, did_you_mean, dotted
@@ -551,10 +551,3 @@ def named_file(key: Any, value: Any) -> Path | None:
         if error.errno != errno.ENAMETOOLONG:
             raise
         return None
-
-
-def state_of(path: Path) -> tuple[int, ...]:
-    """Return metadata that changes whenever the content of the file *path* does, without reading it. Raises OSError."""
-    found = status(path)
-    # a process cannot set the last one, the time of change
-    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)

@@ -26,7 +26,7 @@ from sim.catalogue.model import Model, OtherModel
 from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.infile import status
+from sim.infile import state_of
 from sim.memory.kv_cache import KvLayout, StateCache
 from sim.memory.weights import ReplicaLayout
 from sim.message import Message
@@ -55,14 +55,14 @@ def load_calibration(path: str) -> Calibration:
     """Read the calibration file *path*, cached while it is unchanged. Raises ScenarioErrors."""
     file = Path(path)
     try:
-        changed_ns = status(file).st_mtime_ns
+        state = state_of(file)
     except OSError:  # reading the file will raise the error with its reason
-        changed_ns = 0
-    return _read_calibration(file, changed_ns)
+        state = ()
+    return _read_calibration(file, state)
 
 
 @cache
-def _read_calibration(path: Path, changed_ns: int) -> Calibration:
+def _read_calibration(path: Path, state: tuple[int, ...]) -> Calibration:
     shown = path
     if shown.is_relative_to(Path.cwd()):
         shown = shown.relative_to(Path.cwd())

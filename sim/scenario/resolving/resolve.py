@@ -27,6 +27,7 @@ from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost.carbon import CarbonPlan
 from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
+from sim.infile import state_of
 from sim.memory.fit import MemoryFit, fit, suggest_changes, suggest_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
@@ -37,7 +38,7 @@ from sim.registry import versions
 from sim.rng import stream
 from sim.routing.kv_transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
-from sim.scenario.reading.layers import files_of, state_of
+from sim.scenario.reading.layers import files_of
 from sim.scenario.resolving.bind import (
     BoundPool,
     batch_coefficients,

@@ -11,9 +11,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
+from sim.infile import state_of
 from sim.message import Message
 from sim.registry import versions
-from sim.scenario.reading.layers import FILE_KEYS, files_of, named_file, state_of
+from sim.scenario.reading.layers import FILE_KEYS, files_of, named_file
 from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.infile import STAGE, status
+from sim.infile import STAGE, state_of
 from sim.message import Message, located, os_reason
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
@@ -119,11 +119,11 @@ class TraceFile(Spec, ABC):
     def reading(self) -> TraceReading:
         """Return the whole file without limits, cached until the file changes. Raises TraceError."""
         try:
-            state = status(self.path)
+            state = state_of(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
         whole = self.model_copy(update={"rate_scale": 1.0, "limit": None})
-        return _read_once(type(self), whole.model_dump_json(), state.st_mtime_ns, state.st_size)
+        return _read_once(type(self), whole.model_dump_json(), state)
 
     def requests(self, horizon_s: float | None) -> RequestTable:
         """Return the requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
@@ -173,10 +173,10 @@ def _rows_of_column(column: Any, rows: Sequence[int] | slice) -> Any:
 
 
 @lru_cache(maxsize=2)
-def _read_once(kind: type[TraceFile], data: str, modified_ns: int, size: int) -> TraceReading:
+def _read_once(kind: type[TraceFile], data: str, state: tuple[int, ...]) -> TraceReading:
     """Return the contents of a trace file, read once for all points of a sweep.
 
-    Modification time and size of the file are part of the cache key.
+    The state of the file is part of the cache key.
     """
     trace = kind.model_validate_json(data)
     STAGE.set(Message("reading {name}", Path(trace.path).name))
