@@ -678,7 +678,8 @@ def _unmeasured_features(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
     """Return the features of the pool that no measurement of the fit has."""
     has = {
         "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None
-        and bound.gpu.form_factor == ON_CHIP,
+        and bound.gpu.form_factor == ON_CHIP
+        and bound.calibration is None,
         "no measurement of the fit has replicas over several servers": network_of(bound, catalog),
         "no measurement of the fit has speculative decoding": getattr(bound.batching, "speculative", None),
         "no measurement of the fit has weights in host memory": bound.offload,

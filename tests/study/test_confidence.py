@@ -135,6 +135,20 @@ def test_calibrated_server_is_recognised_before_simulation(tmp_path: Path, store
     assert any("your own runs" in why for why in worth.why) == own
 
 
+def test_calibration_of_a_gpu_that_shares_the_cpus_memory_counts(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(json.dumps(OWNED | {"gpu": "dgx-spark-128gb"}))
+    lengths = {name: {"distribution": "fixed", "value": 500} for name in ("prompt", "output")}
+    pool = {"gpu": "dgx-spark-128gb", "calibration": str(tmp_path / "mine.yaml")}
+    data = {
+        "name": "x", "model": "llama3.1-8b", "horizon_s": 10, "fleets": [{"name": "mine", "pools": [pool]}],
+        "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": lengths},
+    }  # fmt: skip
+    scenario = Scenario.model_validate(data)
+    told = fleet_confidence(scenario, scenario.fleets[0], load_catalog())
+    assert told is not None
+    assert (told.mark, told.why) == (NEAR, ("it is calibrated on your own runs of this server",))
+
+
 def test_fleet_confidence_is_that_of_its_farthest_pool() -> None:
     fleet = {
         "name": "both",
