@@ -1,4 +1,4 @@
-"""Mark of compiled classes with other than the usual properties; without mypyc's own package it changes nothing.
+"""Decorator `mypyc_attr`, which sets properties of compiled classes; without mypy_extensions it changes nothing.
 
 `acyclic` classes have no part in garbage collection: no reference leads from an instance back to itself.
 `allow_interpreted_subclasses` marks those that Python code may subclass.

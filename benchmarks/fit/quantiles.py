@@ -41,7 +41,7 @@ class Error:
     engine: str = ""
     """Family of the engine."""
     gpu_class: str = ""
-    """Class of the GPU; see `sim.study.confidence.gpu_class`."""
+    """Class of the GPU, such as `PCIe cards` (`sim.study.confidence.GPU_CLASSES`)."""
 
     @property
     def pair(self) -> tuple[str, str]:

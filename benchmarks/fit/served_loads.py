@@ -335,8 +335,8 @@ def run_model(name: str, rows: list[dict[str, Any]], options: argparse.Namespace
         started = time.perf_counter()
         print(f"{name}: ready after {started - begin:.1f} s", flush=True)
         lines = [line for line in log_path.read_text().splitlines() if any(word in line for word in KEPT_LINES)]
-        idle = meter.between(started - 0.1, time.perf_counter() + 0.5) if not time.sleep(1.2) else {}
-        idle = meter.between(started, time.perf_counter()) or idle
+        time.sleep(1.2)
+        idle = meter.between(started, time.perf_counter())
         (out / f"start-{name}.txt").write_text(json.dumps({"seconds": started - begin, "idle": idle, "lines": lines}))
         for number, (clients, prompt, output) in enumerate(((1, 1024, 8), (64, 1024, 24), (32, 300, 64))):
             warm = {"id": "warm-up", "model": name, "load": "closed_loop", "concurrency": clients, "rate_req_s": "",

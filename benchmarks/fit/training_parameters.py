@@ -15,8 +15,8 @@ from sim.training.figures import (
     StackFigures,
     TrainingData,
     TrainingFigures,
-    groups_eight_bits,
     needs_new_kernels,
+    speeds_up_experts,
 )
 
 PRIORS: dict[str, tuple[float, float]] = {
@@ -81,7 +81,7 @@ def parameters_of(case: TrainingCase, data: TrainingData) -> dict[str, tuple[tup
     found: dict[str, tuple[tuple[str, int], ...]] = {
         "matrix_flop_per_s": matrix,
         "plain_flop_per_s": compute,
-        "expert_flop_per_s": matrix if groups_eight_bits(job.gpu, job.precision) else compute,
+        "expert_flop_per_s": matrix if speeds_up_experts(job.gpu, job.precision) else compute,
         "bytes_per_s": ((f"gpu_memory:{gpu}", -1), (f"arch_memory:{arch}", -1)),
         "stream_time_factor": ((f"stream:{stack}", 1), ("stream:", 1))
         + (((f"net_stream:{network.id}", 1),) if own else ()),

@@ -55,6 +55,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         if not cells or cells[0].startswith("#") or not cells[0].isdigit():
             continue
         try:
+            # a bandwidth follows each time; a line without it was cut off, perhaps within the time
             operation, time_us, _bandwidth = cells[3], float(cells[time_column]), cells[time_column + 1]
         except (IndexError, ValueError):
             problems.append(
@@ -72,7 +73,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     if runs > 1:
         problems.append((str(path), 0, "holds runs between different numbers of GPUs; each needs a file of its own"))
     if wrong := WRONG.search(text):
-        problems.append((str(path), 0, Message("has {count} wrong sums, so that its times mean nothing", wrong[1])))
+        problems.append((str(path), 0, Message("has {count} wrong sums: repair the link and measure again", wrong[1])))
     if not problems and len(times) < LEAST_SIZES:
         problems.append(
             (str(path), 0, Message("holds {count} message sizes; {least} are needed", len(times), LEAST_SIZES))

@@ -65,7 +65,7 @@ INTERRUPTED = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells have it."""
 
 OWN_PROCESS: ContextVar[bool] = ContextVar("own_process", default=False)
-"""Whether this process runs a command and nothing else, so that it may copy itself."""
+"""True if this process runs a command and nothing else, so that it may copy itself."""
 
 app = typer.Typer(
     name="gpufleet",

@@ -65,7 +65,7 @@ def measuring_plan(scenario: Scenario, catalog: Catalog) -> list[str]:
 
 
 def _why_not_read_back(pool: PoolPlan, inputs: RooflineInputs) -> str:
-    """Name what a table of benchmarks cannot say of the pool's server; empty if nothing."""
+    """Return the kind of server that a table of benchmarks cannot describe; empty if it can."""
     if pool.slices is not None:
         return "a server on a MIG slice"
     if inputs.host is not None:

@@ -87,8 +87,9 @@ def table_kind(path: Path) -> TableKind:
 def remarks(kind: TableKind, path: Path) -> list[str]:
     """Return a remark on measured values in the table at *path* that are not compared; empty without such."""
     unread = unread_measurements(_header(path)) if kind is SERVING else []
-    text = Message("not compared: {columns}; measured values are {known}", ", ".join(unread), ", ".join(METRICS))
-    return [text] if unread else []
+    if not unread:
+        return []
+    return [Message("not compared: {columns}; measured values are {known}", ", ".join(unread), ", ".join(METRICS))]
 
 
 def _header(path: Path) -> frozenset[str]:

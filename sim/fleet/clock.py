@@ -27,7 +27,7 @@ class _Callbacks(TimedWakeup):
         self._event = event
 
     def wake(self) -> None:
-        """Call them as in SimPy's step, without the handling of failed events."""
+        """Call the callbacks of the event as SimPy's step does, without its handling of failed events."""
         callbacks, self._event.callbacks = self._event.callbacks, None  # type: ignore[assignment]
         for callback in callbacks:
             callback(self._event)

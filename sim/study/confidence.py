@@ -210,7 +210,7 @@ class PredictedSetting:
     own: Calibrated | None = None
     """User's own calibration runs of this server, if any."""
     gpu_class: str = ""
-    """Class of the GPU; see `gpu_class`."""
+    """Class of the GPU, such as `PCIe cards` (`GPU_CLASSES`)."""
 
     @property
     def covered_by_own_runs(self) -> bool:

@@ -533,6 +533,7 @@ def _costs(
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
 """Plans of the two fleets of the last counterfactuals, by the game's key and load; the next often needs them."""
 MOST_PLANS = 32
+"""Number of pairs of plans above which all are dropped; each holds step times."""
 
 
 def _is_stored(path: Path) -> bool:

@@ -282,14 +282,18 @@ def peak_flops(gpu: Gpu, precision: Precision) -> float:
     return (rate or gpu.fp16_flops).value
 
 
-def groups_eight_bits(gpu: Gpu, precision: Precision) -> bool:
-    """Return whether the grouped products over experts run in *precision*; on Hopper they gain nothing from 8 bits."""
-    return gpu.architecture in ("Blackwell", "Blackwell Ultra") and precision in ("fp8", "nvfp4")
+DATA_CENTRE_BLACKWELL = ("Blackwell", "Blackwell Ultra")
+"""Values of `Gpu.architecture` of B200, B300 and their superchips."""
+
+
+def speeds_up_experts(gpu: Gpu, precision: Precision) -> bool:
+    """Return whether grouped products over experts gain from *precision*; on Hopper they gain nothing from 8 bits."""
+    return gpu.architecture in DATA_CENTRE_BLACKWELL and precision in ("fp8", "nvfp4")
 
 
 def needs_new_kernels(gpu: Gpu) -> bool:
     """Return whether the tensor cores of *gpu* reach their rate only with kernels written for them."""
-    return gpu.hopper or gpu.architecture in ("Blackwell", "Blackwell Ultra")
+    return gpu.hopper or gpu.architecture in DATA_CENTRE_BLACKWELL
 
 
 def rates(
@@ -343,7 +347,7 @@ def rates(
     return TrainingRates(
         matrix_flop_per_s=matrix,
         plain_flop_per_s=plain_rate,
-        expert_flop_per_s=matrix if groups_eight_bits(gpu, precision) else plain_rate,
+        expert_flop_per_s=matrix if speeds_up_experts(gpu, precision) else plain_rate,
         bytes_per_s=efficiency.memory.value * gpu.memory_bytes_per_s.value / card.memory_time_factor.value,
         exponent=figures.gemm_exponent.value,
         attention_time_factor=attention,

@@ -100,7 +100,7 @@ def of_model(model: Model) -> ForwardCost:
         expert_params=sum(one.params for one in layers if one.role == "expert"),
         routed_copies=moe.experts_per_token if moe else 0,
         routed_layers=model.expert_layers,
-        routed_hidden=(moe.latent if moe else None) or model.hidden,
+        routed_hidden=moe.latent if moe else 0,
         vocab=model.vocab,
         heads=model.heads,
         scored_heads=model.heads * attending,
@@ -153,8 +153,10 @@ def transformer(
     """Return the forward cost of a transformer with the given dimensions.
 
     *layer_params* are the weights that a token is multiplied with; *scored_heads* is the number of heads that compute
-    scores, averaged over all layers. *attention_factor* and *score_factor* are arithmetic and stored scores of
-    attention relative to plain attention over the sequence.
+    scores, averaged over all layers. *routed_hidden* is the width at which experts receive tokens; 0: *hidden*.
+    *state_width* is the number of values that linear attention stores per layer and token, averaged over all layers.
+    *attention_factor* and *score_factor* are arithmetic and stored scores of attention relative to plain attention over
+    the sequence.
     """
     inner = (3 if gated else 2) * intermediate
     sharded = 2 * (2 * queries + 2 * keys + inner + state_width)

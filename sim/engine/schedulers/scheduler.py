@@ -94,7 +94,7 @@ class FinishQueue:
         """Finish step of each sequence, negative, so that they ascend."""
         self._sequences: list[Sequence] = []
         self._sum = 0
-        """Sum of the keys."""
+        """Sum of the keys: minus that of all finish steps."""
 
     def add(self, sequence: Sequence) -> None:
         """Add *sequence*, which decodes until its finish step."""

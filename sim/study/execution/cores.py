@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from sim.fleet.run import RunThere
 from sim.study.execution.cases import Call, CaseJob, WorkerLost
-from sim.study.execution.forked import ForkedProcess, may_fork
+from sim.study.execution.forked import SIGNALS_OF_FIRST, ForkedProcess, may_fork
 from sim.study.execution.worker_progress import progress_file, write_progress
 
 LOG = logging.getLogger("gpufleet")
@@ -351,9 +351,9 @@ def _import_this_module() -> None:
 def _start(progress: Path, threshold: tuple[int, int, int]) -> None:
     """Write progress to the file *progress*, and search for garbage at the *threshold* of the first process.
 
-    SIGINT and SIGTERM are ignored: the first process ends the others.
+    Signals that end the first process are ignored: it ends the others.
     """
     gc.set_threshold(*threshold)
     write_progress(progress)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for one in SIGNALS_OF_FIRST:
+        signal.signal(one, signal.SIG_IGN)

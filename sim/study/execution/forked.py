@@ -23,11 +23,11 @@ Call = Callable[[], Any]
 SAFE_THREADS = {"jemalloc_bg_thd"}
 """Threads of libraries that survive a fork: of pyarrow's allocator."""
 SIGNALS_OF_FIRST = {signal.SIGINT, signal.SIGTERM}
-"""Signals that copies ignore: the first process ends them."""
+"""Signals that other processes ignore: the first process ends them."""
 
 
 def may_fork() -> bool:
-    """Return whether a copy of this process works: on Linux, in a process with a single thread."""
+    """Return whether this process can be copied: on Linux, with a single thread beside SAFE_THREADS."""
     if sys.platform != "linux" or threading.active_count() > 1:
         return False
     names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
@@ -71,12 +71,12 @@ class ForkedProcess:
             if not self._pid:
                 return
             if kill_workers:
-                with suppress(ProcessLookupError):  # it has ended, and the system reaps where SIGCHLD is ignored
+                with suppress(ProcessLookupError):  # it has ended, and where SIGCHLD is ignored nothing remains of it
                     os.kill(self._pid, signal.SIGKILL)
             else:
                 with self._sending, suppress(OSError):  # it has ended
                     self._pipe.send_bytes(b"")
-            with suppress(ChildProcessError):  # as above
+            with suppress(ChildProcessError):  # SIGCHLD is ignored
                 os.waitpid(self._pid, 0)
             self._pid = 0
 
