@@ -36,13 +36,13 @@ from quantiles import (
     chosen,
     classes_of,
     common_sd,
+    covered_by_classes,
     covered_share,
     enough,
     in_class,
     intervals,
     quantiles,
     stretch_of,
-    stretch_of_classes,
     thinned,
 )
 from rows import judged, publisher, publisher_of, read_rows, released
@@ -290,7 +290,9 @@ def main() -> None:
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of servers in no fit")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
     of_classes = {
-        (metric, mark): stretch_of_classes(chosen([*errors, *strangers], metric, mark), chosen(strangers, metric, mark))
+        (metric, mark): stretch_of(
+            chosen([*errors, *strangers], metric, mark), chosen(strangers, metric, mark), covered_by_classes
+        )
         for metric in METRICS.values()
         for mark in (*MARKS, "calibrated")
     }

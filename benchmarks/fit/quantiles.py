@@ -82,17 +82,23 @@ def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, flo
     return exp(float(middle - stretch * (middle - low))), exp(float(middle + stretch * (high - middle)))
 
 
-def stretch_of(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> float:
+Coverage = Callable[[Sequence[Error], Callable[[Error], str], float, Sequence[Error]], float]
+"""Function from errors, groups, stretch and tested errors to the fraction of the latter that is covered."""
+
+
+def stretch_of(errors: Sequence[Error], strangers: Sequence[Error] = (), covered: Coverage | None = None) -> float:
     """Return the factor by which quantiles must be widened to cover their share of left-out GPUs and publishers.
 
-    *strangers*, some of the errors, must be covered on their own as well, if there are enough.
+    *strangers*, some of the errors, must be covered on their own as well, if there are enough. *covered*: None:
+    `covered_share`; for intervals by class, `covered_by_classes`.
     """
-    share = QUANTILES[1] - QUANTILES[0]
-    own = [strangers] if len({one.pair for one in strangers}) >= LEAST_PAIRS else []
+    share, covered = QUANTILES[1] - QUANTILES[0], covered or covered_share
+    tested = [(group, errors) for group in GROUPS] + ([(BY_PUBLISHER, strangers)] if enough(strangers) else [])
+    if not errors:
+        return 1.0
 
     def coverage(stretch: float) -> float:
-        apart = [covered_share(errors, BY_PUBLISHER, stretch, some) for some in own]
-        return min(*(covered_share(errors, group, stretch) for group in GROUPS), *apart)
+        return min(covered(errors, group, stretch, some) for group, some in tested)
 
     return next((one for one in STRETCHES if coverage(one) >= share), STRETCHES[-1])
 
@@ -181,7 +187,7 @@ def by_class(errors: Sequence[Error], strangers: Sequence[Error], pooled: ByMark
     """
     errors = [one for one in errors if one.metric != "power"]
     factors = {
-        (metric, mark): stretch_of_classes(chosen(errors, metric, mark), chosen(strangers, metric, mark))
+        (metric, mark): stretch_of(chosen(errors, metric, mark), chosen(strangers, metric, mark), covered_by_classes)
         for metric in METRICS.values()
         for mark in MARKS
     }
@@ -194,22 +200,6 @@ def by_class(errors: Sequence[Error], strangers: Sequence[Error], pooled: ByMark
             own, lambda some: factors[some[0].metric, some[0].mark], elsewhere, LEAST_OF_CLASS
         )
     return {name: marks for name, marks in found.items() if marks}
-
-
-def stretch_of_classes(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> float:
-    """Return the factor by which quantiles of classes must be widened to cover their share of left-out groups.
-
-    *strangers*, some of the errors, must be covered on their own as well, if there are enough.
-    """
-    share = QUANTILES[1] - QUANTILES[0]
-    tested = [(group, errors) for group in GROUPS] + ([(BY_PUBLISHER, strangers)] if enough(strangers) else [])
-    if not errors:
-        return 1.0
-
-    def coverage(stretch: float) -> float:
-        return min(covered_by_classes(errors, group, stretch, some) for group, some in tested)
-
-    return next((one for one in STRETCHES if coverage(one) >= share), STRETCHES[-1])
 
 
 def covered_by_classes(
