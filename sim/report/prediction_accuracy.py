@@ -14,7 +14,7 @@ from sim.report.charts.sweep_panels import key_of
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import plain
 from sim.scenario.schema import Scenario
-from sim.study.confidence import MARKS, PredictionConfidence, fleet_confidence, point_confidences
+from sim.study.confidence import MARKS, PredictionConfidence, fleet_confidence, point_confidences, worst
 from sim.study.points import Point
 
 SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
@@ -68,17 +68,14 @@ def fleet_confidences(scenario: Scenario, catalog: Catalog) -> list[tuple[str, P
 
 
 def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
-    """Return a note if all fleets are extrapolated beyond measurements; else nothing."""
-    confidences = fleet_confidences(scenario, catalog)
-    if (
-        not confidences
-        or len(confidences) < len(scenario.fleets)
-        or any(one.mark != MARKS[-1] for _name, one in confidences)
-    ):
+    """Return a note if all fleets are extrapolated beyond measurements; else nothing. Its factors hold for each."""
+    confidences = [one for _name, one in fleet_confidences(scenario, catalog)]
+    together = worst(confidences)
+    if together is None or len(confidences) < len(scenario.fleets) or any(one.mark != MARKS[-1] for one in confidences):
         return []
-    reasons = _("; ").join(dict.fromkeys(translate_rendered(why) for _name, one in confidences for why in one.why))
+    reasons = _("; ").join(map(translate_rendered, together.why))
     text = _("All predictions are extrapolated ({reasons}).", reasons=reasons)
-    factors = factors_text(confidences[0][1])
+    factors = factors_text(together)
     return [text + (_(" 80 % of such servers: {factors}.", factors=factors) if factors else "")]
 
 
