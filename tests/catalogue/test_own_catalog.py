@@ -10,7 +10,7 @@ from sim.catalogue.data_folder import CatalogError
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import Call
-from sim.study.execution.digest import digest
+from sim.study.execution.digest import digest, files_below
 from tests.small_scenario import SMALL
 
 SHIPPED = load_catalog()
@@ -117,3 +117,16 @@ def test_workers_and_digests_see_the_entries(tmp_path: Path) -> None:
     before = digest(scenario, cases(scenario)[0], catalog)
     own(tmp_path, gpus__my_gpu=my_gpu() + "# a comment\n")
     assert digest(scenario, cases(scenario)[0], load_catalog(own=[folder])) != before
+
+
+def test_files_below_links_are_found_once_and_links_to_no_file_are_not(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "l4b.yaml").write_text("id: l4b")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "gpus").symlink_to(shared)
+    (shared / "loop").symlink_to(folder)
+    (folder / ".#lock.yaml").symlink_to("user@host:1")
+    (folder / "folder.yaml").mkdir()
+    assert list(files_below(folder, ".yaml")) == [("gpus/l4b.yaml", folder / "gpus" / "l4b.yaml")]

@@ -36,7 +36,7 @@ from sim.scenario.reading.layers import FILE_KEYS, files_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.execution.cases import Call, CaseJob, catalog_of
-from sim.study.execution.digest import program_digest
+from sim.study.execution.digest import files_below, program_digest
 from sim.study.execution.durable import atomic_folder
 
 CONNECT_S, WORKERS_S = 10, 30
@@ -451,11 +451,11 @@ def packed(files: Iterable[str], catalog: Catalog) -> bytes:
     """Return an archive of the catalogue as `data` and `own/<number>`, and of *files* as `files/<digest>`."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
-        for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
-            archive.write(file, f"data/{file.relative_to(catalog.root)}")
-        for place, folder in enumerate(catalog.own):
-            for file in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
-                archive.write(file, f"own/{place:03}/{file.relative_to(folder)}")
+        for place, file in files_below(catalog.root):
+            archive.write(file, f"data/{place}")
+        for number, folder in enumerate(catalog.own):
+            for place, file in files_below(folder, ".yaml"):
+                archive.write(file, f"own/{number:03}/{place}")
         for path in files:
             with opened(path) as named:  # a run of the workspace reads no other files, through no link
                 archive.writestr(zipfile.ZipInfo(f"files/{_place(Path(path))}"), named.read(), zipfile.ZIP_DEFLATED, 3)

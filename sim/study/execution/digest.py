@@ -151,25 +151,35 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
     """
     if catalog not in _CATALOGUES:
         found: dict[str, str] = {}
-        for place, content in _files_below(catalog.root, ".yaml", CATALOGUE_OF_REPORTS):
+        for place, file in files_below(catalog.root, ".yaml", CATALOGUE_OF_REPORTS):
             part = place.partition("/")[0]
-            found[part] = f"{found.get(part, '')}{place} {hashlib.sha256(content).hexdigest()}\n"
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            found[part] = f"{found.get(part, '')}{place} {content}\n"
         for folder in catalog.own:
-            for path in sorted(path for path in folder.rglob("*.yaml") if path.is_file()):
-                name = path.relative_to(folder)
-                found[name.parts[0]] = f"{found.get(name.parts[0], '')}own {name} {file_digest(path)}\n"
+            for place, file in files_below(folder, ".yaml"):
+                part = place.partition("/")[0]
+                found[part] = f"{found.get(part, '')}own {place} {file_digest(file)}\n"
         _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
     return _CATALOGUES[catalog]
 
 
-def _files_below(root: Path, ending: str, without: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield the path below *root* and the content of each file with this *ending*, without the folders *without*."""
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in without]
+def files_below(root: Path, ending: str = "", without: Collection[str] = ()) -> Iterator[tuple[str, Path]]:
+    """Yield each file with this *ending*, with its path below *root*, except below the folders *without*.
+
+    Links are followed, as the catalogue does, but those to no file, and each folder is visited once.
+    """
+    found, seen = [], set()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        status = Path(folder).stat()
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if name not in without)
         found += [Path(folder, name) for name in names if name.endswith(ending)]
     for path in sorted(found):
-        yield path.relative_to(root).as_posix(), path.read_bytes()
+        if path.is_file():
+            yield path.relative_to(root).as_posix(), path
 
 
 def _content(path: Path) -> str:
@@ -189,6 +199,6 @@ def program_digest() -> str:
     except PackageNotFoundError:
         name = "source tree"
     found = hashlib.sha256()
-    for path, content in _files_below(Path(__file__).parents[2], ".py"):
-        found.update(path.encode() + content)
+    for place, file in files_below(Path(__file__).parents[2], ".py"):
+        found.update(place.encode() + file.read_bytes())
     return f"{name} ({found.hexdigest()[:12]})"
