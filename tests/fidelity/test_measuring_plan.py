@@ -56,6 +56,7 @@ def servers(*pools: dict[str, Any], **top: Any) -> list[str]:
     return measuring_plan(Scenario.model_validate(data), CATALOG)
 
 
+@pytest.mark.slow
 def test_servers_on_one_kind_of_gpu_have_files_of_their_own() -> None:
     found = servers({"gpu": "l40s"}, {"gpu": "l40s", "tensor_parallel_size": 2}, {"gpu": "l40s", "engine": "sglang"})
     files = [word for line in found for word in line.split() if word.endswith((".json", ".txt", ".yaml"))]
@@ -74,6 +75,7 @@ def test_plan_states_links_experts_and_cache_that_are_not_the_usual_ones() -> No
     assert "interconnect" not in told
 
 
+@pytest.mark.slow
 def test_server_that_a_table_cannot_describe_has_a_remark_alone() -> None:
     [slice_] = servers({"gpu": "h100-80gb-sxm", "mig": "3g.40gb"})
     assert slice_ == "# f0: a server on a MIG slice is left out: results of benchmarks do not describe it"
