@@ -27,7 +27,7 @@ from joblib import Parallel, delayed
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fidelity.prediction import Prediction, campaigns_of, predict
+from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of, predict
 from sim.study.confidence import MARKS
 
 NOT_COVERED_ERROR = 1.0
@@ -43,7 +43,6 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
 }
 """Columns of each scored quantity; the first that was measured is used."""
 SINGLE_LOADS = ("single", "static_batch")
-MS_PER_S = 1000.0
 SCORED, OWN_CLASS, UNTRUSTED, SPECULATIVE = "score", "own class", "not trusted", "speculative decoding"
 
 

@@ -134,7 +134,7 @@ class PlotArea:
     height: float
     taken: list[NDArray[np.float64]] = field(default_factory=list)
     """Arrays (n, 2) of points that no text may cover."""
-    _sorted: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    _sorted: tuple[NDArray[np.float64], NDArray[np.float64]] | None = field(default=None, init=False)
     """Coordinates of the points in the only array of `taken`, in order of x; None until a text is placed."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:

@@ -116,7 +116,8 @@ class Chart:
 
         *scale* is the number of pixels of a PNG for each pixel of the specification, which is some 1,100 pixels wide
         (default 1.5). A figure for a paper has its width in inches in all formats; its PNG has 300 pixels per inch.
-        Raises ValueError for another suffix.
+        Raises ValueError for another suffix. In a command a copy of the process may draw the picture, so that the file
+        exists when the answer is complete.
         """
         format = Path(path).suffix.lower().removeprefix(".")
         if format not in ("png", "svg", "pdf"):
