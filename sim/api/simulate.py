@@ -22,6 +22,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
 from sim.spec import Spec
 from sim.study.execution.store import requests_table
+from sim.study.metrics.metric import MeasuredRun
 from sim.workload import Streams, Workload
 from sim.workload.requests import RequestTable
 from sim.workload.traces.columns import LARGEST, LATEST_S
@@ -108,7 +109,7 @@ def simulate(
     if plan.infeasible:
         raise Infeasible([plan.infeasible], None)
     log = RunningFleet(plan).run()
-    done: pd.DataFrame = requests_table(CaseResult(plan, log, None)).to_pandas()[COLUMNS]
+    done: pd.DataFrame = requests_table(MeasuredRun(CaseResult(plan, log, None))).to_pandas()[COLUMNS]
     done.index = frame.index[order]
     return done.reindex(frame.index) if frame.index.is_unique else done.iloc[np.argsort(order)]
 

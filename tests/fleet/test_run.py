@@ -24,6 +24,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
 from sim.study.execution.store import requests_table
 from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.metric import MeasuredRun
 
 CATALOG = load_catalog()
 STEP = {"model": "affine", "base_s": 0.0625, "per_token_s": 0.0, "per_context_token_s": 0.0}
@@ -78,7 +79,7 @@ def content(log: FleetLog) -> tuple[str, ...]:
 def outputs(plan: CasePlan, log: FleetLog) -> tuple[Any, ...]:
     """Return what is stored of *log*: figures and the table of requests."""
     result = price_case(plan, log)
-    return repr(measure(result).as_data()), requests_table(result).to_pylist()
+    return repr(measure(result).as_data()), requests_table(MeasuredRun(result)).to_pylist()
 
 
 @contextmanager

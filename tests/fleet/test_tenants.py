@@ -27,6 +27,7 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import cases
 from sim.study.execution.store import read_case, save_case
 from sim.study.metrics.case_metrics import CaseMetrics, measure
+from sim.study.metrics.metric import MeasuredRun
 from sim.study.metrics.service_level import attainment_of, slack, tenants_met
 from sim.study.tenants import tenant_rows
 from sim.workload import TraceError, Workload
@@ -168,7 +169,7 @@ def test_tenants_and_unattributed_rows_sum_to_the_fleet(tmp_path: Path) -> None:
     assert isinstance(result, CaseResult)
     assert result.ledger is not None
     metrics = measure(result)
-    save_case(tmp_path / "point", case, result, metrics, True, {})
+    save_case(tmp_path / "point", case, MeasuredRun(result), metrics, True, {})
     tenants = tenant_rows([read_case(tmp_path / "point")], ())
     assert [row["tenant"] for row in tenants] == ["noisy", "quiet", "(nobody)"]
     assert sum(row["requests"] for row in tenants) == metrics["requests"]

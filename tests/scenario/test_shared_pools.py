@@ -21,6 +21,7 @@ from sim.study.capacity import capacities
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import read_case, save_case
 from sim.study.metrics.case_metrics import CaseMetrics, is_billed, measure, with_bill
+from sim.study.metrics.metric import MeasuredRun
 from sim.study.reprice import measured
 from sim.yamlio import dump
 
@@ -271,7 +272,7 @@ def test_memory_is_divided_where_models_are_resident_and_not_where_they_sleep(sh
 
 def test_a_finished_run_is_billed_anew_alike(shared_card: CaseResult, tmp_path: Path) -> None:
     metrics = measure(shared_card)
-    save_case(tmp_path / "case", Case("f", {}, {}, 0), shared_card, metrics, True, {})
+    save_case(tmp_path / "case", Case("f", {}, {}, 0), MeasuredRun(shared_card), metrics, True, {})
     stored = read_case(tmp_path / "case")
     again = with_bill(stored.metrics, price_case(*measured(shared_card.plan, stored)))
     sides = [

@@ -81,9 +81,9 @@ class CaseJob:
         return lend(lambda run_there: work(lambda function, *arguments: run_there(there, function, *arguments)))
 
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
-        run = MeasuredRun(outcome) if isinstance(outcome, CaseResult) else None
-        metrics = measure(run.result, run) if run is not None else None
-        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations, run)
+        run = MeasuredRun(outcome) if isinstance(outcome, CaseResult) else outcome
+        metrics = measure(run) if isinstance(run, MeasuredRun) else None
+        save_case(self.folder, self.case, run, metrics, self.scenario.requests != "none", foundations)
 
     def foundations(self) -> dict[str, str]:
         """Return the digests of the inputs of the simulated quantities, keyed by a description of the input."""

@@ -108,7 +108,7 @@ def _serve(pipe: "Connection[Any, Any]") -> NoReturn:
         calls: SimpleQueue[bytes] = SimpleQueue()
         threading.Thread(target=_receive, args=(pipe, calls), daemon=True).start()
         while data := calls.get():
-            outcome = _outcome(data)
+            outcome = _run(data)
             try:
                 pipe.send(outcome)
             except OSError:
@@ -157,7 +157,8 @@ def _close_files_but(kept: int) -> None:
     os.close(number)
 
 
-def _outcome(call: bytes) -> tuple[Any, BaseException | None]:
+def _run(call: bytes) -> tuple[Any, BaseException | None]:
+    """Run the pickled *call*. Return its value, or its error with the traceback of this process as a note."""
     try:
         return pickle.loads(call)(), None
     except BaseException as error:

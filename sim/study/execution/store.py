@@ -112,11 +112,10 @@ def read_case(folder: Path) -> StoredCase:
 def save_case(
     folder: Path,
     case: Case,
-    outcome: CaseResult | CasePlan,
+    outcome: MeasuredRun | CasePlan,
     metrics: CaseMetrics | None,
     keep_requests: bool,
     rests_on: dict[str, str],
-    run: MeasuredRun | None = None,
 ) -> None:
     """Write *outcome* to *folder* atomically.
 
@@ -127,15 +126,13 @@ def save_case(
     case
         Fleet, sweep point and replication.
     outcome
-        Result of the simulation, or the plan of a fleet that could not run.
+        Measured run of the simulation, or the plan of a fleet that could not run.
     metrics
-        Metrics of the result; None for a fleet that could not run.
+        Metrics of the run; None for a fleet that could not run.
     keep_requests
         Whether the table of requests has rows.
     rests_on
         Inputs of the simulated quantities -> digest.
-    run
-        Measured run of the result, whose arrays are used again; None: they are computed.
 
     """
     record = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
@@ -146,9 +143,9 @@ def save_case(
     else:
         record |= {"status": "ok", "reason": ""}
         tables = {
-            "requests": requests_table(outcome if keep_requests else None, run),
+            "requests": requests_table(outcome if keep_requests else None),
             "usage": _usage(outcome.log.intervals),
-            "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
+            "costs": _ledger(ledger.rows if (ledger := outcome.result.ledger) else []),
         }
     _write(folder, record, tables)
 
@@ -193,14 +190,11 @@ def discard_unfinished(points: Path) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def requests_table(result: CaseResult | None, run: MeasuredRun | None = None) -> pa.Table:
-    """Return the table of requests in arrival order, with the columns of requests.csv.
-
-    *run*: the measured run of *result*, if there is one; None: a new one.
-    """
+def requests_table(run: MeasuredRun | None) -> pa.Table:
+    """Return the table of requests in arrival order, with the columns of requests.csv; without rows for None."""
+    result = run.result if run else None
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
-    run = (run or MeasuredRun(result)) if result else None
     cohort = run.cohort if run else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None

@@ -90,12 +90,11 @@ def is_billed(name: str) -> bool:
     return PARTS[FIGURES[name].part].billed
 
 
-def measure(result: CaseResult, run: MeasuredRun | None = None) -> CaseMetrics:
-    """Return all figures of a case. *run*: the measured run of *result*, if it has further uses; None: a new one."""
-    parts = results_by_service(result)
-    return CaseMetrics(
-        _figures(run or MeasuredRun(result), STORED), {name: measure(own) for name, own in parts.items()}
-    )
+def measure(case: CaseResult | MeasuredRun) -> CaseMetrics:
+    """Return all figures of *case*; a measured run keeps the arrays that its table of requests uses again."""
+    run = case if isinstance(case, MeasuredRun) else MeasuredRun(case)
+    parts = results_by_service(run.result)
+    return CaseMetrics(_figures(run, STORED), {name: measure(own) for name, own in parts.items()})
 
 
 def _figures(run: MeasuredRun, names: Iterable[str]) -> dict[str, Any]:
