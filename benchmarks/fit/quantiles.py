@@ -1,7 +1,7 @@
 """Prediction intervals from errors of rows that were not fitted: quantiles, and their coverage of measurements."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from operator import attrgetter
@@ -202,6 +202,28 @@ def by_class(errors: Sequence[Error], strangers: Sequence[Error], pooled: ByMark
     return {name: marks for name, marks in found.items() if marks}
 
 
+def widest_ends(
+    errors: Sequence[Error], pooled: ByMark, classes: Mapping[tuple[str, str], ByMark]
+) -> dict[str, ByMark]:
+    """Return class of GPUs -> intervals of the metrics of which *classes* has none for it.
+
+    An end is the widest of the intervals of all servers and of every class, and of the few errors of the class itself.
+    Metrics without any class (power) are absent.
+    """
+    found: dict[str, ByMark] = defaultdict(lambda: defaultdict(dict))
+    for gpu_class in sorted({one.gpu_class for one in errors if one.gpu_class}):
+        for metric, marks in pooled.items():
+            known = [some[metric] for some in classes.values() if metric in some]
+            if not known or metric in classes.get((gpu_class, ""), {}):
+                continue
+            ends = [1.0]
+            for mark, interval in marks.items():
+                ends += [end for one in (marks, *known) if mark in one for end in (one[mark].low, one[mark].high)]
+                ends += [one.ratio for one in chosen(in_class(errors, gpu_class, ""), metric, mark)]
+                found[gpu_class][metric][mark] = Interval(min(ends), max(ends), interval.errors)
+    return found
+
+
 def covered_by_classes(
     errors: Sequence[Error], group: Callable[[Error], str], stretch: float, tested: Sequence[Error]
 ) -> float:
@@ -245,9 +267,12 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: S
         *_lines(pooled, "  "),
         "classes:",
     ]
-    for (gpu_class, engine), marks in by_class(everything, strangers, pooled).items():
+    classes = by_class(everything, strangers, pooled)
+    for (gpu_class, engine), marks in classes.items():
         lines += [f"  - gpu_class: {gpu_class}", *([f"    engine: {engine}"] if engine else []), "    metrics:"]
         lines += _lines(marks, "      ")
+    for gpu_class, marks in widest_ends(everything, pooled, classes).items():
+        lines += [f"  - gpu_class: {gpu_class}", "    widest: true", "    metrics:", *_lines(marks, "      ")]
     known = {metric: some for metric in pooled if enough(some := [one for one in calibrated if one.metric == metric])}
     own = {metric: Interval(*quantiles(some, stretch_of(some)), some) for metric, some in known.items()}
     nearest = {metric: marks[min(marks, key=MARKS.index)] for metric, marks in pooled.items()}  # type: ignore[arg-type]

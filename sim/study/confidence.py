@@ -16,9 +16,9 @@ A pool with a calibration is also compared with its owner's runs: the same model
 calibration runs.
 
 data/fidelity/intervals.yaml has the error for each of these marks: for an engine on a class of GPUs, for a class of
-GPUs, and for all servers. The first of these with enough measurements applies. An interval holds 80 % of measured over
-predicted, from the 10th percentile to the 90th. It was computed from measurements whose publisher was left out of the
-fit, each with the mark that it had without them.
+GPUs, and for all servers. The first of these with enough measurements applies; a class of GPUs with too few has the
+widest ends of all. An interval holds 80 % of measured over predicted, from the 10th percentile to the 90th. It was
+computed from measurements whose publisher was left out of the fit, each with the mark that it had without them.
 
 `probability_cheaper` computes whether the result of a sizing is robust against this error. A draw gives each fleet a
 speed relative to the predicted one, from the interval of its mark; a part of the error is common to both fleets, as
@@ -390,6 +390,7 @@ def _near_in_all_directions(setting: PredictedSetting, entry: MeasuredSetup) -> 
 
 METRICS = ("throughput", "tpot", "ttft", "power")
 ALL_SERVERS, CALIBRATED_SERVERS = "all servers", "calibrated servers"
+ALL_CLASSES = "all classes (widest ends)"
 COVERED = 0.8
 """Share of measurements inside an interval [1]."""
 Factors = tuple[float, float]
@@ -416,12 +417,14 @@ class ClassIntervals(Spec):
     gpu_class: str
     engine: str = ""
     """Family of the engine; empty: all."""
+    widest: bool = False
+    """True if too few pairs of the class were measured: its ends are the widest of all classes and its own errors."""
     metrics: IntervalsByMark
 
     @property
     def servers(self) -> str:
-        """Name of the servers for a reader, such as `vllm, PCIe cards`."""
-        return joined(", ", [*([self.engine] if self.engine else []), self.gpu_class])
+        """Name of the servers with these errors for a reader, such as `vllm, PCIe cards`."""
+        return ALL_CLASSES if self.widest else joined(", ", [*([self.engine] if self.engine else []), self.gpu_class])
 
 
 class PredictionIntervals(Sourced):
@@ -441,7 +444,7 @@ class PredictionIntervals(Sourced):
         """Return the interval of *metric* for *mark*, and the servers from which it was computed.
 
         Those are servers with *engine* on GPUs of *gpu_class*, else with any engine on these, else all servers:
-        whichever were measured often enough.
+        whichever were measured often enough. A class without enough pairs has the widest ends of all classes.
         """
         for name in (engine, ""):
             for one in self.classes:

@@ -45,4 +45,4 @@ def test_note_on_extrapolated_fleets_has_factors_that_hold_for_each() -> None:
         data = {"name": "x", "model": "llama3.1-8b", "horizon_s": 9, "workload": workload, "fleets": fleets}
         [told[tuple(names)]] = extrapolated_note(Scenario.model_validate(data), load_catalog())
     factors = {names: note.partition("80 %")[2] for names, note in told.items()}
-    assert factors["spark", "slice"] == factors["slice", "spark"] == factors["slice",] != factors["spark",]
+    assert factors["spark", "slice"] == factors["slice", "spark"] == factors["spark",] != factors["slice",]

@@ -18,8 +18,10 @@ from sim.fidelity.prediction import Prediction
 from sim.fidelity.scores import PredictedRow, interval_coverage
 from sim.study.confidence import (
     COVERED,
+    GPU_CLASSES,
     MARKS,
     METRICS,
+    SERVER_BOARDS,
     ClassIntervals,
     MeetingFleet,
     PredictionConfidence,
@@ -31,7 +33,7 @@ from sim.study.confidence import (
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from intervals import index_of, left_out, located
-    from quantiles import Error, by_class, by_mark
+    from quantiles import Error, Interval, by_class, by_mark, widest_ends
 finally:
     sys.path.pop(0)
 
@@ -83,13 +85,57 @@ def test_farther_from_measurements_no_class_is_known_better(servers: ClassInterv
     [
         ("vllm", "PCIe cards", "vllm, PCIe cards"),
         ("mine", "PCIe cards", "PCIe cards"),
-        ("vllm", "systems on a chip", "all servers"),
+        ("vllm", "systems on a chip", "all classes (widest ends)"),
+        ("vllm", "no such class", "all servers"),
     ],
 )
 def test_interval_is_that_of_the_narrowest_class_with_enough_pairs(engine: str, gpu_class: str, servers: str) -> None:
     interval, found = INTERVALS.nearest("throughput", MARKS[0], engine, gpu_class)
     assert found == servers
     assert (interval == INTERVALS.of("throughput", MARKS[0])) == (servers == "all servers")
+
+
+@pytest.mark.parametrize("gpu_class", [*GPU_CLASSES.values(), SERVER_BOARDS])
+def test_every_class_of_gpus_has_an_interval_of_its_own_or_the_widest_ends(gpu_class: str) -> None:
+    own = [one.metrics for one in INTERVALS.classes if (one.gpu_class, one.engine) == (gpu_class, "")]
+    assert sorted(metric for metrics in own for metric in metrics) == ["throughput", "tpot", "ttft"]
+
+
+@pytest.mark.parametrize("servers", [one for one in INTERVALS.classes if one.widest], ids=lambda one: one.gpu_class)
+def test_class_with_too_few_pairs_is_known_no_better_than_any_other(servers: ClassIntervals) -> None:
+    head, *lines = (FIDELITY / "left_out.csv").read_text().splitlines()
+    errors = [*csv.DictReader([head, *(line for line in lines if f",{servers.gpu_class}," in line)])]
+    known = [INTERVALS.metrics, *(one.metrics for one in INTERVALS.classes if one is not servers)]
+    for metric, marks in servers.metrics.items():
+        for mark, interval in marks.items():
+            ends = [end for one in known if mark in one.get(metric, {}) for end in _ends(one[metric][mark])]
+            own = [one for one in errors if (one["metric"], one["mark"]) == (metric, mark)]
+            ends += [float(one["measured_over_predicted"]) for one in own]
+            assert interval.low <= min(ends) < max(ends) <= interval.high
+
+
+def _ends(interval: PredictionInterval) -> tuple[float, float]:
+    return interval.low, interval.high
+
+
+def test_class_with_too_few_pairs_has_the_widest_ends_of_all_and_of_its_own_errors() -> None:
+    def span(low: float, high: float) -> Interval:
+        return Interval(low, high, [])
+
+    pooled = {"tpot": {MARKS[0]: span(0.8, 1.2), MARKS[1]: span(0.7, 1.3)}, "power": {MARKS[0]: span(0.9, 1.1)}}
+    classes = {
+        ("known", ""): {"tpot": {MARKS[0]: span(0.75, 1.1)}},
+        ("known", "e"): {"tpot": {MARKS[0]: span(0.9, 1.4), MARKS[1]: span(0.9, 1.35)}},
+    }
+    errors = [
+        Error("tpot", MARKS[0], "g", "p", "c", ratio, "e", name) for name in ("few", "known") for ratio in (0.5, 1)
+    ]
+    found = widest_ends(errors, pooled, classes)
+    ends = {mark: (one.low, one.high) for mark, one in found["few"]["tpot"].items()}
+    # the farther mark has no own error and a narrower end: it is at least as wide all the same
+    assert ends == {MARKS[0]: (0.5, 1.4), MARKS[1]: (0.5, 1.4)}
+    assert {*found} == {"few"}
+    assert {*found["few"]} == {"tpot"}
 
 
 @pytest.mark.slow
