@@ -244,3 +244,13 @@ def test_servers_that_their_owner_calibrated(name: str) -> None:
 def test_what_calibrated_servers_are_compared_with() -> None:
     text = " ".join(page("calibrate.md").split())
     assert [metric for metric in SHIPPED.calibrated if told(SHIPPED.of(metric, MARKS[0])) not in text] == []
+
+
+@pytest.mark.parametrize("servers", [one for one in SHIPPED.classes if one.widest], ids=lambda one: one.gpu_class)
+def test_what_a_class_with_too_few_pairs_has(servers: ClassIntervals) -> None:
+    assert f"{servers.gpu_class} have the widest ends of all (TTFT {told(servers.metrics['ttft'][MARKS[-1]])})" in page(
+        "fidelity.md"
+    )
+    table = (ROOT.parent / "benchmarks" / "fit" / "README.md").read_text()
+    cells = ["; ".join(told(marks[mark]) for mark in MARKS[:2]) for marks in servers.metrics.values()]
+    assert f"| {servers.gpu_class} (widest ends) | {' | '.join(cells)} |" in table
