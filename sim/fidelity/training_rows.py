@@ -332,7 +332,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     host = row.count("gpus_per_node") or USUAL_NODE
     per_node = min(gpus, NVL72_GPUS if link.id == "nvlink5-nvl72" else host)
     known = data.networks.get(network.id)
-    usual = (known.sequence if known else None) or facts.sequence or SEQUENCE
+    usual = network.image_tokens or (known.sequence if known else None) or facts.sequence or SEQUENCE
     sequence = (row.count("seq_len") or usual) if network.is_transformer else 1
     global_batch = row.count("global_batch")
     small = facts.eight_bit_weights and precision in EIGHT_BIT

@@ -99,6 +99,8 @@ def method_of(job: TrainingJob) -> Method:
 
 def default_framework(network: ForwardCost, method: Method, parallel: ParallelSpec) -> str:
     """Return the id of the framework on which such jobs usually run (a key of data/training/stacks.yaml)."""
+    if network.image_tokens:  # its scripts fuse attention, those of ngc-2024 (BERT) do not
+        return "pytorch"
     if not (network.is_transformer and network.causal):
         return "ngc-2024"
     if method != "full":
@@ -143,7 +145,7 @@ def bind_job(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
         parallel=parallel,
         micro_batch=first,
         micro_batches=mine // first,
-        sequence=spec.sequence or 1,
+        sequence=spec.sequence or network.image_tokens or 1,
         precision=precision,
         method=method,
         recompute=wanted.recompute or "none",

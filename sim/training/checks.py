@@ -189,13 +189,13 @@ def _amount_issues(job: TrainingJob, at: Place, network: ForwardCost) -> Iterato
     if (job.tokens is None) == (job.samples is None):
         text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
         yield ValidationIssue(at, text)
-    if network.is_transformer and job.sequence is None:
+    if network.is_transformer and not network.image_tokens and job.sequence is None:
         yield ValidationIssue((*at, "sequence"), Message("is missing: tokens of a sample of {id}", network.id))
-    if not network.is_transformer:
-        for key in ("sequence", "tokens", "lora"):
-            if getattr(job, key) is not None:
-                fits = "give samples" if key == "tokens" else "remove it"
-                yield ValidationIssue((*at, key), Message("{model} has no {key}: {advice}", network.id, key, fits))
+    absent = ("tokens",) if network.image_tokens else () if network.is_transformer else ("sequence", "tokens", "lora")
+    for key in absent:
+        if getattr(job, key) is not None:
+            fits = "give samples" if key == "tokens" else "remove it"
+            yield ValidationIssue((*at, key), Message("{model} has no {key}: {advice}", network.id, key, fits))
 
 
 def _framework_issues(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:

@@ -22,7 +22,7 @@ from sim.spec import Spec
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.training.job import Precision
 from sim.training.memory import FrameworkMemory
-from sim.training.network import ForwardCost, of_dimensions, of_model
+from sim.training.network import ForwardCost, of_dimensions, of_images, of_model
 from sim.training.steptime import FOUR_BIT_BYTES, TrainingRates
 from sim.yamlio import read
 
@@ -154,7 +154,9 @@ class TrainedNetwork(Sourced):
 
     aliases: tuple[str, ...] = ()
     dimensions: dict[str, float] = Field(default_factory=dict)
-    """Dimensions of a transformer: layers, hidden, heads, vocab and differences from GPT."""
+    """Dimensions of a transformer: layers, hidden, heads, vocab and differences from GPT; of a vision transformer
+    image and patch [pixels per side] and classes instead of vocab.
+    """
     causal: bool = True
     params: Value | None = None
     forward_flop: Value | None = None
@@ -170,6 +172,11 @@ class TrainedNetwork(Sourced):
     tokens_per_sample: Value | None = None
     epoch_samples: Value | None = None
     """Samples per epoch; MLPerf rates from log timestamps count epochs of networks that have this number."""
+
+    @property
+    def is_vision_transformer(self) -> bool:
+        """True for a vision transformer."""
+        return "patch" in self.dimensions
 
 
 class TrainingData(Spec):
@@ -235,7 +242,7 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCos
             raise UnknownId("model", name, tuple(near)) from None
         raise
     if isinstance(model, OtherModel):
-        known = ", ".join(key for key, one in data.networks.items() if not one.dimensions)
+        known = ", ".join(key for key, one in data.networks.items() if not one.dimensions or one.is_vision_transformer)
         raise NotTrainable(
             Message(
                 "the training cost of {id} is not known; known are language models, BERT and {known}", model.id, known
@@ -246,6 +253,8 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCos
 
 def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
     """Return the forward cost of an entry of data/training/networks.yaml."""
+    if one.is_vision_transformer:
+        return of_images(id, one.dimensions)
     if one.dimensions:
         return of_dimensions(id, one.dimensions, one.causal)
     # set in every entry without dimensions, as the tests check

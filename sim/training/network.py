@@ -6,7 +6,7 @@ GPT's plain feed-forward block, and 5 a s^2 b more if attention stores its score
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sim.catalogue.model import Model, matrices, params_total
@@ -65,6 +65,8 @@ class ForwardCost:
     """Bytes of attention scores per attended token, if they are stored."""
     stream_bytes: float = 0.0
     """Bytes moved by norms, activation functions, dropout and residuals."""
+    image_tokens: int = 0
+    """Tokens per image of a vision transformer, whose throughput is counted in samples; 0 for other networks."""
     tokens_per_sample: float = 1.0
     """Tokens per sample of networks whose throughput is counted in tokens but whose unit is a sample."""
 
@@ -217,6 +219,50 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
         causal=causal,
         attention_factor=dimensions.get("attention_factor", 1.0),
         score_factor=dimensions.get("score_factor", 1.0),
+    )
+
+
+COLOURS = 3
+"""Numbers per pixel of an image."""
+NORMS_PER_LAYER = 2
+
+
+def of_images(id: str, dimensions: Mapping[str, float]) -> ForwardCost:
+    """Return the forward cost of a vision transformer with the keys of `of_dimensions`, image, patch and classes.
+
+    Each patch of *patch* x *patch* pixels is a token, and the class is one more. At another size of image the shares
+    of patch projection and classifier remain those of *image*; both are below 1 % of the arithmetic.
+
+    Notes
+    -----
+    Parameters are those of patch projection, class token, positions, layers, last norm and classifier, with biases.
+
+    References
+    ----------
+    .. [1] Dosovitskiy et al., "An image is worth 16x16 words", arXiv 2010.11929: equations 1 to 4, table 1.
+
+    Examples
+    --------
+    >>> base = {"layers": 12, "hidden": 768, "heads": 12, "image": 224, "patch": 16, "classes": 1000}
+    >>> vit = of_images("vit", base)
+    >>> vit.image_tokens, int(vit.params)
+    (197, 86567656)
+
+    """
+    encoder = of_dimensions(id, {"vocab": 0, **dimensions}, causal=False)
+    hidden, classes, layers = encoder.hidden, dimensions["classes"], encoder.layers
+    pixels = COLOURS * dimensions["patch"] ** 2
+    patches = int(dimensions["image"] // dimensions["patch"]) ** 2
+    tokens = patches + 1
+    biases = 5 * hidden + dimensions.get("intermediate", 4 * hidden)
+    body = encoder.params + layers * (biases + NORMS_PER_LAYER * 2 * hidden) + 2 * hidden
+    ends = (pixels + 1) * hidden + (1 + tokens) * hidden + (hidden + 1) * classes
+    return replace(
+        encoder,
+        params=body + ends,
+        image_tokens=tokens,
+        forward_flop=encoder.forward_flop + FLOP_PER_WEIGHT * pixels * hidden * patches / tokens,
+        head_flop=FLOP_PER_WEIGHT * hidden * classes / tokens,
     )
 
 

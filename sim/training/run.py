@@ -164,7 +164,8 @@ class TrainingRun:
     @property
     def counts_tokens(self) -> bool:
         """True if throughput is counted in tokens."""
-        return self.bound.job.network.is_transformer
+        network = self.bound.job.network
+        return network.is_transformer and not network.image_tokens
 
 
 def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> TrainingRun:

@@ -105,7 +105,8 @@ class TrainingSetup(Spec):
     """Precision of matrix products. Default: bf16, or fp16 on cards without bf16."""
     framework: str | None = None
     """Id in data/training/stacks.yaml. Default: nemo if a model is split by tensors or layers, fsdp for other
-    language models (huggingface with LoRA, fsdp-qlora with 4-bit weights), ngc-2024 for all other networks.
+    language models (huggingface with LoRA, fsdp-qlora with 4-bit weights), pytorch for vision transformers, ngc-2024
+    for all other networks.
     """
     parallel: ParallelSpec = ParallelSpec()
     """Parallelism over the pool's GPUs."""
@@ -127,7 +128,9 @@ class TrainingJob(TrainingSetup):
     global_batch: Annotated[Count, Field(le=10**9)]
     """Samples per optimizer step over all GPUs."""
     sequence: Count | None = None
-    """Tokens per sample; not for images."""
+    """Tokens per sample; not for convolutional networks. Default for vision transformers: patches of 224 x 224 pixels
+    and one token more.
+    """
     lora: LoraTraining | None = None
     """LoRA adapters to train. Default: all weights are trained."""
     checkpoint: Checkpoint | None = None

@@ -83,6 +83,29 @@ def test_an_unknown_network_is_no_language_model(tmp_path: Path, line: str, reas
     assert (told.status, told.reason, told.metrics) == ("not_covered", reason, {})
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "gpus", "batch", "tokens", "images_per_s"),
+    [  # timm, results/benchmark-train-amp-nchw-pt112-cu113-rtx3090.csv; NeMo user guide, Vision Transformer
+        ("ViT-B/16", "RTX-3090", 1, 192, "", 390.86),
+        ("ViT-B/16", "RTX-3090", 1, 32, "577", 96.96),
+        ("ViT-L/16", "RTX-3090", 1, 64, "", 117.08),
+        ("ViT-L/16", "RTX-3090", 1, 12, "577", 29.07),
+        ("ViT-H/14", "RTX-3090", 1, 16, "", 39.94),
+        ("ViT-g/14", "A100-80GB", 8, 4096, "", 693),
+        ("ViT-g/14", "A100-80GB", 128, 4096, "", 10644),
+        ("ViT-g/14", "H100-SXM-80GB", 8, 4096, "", 1428),
+        ("ViT-g/14", "H100-SXM-80GB", 128, 4096, "", 21561),
+    ],
+)
+def test_vision_transformers_train_at_measured_rates(
+    tmp_path: Path, model: str, gpu: str, gpus: int, batch: int, tokens: str, images_per_s: float
+) -> None:
+    micro = min(64, batch // gpus) if gpus > 1 else batch
+    sizes = f"{gpu},{gpus},8,,,,,,,{micro},{batch},{tokens}"
+    row = rows(tmp_path, f"v,timm,{model},,,image_classification,bf16,{sizes},,,{images_per_s},,A,,vit")[0]
+    assert abs(PredictedTraining(row, predict_training(row, FIGURED)).error("samples_per_s") or 1) < 0.25
+
+
 def test_an_unlisted_family_that_counts_tokens_is_a_language_model(tmp_path: Path) -> None:
     line = LLAMA.replace("Llama-3.1-8B,8,", "Bloom 7.1B,,").replace(",llama", ",bloom")
     assert predict_training(rows(tmp_path, line)[0], FIGURED).status == "covered"

@@ -54,6 +54,7 @@ def written(folder: Path, data: Data) -> Path:
         (A100, {"samples": 5}, "job: needs tokens or samples, not both"),
         (A100, {"sequence": None}, "job.sequence: is missing: tokens of a sample"),
         (A100, {"model": "resnet-50"}, "job.tokens: resnet-50 has no tokens: give samples"),
+        (A100, {"model": "vit-b-16"}, "job.tokens: vit-b-16 has no tokens: give samples"),
         (A100, {"model": "dlrm"}, "job.model: the training cost of dlrm is not known; known are language models, BERT"),
         (A100, {"model": "llama9"}, "job.model: unknown model 'llama9'"),
         (A100, {"checkpoint": {}}, "job.checkpoint: needs bytes_per_s"),
