@@ -119,6 +119,10 @@ import shutil, sys
 shutil.copytree("demo", sys.argv[sys.argv.index("--out") + 1])
 """
 """A command that has run before."""
+ANOTHER_RUN = """async () => {
+  const { ask } = await import("/static/dom.js");
+  return ask("/api/jobs", { method: "POST", body: { path: "whole.yaml", set: ["replications=4"] } });
+}"""
 EVERY_OTHER_ANSWER_IS_LATE = """
 const send = window.fetch;
 let count = 0;
@@ -183,6 +187,8 @@ def test_a_scenario_is_changed_run_moved_and_compared(
     page.goto(address)
     for name in ("demo", "<b>nasty & odd</b>"):
         page.get_by_label(f"Compare {name}", exact=True).check()
+    ended = page.evaluate(ANOTHER_RUN)["job"]["folder"]
+    page.get_by_label(f"Compare {ended}", exact=True).wait_for()
     page.get_by_role("button", name="Compare the two that are ticked").click()
     page.get_by_text("The two runs have the same inputs.").wait_for()
     assert page.get_by_role("cell", name="same").count() > 4

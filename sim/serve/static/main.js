@@ -23,26 +23,28 @@ const compares = (run) => run.finished && ["run", "price"].includes(run.command)
 /** @param {Run} run @returns {boolean} */
 const opens = (run) => compares(run) || (run.finished && ["breakeven", "plan"].includes(run.command));
 
-/** @param {Run} run @returns {HTMLElement} */
-function runRow(run) {
+/** @param {Run} run @param {boolean} checked @returns {HTMLElement} */
+function runRow(run, checked) {
   const query = queryOf({ run: run.path, set: {} });
   const page = element("a", { href: `/export?${query}&format=html`, download: "" }, _("Page, HTML"));
   const name = opens(run) ? element("a", { href: `/?${query}` }, run.path) : element("span", {}, run.path, ...(run.finished && run.page ? [" · ", page] : []));
-  const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !compares(run) });
+  const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !compares(run), checked });
   const state = run.finished ? run.command : _("unfinished; the same run continues from the finished points");
   const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
   return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
 }
 
-/** @param {Run[]} runs @returns {HTMLElement[]} */
-function answers(runs) {
+/** @param {ParentNode} place @returns {string[]} paths of the answers that are ticked there */
+const tickedIn = (place) => [...place.querySelectorAll("tbody input:checked")].map((one) => /** @type {HTMLInputElement} */ (one).value);
+
+/** @param {Run[]} runs @param {string[]} ticked  paths of runs to tick @returns {HTMLElement[]} */
+function answers(runs, ticked) {
   if (!runs.length) return [element("p", {}, _("No answers yet: run a scenario, here or with gpufleet run."))];
-  const compare = /** @type {HTMLButtonElement} */ (element("button", { type: "button", disabled: true }, _("Compare the two that are ticked")));
-  const body = element("tbody", {}, ...runs.map(runRow));
-  const ticked = () => [...body.querySelectorAll("input:checked")].map((one) => /** @type {HTMLInputElement} */ (one).value);
-  body.addEventListener("change", () => (compare.disabled = ticked().length !== 2));
+  const compare = /** @type {HTMLButtonElement} */ (element("button", { type: "button", disabled: ticked.length !== 2 }, _("Compare the two that are ticked")));
+  const body = element("tbody", {}, ...runs.map((run) => runRow(run, ticked.includes(run.path))));
+  body.addEventListener("change", () => (compare.disabled = tickedIn(table).length !== 2));
   compare.addEventListener("click", () => {
-    const [b, a] = ticked(); // the older one first
+    const [b, a] = tickedIn(table); // the older one first
     window.location.search = `a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
   });
   const heads = ["", _("answer"), _("scenario"), _("command"), _("started")].map((text) => element("th", { scope: "col" }, text));
@@ -64,7 +66,7 @@ async function list() {
   const start = element("p", { class: "start" }, element("a", { class: "main", href: `/?${queryOf({ template: "my-numbers", set: {} })}` }, _("Start from my numbers")));
   const questions = [element("h2", {}, _("Examples by question")), ...examples(known.templates)];
   const kept = [
-    element("h2", {}, _("Answers")), ...answers(found.runs),
+    element("h2", {}, _("Answers")), ...answers(found.runs, tickedIn(main)), // a run that ended meanwhile takes no tick away
     element("h2", {}, _("Scenarios")), scenarios(files),
   ];
   const empty = !found.runs.length && !files.length;
