@@ -32,9 +32,9 @@ def rank_limits(*sizes: int, **values: Any) -> SchedulerLimits:
 
 
 def skip_if_compiled() -> None:
-    """Skip a test that replaces a method of an object of the program: compiled classes do not allow it."""
+    """Skip a test that overrides a method of the program, in a class or an object: compiled classes do not allow it."""
     if not records.__file__.endswith(".py"):
-        pytest.skip("replaces a method of a compiled class")
+        pytest.skip("overrides a method of a compiled class")
 
 
 class Open:
