@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Self
 
 from sim.fleet.run import RunThere
 from sim.study.execution.cases import Call, CaseJob, WorkerLost
-from sim.study.execution.forked import SIGNALS_OF_FIRST, ForkedProcess, may_fork
+from sim.study.execution.forked import ForkedProcess, leave_signals_to_first, may_fork
 from sim.study.execution.worker_progress import progress_file, write_progress
 
 LOG = logging.getLogger("gpufleet")
@@ -349,11 +348,7 @@ def _import_this_module() -> None:
 
 
 def _start(progress: Path, threshold: tuple[int, int, int]) -> None:
-    """Write progress to the file *progress*, and search for garbage at the *threshold* of the first process.
-
-    Signals that end the first process are ignored: it ends the others.
-    """
+    """Write progress to the file *progress*, and search for garbage at the *threshold* of the first process."""
     gc.set_threshold(*threshold)
     write_progress(progress)
-    for one in SIGNALS_OF_FIRST:
-        signal.signal(one, signal.SIG_IGN)
+    leave_signals_to_first()

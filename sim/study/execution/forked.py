@@ -26,6 +26,12 @@ SIGNALS_OF_FIRST = {signal.SIGINT, signal.SIGTERM}
 """Signals that other processes ignore: the first process ends them."""
 
 
+def leave_signals_to_first() -> None:
+    """Ignore the signals that end the first process: it ends this one."""
+    for one in SIGNALS_OF_FIRST:
+        signal.signal(one, signal.SIG_IGN)
+
+
 def may_fork() -> bool:
     """Return whether this process can be copied: on Linux, with a single thread beside SAFE_THREADS."""
     if sys.platform != "linux" or threading.active_count() > 1:
@@ -101,8 +107,7 @@ class ForkedCall:
 def _serve(pipe: "Connection[Any, Any]") -> NoReturn:
     """Run the calls that arrive at *pipe*, then end this process without what the first process does at its end."""
     try:
-        for one in SIGNALS_OF_FIRST:
-            signal.signal(one, signal.SIG_IGN)
+        leave_signals_to_first()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_FIRST)
         _close_files_but(pipe.fileno())
         calls: SimpleQueue[bytes] = SimpleQueue()
