@@ -1,12 +1,22 @@
 """Command `gpufleet claims`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sim.cli.frame import Force, Format, Quiet, Workers, app, command_line, report_bad_input, show_all, usable
+from sim.cli.frame import (
+    Force,
+    Format,
+    Quiet,
+    Workers,
+    app,
+    command_line,
+    process_count,
+    report_bad_input,
+    show_all,
+    usable,
+)
 from sim.cli.workplace import whole_or_nothing
 from sim.message import Message
 
@@ -35,7 +45,7 @@ def claims(
         folder = usable(out or Path("outputs") / name)
         with whole_or_nothing(folder):
             answers = check_and_write_claims(
-                files, load_catalog(), folder, workers or os.cpu_count() or 1, quiet, command_line(), force
+                files, load_catalog(), folder, process_count(workers), quiet, command_line(), force
             )
     if format == "json":
         typer.echo(as_json({"out": str(folder), "claims": claim_rows(answers)}))

@@ -1,6 +1,5 @@
 """Commands about measurements: `validate` predicts measured benchmarks, `calibrate` fits factors to a server."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from sim.cli.frame import (
     catalog_for,
     command_line,
     fail,
+    process_count,
     report_bad_input,
     show_all,
     usable,
@@ -64,7 +64,7 @@ def validate(
                 rows=rows,
                 catalog=load_catalog(),
                 out=folder,
-                workers=workers or os.cpu_count() or 1,
+                workers=process_count(workers),
                 table=str(table),
                 quiet=quiet,
                 command=command_line(),
@@ -149,7 +149,7 @@ def calibrate(
         if out.exists() and (reason := why_not_replaced(out, wanted, table, force)):
             fail(f"--out {out}: {reason}")
         try:
-            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, table, all_reduces)
+            fitted = calibrate(rows, wanted, catalog, process_count(workers), table, all_reduces)
         except NothingToFit as error:
             fail(str(error))
         except BrokenProcessPool:

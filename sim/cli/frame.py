@@ -166,6 +166,11 @@ BAD_INPUT_ERRORS = {
 """Errors that are reported without a traceback: module -> names. A module that is not imported has raised none."""
 
 
+def process_count(workers: int | None = None) -> int:
+    """Return the number of processes to use: that of `--workers`, else one per CPU core."""
+    return workers or os.cpu_count() or 1
+
+
 @contextmanager
 def report_bad_input() -> Iterator[None]:
     """Report mistakes in scenarios and data files on stderr, and end the command with exit code 2."""

@@ -7,7 +7,6 @@ settings.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from sim.cli.frame import (
     narrowed,
     next_command,
     print_to_stderr,
+    process_count,
     report_bad_input,
     show_all,
     show_money_of,
@@ -302,7 +302,7 @@ def run(context: CommandContext) -> None:
         return
     given = context.given
     alone = not given["quiet"] and given["cluster"] is None
-    workers = given["workers"] or os.cpu_count() or 1
+    workers = process_count(given["workers"])
     if alone and (note := long_run_note(scenario, workers)):
         print_to_stderr(note)
     cases = context.answered(run_scenario)

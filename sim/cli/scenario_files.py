@@ -24,6 +24,7 @@ from sim.cli.frame import (
     command_text,
     fail,
     next_command,
+    process_count,
     report_bad_input,
     show_all,
     shown_to_people,
@@ -249,7 +250,7 @@ def _show_brief(loaded: Any, catalog: Any, plans: Any, hint: list[str]) -> None:
     from sim.report.words.text import question_and_context
 
     STAGE.set("searching for a layout that fits")
-    brief = check_summary(loaded, catalog, plans, os.cpu_count() or 1)
+    brief = check_summary(loaded, catalog, plans, process_count())
     question = [" ".join(question_and_context(loaded.question, loaded.name)).strip()] if loaded.question else []
     show_all(*question, *brief, *price_age_note(loaded, catalog), DETAILS, *hint)
 

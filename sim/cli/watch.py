@@ -25,6 +25,7 @@ from sim.cli.frame import (
     fail,
     next_command,
     print_to_stderr,
+    process_count,
     report_bad_input,
     show_all,
     show_money_of,
@@ -108,7 +109,7 @@ def watch(
         if refusal := _why_not_ours(folder):
             fail(placed(f"--out {folder}", refusal))
         options = WatchOptions(
-            history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, workers or os.cpu_count() or 1
+            history_days, ahead_days, cover_days, lead_time_days, not no_recalibration, process_count(workers)
         )
         _refuse_without_metrics(source, history_days, (folder / FILE).exists())
         stack.enter_context(showing(read))

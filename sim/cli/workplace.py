@@ -1,6 +1,5 @@
 """Processes or clusters on which commands simulate."""
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, OWN_PROCESS, fail, print_to_stderr
+from sim.cli.frame import INTERRUPTED, OTHER_FAILURE, OWN_PROCESS, fail, print_to_stderr, process_count
 from sim.message import Message, joined
 
 Address = Annotated[
@@ -139,7 +138,7 @@ def _cores(workers: int | None) -> Iterator[Any]:
     from sim.study.execution.cores import ProcessPool
 
     try:
-        with ProcessPool(workers or os.cpu_count() or 1, fork=OWN_PROCESS.get()) as cores:
+        with ProcessPool(process_count(workers), fork=OWN_PROCESS.get()) as cores:
             yield cores
     except WorkerLost as error:
         fail(str(error), OTHER_FAILURE)
@@ -148,7 +147,7 @@ def _cores(workers: int | None) -> Iterator[Any]:
 @contextmanager
 def pictures_beside(workers: int | None, report: bool) -> Iterator[None]:
     """Draw the pictures of a *report* in a process of its own, which starts at once, unless *workers* is 1."""
-    if not report or not OWN_PROCESS.get() or (workers or os.cpu_count() or 1) == 1:
+    if not report or not OWN_PROCESS.get() or process_count(workers) == 1:
         yield
         return
     from sim.report.charts.fonts import start_converter
