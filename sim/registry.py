@@ -99,7 +99,7 @@ class Registry:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         inner = handler(source)
-        shown = core_schema.wrap_serializer_function_ser_schema(self._serialise, info_arg=True, schema=inner)
+        shown = core_schema.simple_ser_schema("any")  # by the class of the value, so that registered ones fit too
         return core_schema.no_info_wrap_validator_function(self._validate, inner, serialization=shown)
 
     def _validate(self, value: Any, builtin: Callable[[Any], Any]) -> Any:
@@ -107,12 +107,6 @@ class Registry:
             return value
         spec = find(self.kind, value.get(self.tag)) if isinstance(value, Mapping) else None
         return builtin(value) if spec is None else spec.model_validate(value)
-
-    def _serialise(self, value: Any, builtin: Callable[[Any], Any], info: Any) -> Any:
-        if not isinstance(value, Registered):
-            return builtin(value)
-        kept = {name: getattr(info, name) for name in ("mode", "exclude_unset", "exclude_none", "exclude_defaults")}
-        return value.model_dump(**kept)
 
 
 def _tags(union: Any, tag: str) -> Iterator[str]:

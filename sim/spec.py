@@ -6,6 +6,7 @@ from math import inf
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticSerializationError
 
 from sim.message import Message
 
@@ -17,6 +18,17 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True, defer_build=True)
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """Return the model as plain data, by pydantic's *options*.
+
+        Raises what a serialiser raises; pydantic alone would make an error of its own even of Ctrl-C and of the end
+        of a time limit.
+        """
+        try:
+            return super().model_dump(**options)
+        except PydanticSerializationError as error:
+            raise error.__cause__ or error from None
 
     also_called: ClassVar[Mapping[str, str]] = {}
     """Word that readers expect as a key -> key that a message about the unknown word suggests."""

@@ -59,6 +59,8 @@ def _next_command(words: str, what: str) -> str:
 
 FIRST_REPORT_S, REPORT_EVERY_S = 5.0, 10.0
 """Time before a command that reads and checks first reports its progress, and the interval of later reports [s]."""
+RAISED_AGAIN_S = 1.0
+"""Interval in which the end of the time limit is raised again, if code has swallowed it [s]."""
 BAD_INPUT = 2
 OTHER_FAILURE = 1
 INTERRUPTED = 128 + signal.SIGINT
@@ -209,6 +211,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
     def report(*_: object) -> None:
         passed_s = time.monotonic() - started_s
         if limit_s is not None and passed_s >= limit_s:
+            signal.setitimer(signal.ITIMER_REAL, RAISED_AGAIN_S)  # code that no exception leaves may run just now
             raise TimeLimitError
         due_s = passed_s + (REPORT_EVERY_S if passed_s >= FIRST_REPORT_S else FIRST_REPORT_S - passed_s)
         if passed_s >= FIRST_REPORT_S and not quiet:
@@ -220,6 +223,7 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
     try:
         yield
     except TimeLimitError:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         fail(
             Message(
                 "not finished after {limit_s:g} s, {stage}: make the scenario smaller, or raise --time-limit",
