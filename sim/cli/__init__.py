@@ -30,6 +30,7 @@ from sim.cli import (  # noqa: F401
 )
 from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, OWN_PROCESS, app
 from sim.cli.help import translate_help
+from sim.cli.kept_methods import keep_generated_methods
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
 from sim.message import Message
@@ -63,6 +64,7 @@ def main() -> None:
     """Run the command `gpufleet`; its entry point."""
     OWN_PROCESS.set(True)
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
+    keep_generated_methods()
     # otherwise the collector frees each object of all modules at exit, which takes up to 0.4 s
     atexit.register(gc.freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core; our matrices are small

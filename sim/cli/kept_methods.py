@@ -1,0 +1,62 @@
+"""Bytecode of the methods that dataclasses generate, kept between starts beside this module's own bytecode.
+
+`dataclasses` compiles some 1,000 methods from text at each start of a command, which takes a sixth of a short one.
+"""
+
+import atexit
+import dataclasses
+import marshal
+import os
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+MOST_KEPT = 10_000
+"""Largest number of kept methods; beyond it, only those that the latest start lacked are kept."""
+
+
+def keep_generated_methods(file: Path | None = None) -> None:
+    """Read the methods of dataclasses from *file* from now on, and add those that it lacks at exit.
+
+    Without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access it stays as it is; a damaged file is replaced.
+    """
+    file = file or Path(cache_from_source(__file__)).with_suffix(".methods")
+    kept = _read(file)
+    added: dict[str, bytes] = {}
+
+    def run(source: str, scope: dict[str, Any] | None, names: dict[str, Any]) -> None:
+        """Execute *source* as the built-in function `exec` does."""
+        code: CodeType
+        if found := kept.get(source):
+            code = marshal.loads(found)
+        else:
+            code = compile(source, "<string>", "exec", dont_inherit=True)
+            added[source] = marshal.dumps(code)
+        exec(code, scope, names)
+
+    def write() -> None:
+        if added and not sys.dont_write_bytecode:
+            both = kept | added
+            _write(file, both if len(both) <= MOST_KEPT else added)
+
+    vars(dataclasses)["exec"] = run
+    atexit.register(write)
+
+
+def _read(file: Path) -> dict[str, bytes]:
+    try:
+        kept = marshal.loads(file.read_bytes())
+    except (OSError, ValueError, EOFError, TypeError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _write(file: Path, methods: dict[str, bytes]) -> None:
+    aside = file.with_suffix(f".{os.getpid()}")
+    try:
+        aside.write_bytes(marshal.dumps(methods))
+        aside.replace(file)
+    except OSError:
+        aside.unlink(missing_ok=True)
