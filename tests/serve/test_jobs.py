@@ -24,12 +24,14 @@ FAKE = """
 import json, sys, time
 from pathlib import Path
 folder = Path(sys.argv[sys.argv.index("--out") + 1])
+again = (folder / "points").exists()
 for number in range(6):
     (folder / "points" / str(number)).mkdir(parents=True, exist_ok=True)
-    time.sleep(0.1)
+    if number == 2 and not again:
+        time.sleep(600)
 (folder / "manifest.json").write_text(json.dumps({"program": "gpufleet", "status": "finished"}))
 """
-"""A command that takes its time and no more."""
+"""A command that is held up after three of its six cases until it is stopped, and finishes when it is started again."""
 KEEPING = """
 import shutil, sys
 from pathlib import Path
@@ -75,11 +77,10 @@ def test_two_tabs_start_one_run_and_a_cancelled_run_can_be_resumed(
     assert client.delete(f"/api/jobs/{other['id']}").json()["job"]["state"] == "cancelled"
     eventually(client, job["id"], lambda one: one["done"] >= 1)
     client.delete(f"/api/jobs/{job['id']}")
-    kept = eventually(client, job["id"], lambda one: one["state"] == "cancelled")["done"]
+    eventually(client, job["id"], lambda one: one["state"] == "cancelled")
 
     again = started(client).json()["job"]
     assert (again["folder"], again["id"] != job["id"]) == (job["folder"], True)
-    assert eventually(client, again["id"], lambda one: one["done"] > 0)["done"] >= kept
     done = eventually(client, again["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
     assert (done["state"], done["done"], done["message"]) == ("done", 6, "")
 
@@ -232,11 +233,11 @@ def queues(tmp_path: Path) -> Iterator[Callable[..., CommandQueue]]:
 
 def killed(queue: CommandQueue) -> None:
     """End the server of *queue* as kill -9 does: only the processes that it started are left."""
-    monkeypatched = queue._jobs
-    queue._jobs = type(monkeypatched)()
+    queue._jobs = type(queue._jobs)()
     queue._set = lambda *_: None  # type: ignore[method-assign]
     assert queue._queue_lock is not None
     os.close(queue._queue_lock)
+    queue._queue_lock = None
 
 
 def put(queue: CommandQueue, name: str) -> jobs.QueuedCommand:
@@ -245,7 +246,7 @@ def put(queue: CommandQueue, name: str) -> jobs.QueuedCommand:
 
 def reached(queue: CommandQueue, *states: str) -> list[dict[str, Any]]:
     """All jobs, the oldest first, once the oldest is in one of the *states*."""
-    for _ in range(300):
+    for _ in range(1200):
         listed = queue.listed()[::-1]
         if listed[0]["state"] in states and (listed[0]["state"] != "running" or pid_of(queue, listed[0])):
             return listed
@@ -274,8 +275,8 @@ def test_a_server_finds_what_outlived_the_one_before(
     assert (pid_of(second, one), two["state"]) == (pid, "waiting")
     killed(second)
     os.killpg(pid or 0, signal.SIGKILL)
-    while jobs._is_locked(second.queue_folder / one["id"] / jobs.LOCK):
-        time.sleep(0.05)
+    for ended in (first, second):  # each would hold the lock for a moment when it tries it
+        ended.close()
 
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
     third = queues()

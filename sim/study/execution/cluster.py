@@ -89,6 +89,8 @@ class SubmittedCalls:
         self.open: dict[Future[Any], _Work] = {}
         self.parked: list[_Work] = []
         """Calls that wait for a worker with this program."""
+        self.lost: list[Future[Any]] = []
+        """Futures whose result was lost with its worker, until the scheduler has computed it again."""
         self.took_s: list[float] = []
 
 
@@ -201,7 +203,10 @@ class Cluster:
         """Put *future*, a copy of *work*, into the queue of finished calls once it is done."""
         work.futures.append(future)
         group.open[future] = work
-        future.add_done_callback(group.done.put)
+        if future.status == "lost":  # dask counts it as done
+            group.lost.append(future)
+        else:
+            future.add_done_callback(group.done.put)
 
     def _answer(self, group: SubmittedCalls) -> tuple[Any, Any]:
         """Wait for a call of *group*; return its job or position, and its result."""
@@ -214,6 +219,8 @@ class Cluster:
             try:
                 if future.status == "cancelled":
                     raise self._lost_scheduler()
+                if future.status == "lost":
+                    raise TimeoutError
                 result = future.result(timeout=CONNECT_S)
             except KilledWorker as error:
                 raise ClusterError(Message("one simulation has ended several workers: {error}", error)) from None
@@ -262,6 +269,9 @@ class Cluster:
         assert self._client is not None  # set by the first submitted call
         alone_since = time.monotonic()
         while True:
+            for future in [one for one in group.lost if one.status != "lost"]:
+                group.lost.remove(future)
+                future.add_done_callback(group.done.put)
             if self._client.status != "running" and group.done.empty():
                 raise self._lost_scheduler()
             now = time.monotonic()

@@ -3,7 +3,7 @@
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -302,6 +302,50 @@ def test_scheduler_lost_during_a_query_is_reported(asked: str) -> None:
         place._next_done(cluster.SubmittedCalls())
 
 
+class LostResult:
+    """Future whose worker has left with its result."""
+
+    key, status = "case", "lost"
+
+    def add_done_callback(self, put: Callable[[Any], None]) -> None:
+        put(self)
+
+    def done(self) -> bool:
+        return self.status == "finished"
+
+    def result(self, timeout: float) -> str:
+        if self.status == "lost":
+            raise TimeoutError
+        return "value"
+
+
+@pytest.mark.parametrize("left", [["tcp://there"], []])
+def test_result_lost_with_its_worker_is_awaited_while_workers_are_left(
+    monkeypatch: pytest.MonkeyPatch, left: list[str]
+) -> None:
+    monkeypatch.setattr(cluster, "REFRESH_S", 0.0)
+    place, group, future = Cluster("tcp://here", wait_s=0.0), cluster.SubmittedCalls(), LostResult()
+
+    def workers(*_: Any, **__: Any) -> list[str]:
+        future.status = "finished" if left else "lost"
+        return left
+
+    place._any_joined = True
+    place._client = SimpleNamespace(
+        status="running",
+        scheduler=SimpleNamespace(ncores_running=None),
+        sync=workers,
+        run=lambda *_, **__: {"tcp://there": cluster._program()},
+        processing=dict,
+    )
+    place._follow(group, cluster._Work("job", ()), future)
+    if left:
+        assert place._answer(group) == ("job", "value")
+    else:
+        with pytest.raises(ClusterError, match="no worker is left"):
+            place._answer(group)
+
+
 def test_when_no_worker_is_left_the_run_ends(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +357,7 @@ def test_when_no_worker_is_left_the_run_ends(
             for job in simulated(place, work):
                 seen.append(job.folder)
                 place._wait_s = 0.5
+                monkeypatch.setattr(cluster, "CONNECT_S", 0.5)  # results that the scheduler does not yet miss
                 worker.kill()
 
     with pytest.raises(ClusterError, match=r"no worker is left at .*; finished cases are kept"):

@@ -259,7 +259,9 @@ def test_nothing_is_taken_for_finished_while_it_is_written(folder: Path) -> None
     over, found = threading.Event(), []
 
     def look() -> None:
-        while not over.is_set():
+        last = False
+        while not last:
+            last = over.is_set()
             found.extend(load_case(point) is not None for point in (folder / "out").glob("points/[!.]*"))
             time.sleep(0.002)
 
