@@ -4,8 +4,8 @@
 
 A row is a card, an engine with release, a format and a number of tokens; the rate is the median over shapes, of dense
 products with both sides from 2,048 to 32,768, and of grouped products over whole experts split over at most four GPUs.
-The newest release of an engine that timed the format counts. The last column is the rate F of arithmetic alone, from
-the two largest batches m of the table: 1/rate = 1/F + c/m.
+The newest release of an engine that timed five such shapes of the format counts. The last column is the rate F of
+arithmetic alone, from the two largest batches m of the table: 1/rate = 1/F + c/m.
 """
 
 import re
@@ -22,12 +22,13 @@ CARDS = {
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
 FORMATS = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4", "int4_wo": "int4-wo",
-    "w4a16_mxfp4": "mxfp4",
+    "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-mxfp8",
 }  # fmt: skip
 TOKENS = (128, 1024, 8192)
 LARGEST = (8192, 16384)
 LEAST, MOST = 2048, 32768
 MOST_RANKS = 4
+LEAST_SHAPES = 5
 
 
 def main(tables: Path, out: Path = Path("data/kernels/measured.csv")) -> None:
@@ -39,7 +40,7 @@ def main(tables: Path, out: Path = Path("data/kernels/measured.csv")) -> None:
         for engine in sorted((tables / card / kind).glob("*")) if engine.name in ENGINES
         for format, (release, rows_of_format) in _newest(engine, kind).items()
         for tokens in TOKENS
-        if len(rows := _large(rows_of_format, kind, tokens)) >= 5
+        if len(rows := _large(rows_of_format, kind, tokens)) >= LEAST_SHAPES
     ]  # fmt: skip
     names = ["gpu", "engine", "release", "format", "experts", "tokens", "kernel", "flops", "shapes", "arithmetic_flops"]
     pd.DataFrame(found, columns=names).to_csv(out, index=False)
@@ -53,8 +54,9 @@ def _newest(engine: Path, kind: str) -> dict[str, tuple[str, pd.DataFrame]]:
             rows = pd.read_parquet(path).query(
                 "latency > 0 and not kernel_source.str.contains('nongated')", engine="python"
             )
-            by_format = {str(name): part for name, part in rows.groupby(f"{kind}_dtype")}
-            found |= {name: (release.name, part) for name, part in by_format.items() if name in FORMATS}
+            for name, part in rows.groupby(f"{kind}_dtype"):
+                if name in FORMATS and any(len(_large(part, kind, tokens)) >= LEAST_SHAPES for tokens in TOKENS):
+                    found[str(name)] = release.name, part
     return found
 
 

@@ -1,7 +1,35 @@
 """Matrix kernels: data/kernels/<id>.yaml."""
 
+from sim.catalogue.quantization import ComputeType
 from sim.catalogue.value import Value
 from sim.spec import Spec
+
+
+class KernelChoice(Spec):
+    """Kernel of routed experts that an engine runs by default, where the arithmetic depends on engine and card."""
+
+    engines: tuple[str, ...]
+    """Engines as in kernels/measured.csv."""
+    architectures: tuple[str, ...] = ()
+    """Architectures of GPUs; empty: all."""
+    quantizations: tuple[str, ...] = ()
+    """Ids of weight formats; empty: all with this kernel."""
+    compute: ComputeType
+    """Arithmetic of the kernel."""
+    measured_as: str
+    """Column `format` of the kernel in kernels/measured.csv."""
+    overlaps: bool = False
+    """Whether the kernel computes while it reads weights: its rate alone contains the reading, which a step adds."""
+    source: str
+    where: str
+
+    def applies(self, engine: str, architecture: str, quantization: str) -> bool:
+        """Return whether *engine* runs this kernel for *quantization* on a GPU of *architecture*."""
+        return (
+            engine in self.engines
+            and (not self.architectures or architecture in self.architectures)
+            and (not self.quantizations or quantization in self.quantizations)
+        )
 
 
 class Kernel(Spec):
@@ -24,3 +52,5 @@ class Kernel(Spec):
     """Factor on top of `compute_time_factor` for grouped matrix products over experts."""
     moe_weight_time_factor: Value
     """Factor on top of `weight_time_factor` for reading expert weights."""
+    chosen: tuple[KernelChoice, ...] = ()
+    """Kernels of routed experts by engine, architecture and format; the first that applies counts."""

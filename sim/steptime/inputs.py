@@ -18,7 +18,7 @@ from sim.catalogue.engine import (
     default_limit,
 )
 from sim.catalogue.gpu import Gpu
-from sim.catalogue.kernel import Kernel
+from sim.catalogue.kernel import Kernel, KernelChoice
 from sim.catalogue.link import Link
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
@@ -179,6 +179,17 @@ class RooflineInputs:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def engine_family(self) -> str:
+        """Name of the engine without its releases, as in kernels/measured.csv."""
+        return self.engine.id.rpartition("-")[0]
+
+    @property
+    def chosen_kernel(self) -> KernelChoice | None:
+        """Kernel that this engine runs for this format on this card by default; None: the format's usual one."""
+        setting = self.engine_family, self.gpu.architecture, self.quantization.id
+        return next((one for one in self.kernel.chosen if one.applies(*setting)), None)
 
     @property
     def slow_weights(self) -> Value | None:
@@ -359,9 +370,9 @@ class GpuRates:
         return max(factor, self.least_factor("layers")) if covered else factor
 
     def least_factor(self, part: str) -> float:
-        """Return the factor at which *part* computes as fast as its kernel does outside of a server; 0 if unknown."""
+        """Return the factor at which *part* computes as fast as its kernel alone, or at the dense peak if unknown."""
         reached = self.inputs.reached.get(part)
-        return self.compute_efficiency / self.inputs.speed / reached.value if reached else 0.0
+        return self.compute_efficiency / self.inputs.speed / (reached.value if reached else 1.0)
 
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Return the time to read *matrix* relative to stored bytes / reachable bandwidth.

@@ -24,8 +24,8 @@ MEASURED_FORMATS = {
 }  # fmt: skip
 """Kernel id -> format in data/kernels/measured.csv."""
 BLOCKS = "fp8-block"
-REACHED = (BLOCKS, "nvfp4")
-"""Formats whose kernels on graphics cards of Blackwell are slower than the card's share of 16-bit products."""
+REACHED = (BLOCKS, "nvfp4", "mxfp4", "mxfp4-mxfp8")
+"""Formats whose kernels on Blackwell are slower than the card's share of 16-bit products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +71,16 @@ class KernelRate:
 def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> Iterator[KernelRate]:
     """Yield the rates of each kernel that multiplies weights of the layers, the quantised ones first."""
     rates = GpuRates.of(inputs)
-    first: dict[Part, Matrix] = {}
-    for one in matrices(inputs.model):
-        if one.role not in ("embedding", "lm_head", "router", "vector"):
-            first.setdefault(_part(inputs, one), one)
-    for part, matrix in sorted(first.items(), key=lambda found: PARTS.index(found[0])):
+    for part, matrix in _first_matrices(inputs):
         compute, own = arithmetic(inputs.quantization, matrix), covers(inputs.quantization, matrix)
-        peak = rates.peak_flops(matrix)
+        chosen, peak = inputs.chosen_kernel if part == "experts" else None, rates.peak_flops(matrix)
         yield KernelRate(
             part,
             inputs.quantization.name if own else compute,
             inputs.kernel.name if own else "",
-            "int8" if own and "int8_share" in inputs.prompt_kernels else compute,
+            chosen.compute if chosen else "int8" if own and "int8_share" in inputs.prompt_kernels else compute,
             peak * rates.compute_efficiency / rates.compute_time_factor(matrix),
-            peak,
+            peak_flops(inputs.gpu, chosen.compute) if chosen else peak,
             rates.bytes_per_s / rates.weight_time_factor(matrix),
             inputs.gpu.memory_bytes_per_s.value,
             _basis(inputs, matrix, own, rates),
@@ -93,23 +89,39 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
 
 
 def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog) -> dict[str, Value]:
-    """Return the fractions of the dense peak that the engine's kernels reach alone on the card's architecture, by part.
+    """Return the fractions of the format's dense peak that the engine's kernels reach at most, by part.
 
-    They apply to the formats of `REACHED` on RTX 50, RTX PRO and DGX Spark, in the engine's entry whose releases
-    contain the measured one. Empty for other cards: their kernels come close to what the fit assumes.
+    On Blackwell the rate measured alone limits the formats of `REACHED`, in the engine's entry whose releases contain
+    the measured one; another card of the architecture reaches the same fraction of its peak in the kernel's
+    arithmetic. Experts whose arithmetic the engine chooses are limited by its peak.
     """
-    if not inputs.graphics_blackwell:
-        return {}
     found: dict[str, Value] = {}
+    rates, parts = GpuRates.of(inputs), dict(_first_matrices(inputs))
     for rate in kernel_rates(inputs, measured):
+        if rate.part == "unquantised":
+            continue
         known = [one for one in rate.measured if one.format in REACHED and _in_era(inputs, one)]
-        if known and known[-1].arithmetic_flops and rate.part != "unquantised":
+        peak = rates.peak_flops(parts[rate.part])
+        chosen = inputs.chosen_kernel if rate.part == "experts" else None
+        overlaps = chosen is not None and chosen.overlaps
+        if inputs.gpu.blackwell and known and known[-1].arithmetic_flops and not overlaps:
             one = known[-1]
-            peak = peak_flops(catalog.gpu(one.gpu), rate.arithmetic)
+            share = one.arithmetic_flops / peak_flops(catalog.gpu(one.gpu), rate.arithmetic)
             where = f"data/kernels/measured.csv: {one.kernel} of {one.engine} {one.release} on {one.gpu}"
-            share = one.arithmetic_flops / peak
-            found[rate.part] = Value(value=share, source="aic", where=where, kind="measured")
+            found[rate.part] = Value(value=share * rate.peak_flops / peak, source="aic", where=where, kind="measured")
+        elif chosen is not None and rate.peak_flops < peak:
+            share = rate.peak_flops / peak
+            found[rate.part] = Value(value=share, source=chosen.source, where=chosen.where, kind="computed")
     return found
+
+
+def _first_matrices(inputs: RooflineInputs) -> list[tuple[Part, Matrix]]:
+    """Return a matrix of each part of the layers, the quantised ones first."""
+    first: dict[Part, Matrix] = {}
+    for one in matrices(inputs.model):
+        if one.role not in ("embedding", "lm_head", "router", "vector"):
+            first.setdefault(_part(inputs, one), one)
+    return sorted(first.items(), key=lambda found: PARTS.index(found[0]))
 
 
 def _in_era(inputs: RooflineInputs, one: MeasuredKernel) -> bool:
@@ -138,14 +150,14 @@ def _measured_alone(
 ) -> tuple[MeasuredKernel, ...]:
     """Return the rows for this kernel and engine: on this card, else on the first card of the same architecture."""
     format = MEASURED_FORMATS.get(inputs.kernel.id) if own else {"fp16": "bf16", "fp8": "fp8"}.get(compute)
+    if part == "experts" and inputs.chosen_kernel is not None:
+        format = inputs.chosen_kernel.measured_as
     if own and format == "fp8" and inputs.quantization.group_size is not None:
         format = BLOCKS
     known = [
         one
         for one in measured
-        if one.format == format
-        and one.experts == (part == "experts")
-        and inputs.engine.id.rpartition("-")[0] == one.engine
+        if one.format == format and one.experts == (part == "experts") and inputs.engine_family == one.engine
     ]
     card = next((one.gpu for one in known if one.gpu == inputs.gpu.id), None)
     card = card or next((one.gpu for one in known if one.architecture == inputs.gpu.architecture), None)

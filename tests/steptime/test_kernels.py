@@ -13,7 +13,8 @@ from sim.steptime.kernels import MeasuredKernel, kernel_rates, measured_kernels,
 
 CATALOG = load_catalog()
 MEASURED = measured_kernels(CATALOG)
-ARITHMETIC = {"bf16": "fp16", "fp8": "fp8", "fp8-block": "fp8", "nvfp4": "fp4", "int4-wo": "fp16", "mxfp4": "fp4"}
+ARITHMETIC = {"bf16": "fp16", "fp8": "fp8", "fp8-block": "fp8", "nvfp4": "fp4", "int4-wo": "fp16"}
+ARITHMETIC |= {"mxfp4": "fp16", "mxfp4-mxfp8": "fp8"}
 
 
 @pytest.mark.parametrize("weights", ["none", "fp8", "int4"])
@@ -56,8 +57,8 @@ def test_the_kernel_of_the_engine_and_card_is_shown_and_else_that_of_the_archite
         assert rate.measured == shown
 
 
-@pytest.mark.parametrize(("card", "share"), [("rtx-5090", 0.3), ("b200-180gb-sxm", None)])
-def test_no_product_of_a_graphics_card_is_faster_than_its_kernel_alone(build, card: str, share: float | None) -> None:
+@pytest.mark.parametrize(("card", "share"), [("rtx-5090", 0.3), ("b200-180gb-sxm", 0.05), ("h100-80gb-sxm", None)])
+def test_no_product_on_blackwell_is_faster_than_its_kernel_alone(build, card: str, share: float | None) -> None:
     inputs = build("qwen3-30b-a3b", card, "pcie5-x16").inputs
     engine = inputs.engine.model_copy(update={"id": "vllm-0.14", "versions": "0.14 to 0.33"})
     inputs = replace(inputs, engine=engine, quantization=CATALOG.quantization("nvfp4"), kernel=CATALOG.kernel("nvfp4"))
@@ -73,6 +74,56 @@ def test_no_product_of_a_graphics_card_is_faster_than_its_kernel_alone(build, ca
         assert rate.basis is limited.reached["experts"]
     older = replace(inputs, engine=engine.model_copy(update={"versions": "0.11 to 0.13"}))
     assert not reached_shares(older, [measured], CATALOG)
+
+
+def kernels_on(build, model: str, card: str, engine: str, weights: str):
+    """Return the inputs of *model* in the format *weights* in a catalogue's engine, limited as in a scenario."""
+    quantization = CATALOG.quantization(weights)
+    inputs = build(model, card, "pcie5-x16").inputs
+    inputs = replace(
+        inputs, engine=CATALOG.engine(engine), quantization=quantization, kernel=CATALOG.kernel(quantization.kernel)
+    )
+    return replace(inputs, reached=reached_shares(inputs, MEASURED, CATALOG))
+
+
+@pytest.mark.slow
+def test_no_kernel_of_the_catalogue_computes_or_reads_above_the_peak(build) -> None:
+    engines = [one for one in map(CATALOG.engine, CATALOG.ids("engines")) if one.overheads is not None]
+    formats = [CATALOG.quantization(name) for name in CATALOG.ids("quantizations")]
+    kernels = {one.id: one for one in map(CATALOG.kernel, CATALOG.ids("kernels"))}
+    inputs = build("qwen3-30b-a3b", "h100-80gb-sxm", "pcie5-x16").inputs
+    parts = {one.role: one for one in matrices(inputs.model) if one.role in ("attention", "expert")}
+    for place, card in enumerate(map(CATALOG.gpu, CATALOG.ids("gpus"))):
+        for number, engine in enumerate(engines, start=place):  # formats take turns
+            weights = formats[number % len(formats)]
+            kernel = kernels[weights.kernel if number % 2 else weights.weight_only_kernel or weights.kernel]
+            rates = GpuRates.of(replace(inputs, gpu=card, engine=engine, quantization=weights, kernel=kernel))
+            for matrix in parts.values():
+                where = card.id, engine.id, weights.id, matrix.role
+                assert rates.compute_efficiency <= 1.000001 * rates.compute_time_factor(matrix), where
+                read = rates.bytes_per_s / rates.weight_time_factor(matrix)
+                assert read <= 1.000001 * card.memory_bytes_per_s.value, where
+
+
+@pytest.mark.parametrize(
+    ("card", "server", "weights", "arithmetic", "alone"),
+    [
+        ("b200-180gb-sxm", "vllm-0.14", "mxfp4", "fp16", "mxfp4"),
+        ("b200-180gb-sxm", "vllm-0.14", "mxfp4-fp8", "fp8", "mxfp4-mxfp8"),
+        ("gb200-186gb", "tensorrt-llm-1.0", "mxfp4", "fp8", "mxfp4-mxfp8"),
+        ("b300-288gb-sxm", "sglang-0.5", "mxfp4", "fp8", "mxfp4-mxfp8"),
+        ("rtx-5090", "vllm-0.11", "mxfp4", "fp16", "mxfp4"),
+    ],
+)
+def test_experts_in_mxfp4_compute_as_the_engine_chooses(
+    build, card: str, server: str, weights: str, arithmetic: str, alone: str
+) -> None:
+    inputs = kernels_on(build, "gpt-oss-20b", card, server, weights)
+    rate = next(one for one in kernel_rates(inputs, MEASURED) if one.part == "experts")
+    assert (rate.arithmetic, rate.peak_flops) == (arithmetic, peak_flops(inputs.gpu, arithmetic))
+    assert {one.format for one in rate.measured} <= {alone}
+    alone_flops = [] if card == "rtx-5090" else [one.arithmetic_flops for one in rate.measured[-1:]]
+    assert rate.prefill_flops <= min([rate.peak_flops, *alone_flops]) * 1.000001
 
 
 def test_check_lists_the_rate_of_prompts_with_its_source() -> None:
