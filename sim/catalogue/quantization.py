@@ -33,12 +33,14 @@ class Quantization(Spec):
     """Matrices that are quantised. linear: attention and feed-forward; feed_forward: feed-forward only; experts: routed
     experts only; all: embeddings and LM head too. Routers, norms, biases and all other matrices stay at 16 bits."""
     beside_bits_per_weight: Value | None = None
-    """Stored bits per weight of attention and of feed-forward blocks that are not covered, computed in fp8; only with
-    `experts` or `feed_forward`. None: 16 bits."""
+    """Stored bits per weight of attention and of feed-forward blocks that are not covered; only with `experts` or
+    `feed_forward`. None: 16 bits."""
+    beside_compute: ComputeType = "fp8"
+    """Arithmetic of the weights of `beside_bits_per_weight`."""
     embedding_bits_per_weight: Value | None = None
-    """Stored bits per weight of the embedding, with `applies_to: all`; None: `bits_per_weight`."""
+    """Stored bits per weight of the embedding; None: `bits_per_weight` with `applies_to: all`, else 16."""
     lm_head_bits_per_weight: Value | None = None
-    """Stored bits per weight of the LM head, with `applies_to: all`; also applies to a tied embedding."""
+    """Stored bits per weight of the LM head, also of a tied embedding; None: as `embedding_bits_per_weight`."""
     group_size: Count | None = None
     """Weights along the input dimension that share a scale; None: one scale per channel or tensor."""
     whole_groups_per_rank: bool = False
@@ -77,7 +79,7 @@ def native_quantization(
 
 def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
     """Return the stored bits per parameter of *matrix*, including scales; *tied*: the embedding is also the LM head."""
-    if quantization.applies_to == "all" and matrix.role in ("embedding", "lm_head"):
+    if matrix.role in ("embedding", "lm_head"):
         head = matrix.role == "lm_head" or (tied and matrix.split == "vocab")
         own = quantization.lm_head_bits_per_weight if head else quantization.embedding_bits_per_weight
         if own is not None:
@@ -93,7 +95,7 @@ def arithmetic(quantization: Quantization, matrix: Matrix) -> ComputeType:
     if covers(quantization, matrix):
         return quantization.compute
     beside = quantization.beside_bits_per_weight
-    return "fp8" if beside is not None and matrix.role in BESIDE else "fp16"
+    return quantization.beside_compute if beside is not None and matrix.role in BESIDE else "fp16"
 
 
 def covers(quantization: Quantization, matrix: Matrix) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import matrices
-from sim.catalogue.quantization import bits, padded
+from sim.catalogue.quantization import arithmetic, bits, padded
 from sim.catalogue.value import Value
 
 CATALOG = load_catalog()
@@ -41,9 +41,9 @@ def value(number: float) -> Value:
         ("all", 6.0, False, (3.0, 6.0, 4.5, 4.5)),
         ("all", 6.0, True, (6.0, 6.0, 4.5, 4.5)),
         ("all", None, False, (3.0, 4.5, 4.5, 4.5)),
-        ("linear", 6.0, False, (16.0, 16.0, 4.5, 4.5)),
-        ("feed_forward", 6.0, False, (16.0, 16.0, 16.0, 4.5)),
-        ("experts", 6.0, False, (16.0, 16.0, 16.0, 16.0)),
+        ("linear", 6.0, False, (3.0, 6.0, 4.5, 4.5)),
+        ("feed_forward", None, False, (3.0, 16.0, 16.0, 4.5)),
+        ("experts", 6.0, False, (3.0, 6.0, 16.0, 16.0)),
     ],
 )
 def test_bits_by_role(applies_to: str, head: float | None, tied: bool, stored: tuple[float, ...]) -> None:
@@ -58,3 +58,11 @@ def test_bits_by_role(applies_to: str, head: float | None, tied: bool, stored: t
     )
     by_role = {matrix.role: bits(form, matrix, tied) for matrix in matrices(LLAMA)}
     assert tuple(by_role[role] for role in ("embedding", "lm_head", "attention", "mlp")) == stored
+
+
+@pytest.mark.parametrize(("model", "file_bytes"), [("gpt-oss-20b", 12.1e9), ("gpt-oss-120b", 59.02 * 2**30)])
+def test_gguf_files_of_gpt_oss_have_their_published_size(model: str, file_bytes: float) -> None:
+    form, weights = CATALOG.quantization("gguf-mxfp4"), matrices(CATALOG.model(model))
+    stored = sum(one.count * one.inputs * one.outputs * bits(form, one, tied=False) for one in weights)
+    assert stored / 8 == pytest.approx(file_bytes, rel=0.005)
+    assert {arithmetic(form, one) for one in weights} == {"fp16"}
