@@ -3,10 +3,12 @@
 Plain geometry in points, independent of whether a picture or a page is drawn.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import floor, inf, isfinite, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +111,8 @@ BOLDER = 1.13
 LINE_HEIGHT = 1.15
 CELL = 2.0
 """Edge of a cell in the grid that excludes covered places [points]; a power of two, so that division is exact."""
-MANY_PLACES = 40
-"""Number of possible places of a text above which the grid is used."""
+FEW_ANCHORS = 5
+"""Number of points beside which a text may be placed, up to which their places are checked without the grid."""
 OVERHANG = 6.0
 """Distance by which a text may reach above the plot area, for labels on its upper edge [points]."""
 
@@ -133,9 +135,11 @@ class PlotArea:
     width: float
     height: float
     taken: list[NDArray[np.float64]] = field(default_factory=list)
-    """Arrays (n, 2) of points that no text may cover."""
-    _sorted: tuple[NDArray[np.float64], NDArray[np.float64]] | None = field(default=None, init=False)
-    """Coordinates of the points in the only array of `taken`, in order of x; None until a text is placed."""
+    """Arrays (n, 2) of points that no text may cover, without those of `boxes`."""
+    boxes: list[tuple[list[float], list[float]]] = field(default_factory=list)
+    """Texts and other boxes that no text may cover: x and y of the points of a grid over each, in ascending order."""
+    _sorted: tuple[list[float], NDArray[np.float64]] | None = field(default=None, init=False)
+    """Coordinates x and y of the points in the only array of `taken`, in order of x; None until a text is placed."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
@@ -157,26 +161,41 @@ class PlotArea:
     ) -> TextPlace | None:
         """Place *text* of font *size* at distance *gap* from the first of *anchors* with room; None without room."""
         width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
-        if not anchors:
-            return None
-        at_x, at_y = np.array(anchors).T
-        corners = _corners_around(at_x, at_y, width, height, gap)
-        lefts, bottoms = corners[:, 0].T.ravel(), corners[:, 1].T.ravel()
-        fits = (lefts >= 0) & (bottoms >= 0)
-        fits &= (lefts + width <= self.width) & (bottoms + height <= self.height + OVERHANG)
-        across, up = self._sorted_points()
-        places = np.flatnonzero(fits)
-        if len(places) > MANY_PLACES:
-            places = places[~self._covered(lefts[places], bottoms[places], width, height)]
-        starts = np.searchsorted(across, lefts - 1, "right")
-        ends = np.searchsorted(across, lefts + width + 1, "left")
-        for place in places.tolist():
-            left, bottom = float(lefts[place]), float(bottoms[place])
-            heights = up[starts[place] : ends[place]]
-            if not ((heights > bottom - 1) & (heights < bottom + height + 1)).any():
+        for beside, left, bottom in self._places(anchors, width, height, gap):
+            if self._is_free(left - 1, bottom - 1, left + width + 1, bottom + height + 1):
                 self.take_box(left, bottom, width, height)
-                return TextPlace(left, bottom, width, height, anchors[place // len(corners)])
+                return TextPlace(left, bottom, width, height, anchors[beside])
         return None
+
+    def _places(
+        self, anchors: Sequence[tuple[float, float]], width: float, height: float, gap: float
+    ) -> Iterator[tuple[int, float, float]]:
+        """Yield (index of the anchor, left, bottom) of the possible places of a text inside the plot area."""
+        widest, highest = self.width, self.height + OVERHANG
+        if len(anchors) <= FEW_ANCHORS:
+            for index, (x, y) in enumerate(anchors):
+                for left, bottom in _corners_around(x, y, width, height, gap):
+                    if left >= 0 and bottom >= 0 and left + width <= widest and bottom + height <= highest:
+                        yield index, left, bottom
+            return
+        across, up = np.array(anchors).T
+        corners = np.array(_corners_around(across, up, width, height, gap))
+        lefts, bottoms = corners[:, 0].T.ravel(), corners[:, 1].T.ravel()
+        fits = (lefts >= 0) & (bottoms >= 0) & (lefts + width <= widest) & (bottoms + height <= highest)
+        places = np.flatnonzero(fits)
+        places = places[~self._covered(lefts[places], bottoms[places], width, height)]
+        yield from zip((places // len(corners)).tolist(), lefts[places].tolist(), bottoms[places].tolist(), strict=True)
+
+    def _is_free(self, left: float, bottom: float, right: float, top: float) -> bool:
+        """Return whether no occupied point lies between these sides."""
+        across, up = self._sorted_points()
+        heights = up[bisect_right(across, left) : bisect_left(across, right)]
+        if ((heights > bottom) & (heights < top)).any():
+            return False
+        near = [
+            (xs, ys) for xs, ys in self.boxes if ys[0] < top and bottom < ys[-1] and xs[0] < right and left < xs[-1]
+        ]
+        return not any(any(left < x < right for x in xs) and any(bottom < y < top for y in ys) for xs, ys in near)
 
     def _covered(
         self, lefts: NDArray[np.float64], bottoms: NDArray[np.float64], width: float, height: float
@@ -186,43 +205,43 @@ class PlotArea:
         Boxes that are not covered may still have a point near their edges.
         """
         size = (int((self.width + 2) / CELL) + 1, int((self.height + OVERHANG + 2) / CELL) + 1)
-        cells = np.floor(self.taken[0] / CELL).astype(int)
+        cells = np.floor(np.vstack([np.empty((0, 2)), *self.taken]) / CELL).astype(int)
         cells = cells[(cells >= 0).all(axis=1) & (cells < size).all(axis=1)]
-        counts = np.bincount(cells[:, 0] * size[1] + cells[:, 1], minlength=size[0] * size[1]).reshape(size)
-        below = np.zeros((size[0] + 1, size[1] + 1), int)
-        below[1:, 1:] = counts.cumsum(axis=0).cumsum(axis=1)
+        occupied = np.zeros((size[0] + 1, size[1] + 1), np.int32)
+        occupied[cells[:, 0] + 1, cells[:, 1] + 1] = 1
+        for xs, ys in self.boxes:
+            columns, rows = ([int(at / CELL) + 1 for at in each if at >= 0] for each in (xs, ys))
+            occupied[np.ix_([one for one in columns if one <= size[0]], [one for one in rows if one <= size[1]])] = 1
+        below = occupied.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)
         first_x, first_y = (np.floor((low - 1) / CELL).astype(int) + 1 for low in (lefts, bottoms))
         end_x = np.maximum(first_x, np.floor((lefts + width + 1) / CELL).astype(int))
         end_y = np.maximum(first_y, np.floor((bottoms + height + 1) / CELL).astype(int))
         inside = below[end_x, end_y] - below[first_x, end_y] - below[end_x, first_y] + below[first_x, first_y]
         return np.asarray(inside > 0)
 
-    def _sorted_points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coordinates of the occupied points, in order of x."""
+    def _sorted_points(self) -> tuple[list[float], NDArray[np.float64]]:
+        """Return the coordinates of the occupied points outside boxes, in order of x."""
         if len(self.taken) != 1 or self._sorted is None:
             points = np.vstack(self.taken) if self.taken else np.empty((0, 2))
             self.taken = [points[np.argsort(points[:, 0], kind="stable")]]
-            self._sorted = np.ascontiguousarray(self.taken[0][:, 0]), np.ascontiguousarray(self.taken[0][:, 1])
+            self._sorted = self.taken[0][:, 0].tolist(), np.ascontiguousarray(self.taken[0][:, 1])
         return self._sorted
 
     def take_box(self, left: float, bottom: float, width: float, height: float) -> None:
         """Mark a box as occupied."""
-        across, up = np.meshgrid(np.arange(0.0, width + 3, 3.0), np.linspace(0.0, height, 5))
-        self.taken.append(np.column_stack((left + across.ravel(), bottom + up.ravel())))
+        across, up = left + np.arange(0.0, width + 3, 3.0), bottom + np.linspace(0.0, height, 5)
+        self.boxes.append((across.tolist(), up.tolist()))
 
 
-def _corners_around(
-    x: NDArray[np.float64], y: NDArray[np.float64], width: float, height: float, gap: float
-) -> NDArray[np.float64]:
-    """Return lower left corners around each (x, y): above, right, below, left, then the diagonals.
-
-    The shape of the array is (corners, 2, anchors).
-    """
+def _corners_around(x: Any, y: Any, width: float, height: float, gap: float) -> tuple[tuple[Any, Any], ...]:
+    """Return (left, bottom) of boxes around (x, y), numbers or arrays: above, right, below, left, then diagonals."""
     right, left, middle = x + gap, x - gap - width, x - width / 2
     above, below, level = y + gap, y - gap - height, y - height / 2
-    sides = [(middle, above), (right, level), (middle, below), (left, level)]
-    diagonals = [(right, above), (right, below), (left, above), (left, below)]
-    return np.array([*sides, *diagonals, (left, above + gap), (left, below - gap)])
+    return (
+        *((middle, above), (right, level), (middle, below), (left, level)),
+        *((right, above), (right, below), (left, above), (left, below)),
+        *((left, above + gap), (left, below - gap)),
+    )
 
 
 INK = "#222222"
@@ -381,13 +400,13 @@ def _tags(
     found = []
     for index, (left, bottom) in enumerate(places if curve.marker else ()):
         at, value = curve.x[index], curve.y[index]
-        values = [_off_chart_text(value, panel.y_format)] * (value > y.high) + [_off_chart_text(at, panel.x_format)] * (
-            at > x.high
-        )
-        if bool(values) == beyond and np.isfinite(left):
+        above, right = value > y.high, at > x.high
+        if (above or right) == beyond and np.isfinite(left):
             tag = "".join(curve.tags[index : index + 1])
             if not (tag or panel.labelled):
                 continue
+            values = [_off_chart_text(value, panel.y_format)] if above else []
+            values += [_off_chart_text(at, panel.x_format)] if right else []
             whole = ": ".join(part for part in (tag, *values[:1]) if part)
             for text in dict.fromkeys(text for text in (whole, tag) if text):
                 place = room.fit(

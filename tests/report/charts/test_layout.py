@@ -86,11 +86,16 @@ def test_a_text_gets_the_first_place_without_a_point(count: int) -> None:
         taken = generator.uniform(0, 240, (points, 2))
         room = PlotArea(240.0, 240.0)
         room.taken = [taken[: points // 3], taken[points // 3 :]] if points else []
-        found = room.fit("a name", 11.0, anchors, 6.0)
         width, height = GLYPH_WIDTH * 11.0 * 6, LINE_HEIGHT * 11.0
-        places = _corners_around(*np.array(anchors).T, width, height, 6.0).transpose(2, 0, 1).reshape(-1, 2)
+        across, up = np.array(anchors).T
+        places = np.array(_corners_around(across, up, width, height, 6.0)).transpose(2, 0, 1).reshape(-1, 2)
         inside = (places >= 0).all(axis=1) & (places[:, 0] + width <= 240) & (places[:, 1] + height <= 240 + OVERHANG)
         low, high = places - 1, places + np.array([width + 1, height + 1])
-        free = ~((taken > low[:, None]) & (taken < high[:, None])).all(axis=2).any(axis=1)
-        first = next(iter(np.flatnonzero(inside & free)), None)
-        assert (found and (found.x, found.y)) == (None if first is None else tuple(places[first]))
+        for _ in range(3):  # the second text keeps clear of the first
+            found = room.fit("a name", 11.0, anchors, 6.0)
+            free = ~((taken > low[:, None]) & (taken < high[:, None])).all(axis=2).any(axis=1)
+            first = next(iter(np.flatnonzero(inside & free)), None)
+            assert (found and (found.x, found.y)) == (None if first is None else tuple(places[first]))
+            if found:
+                grid = np.meshgrid(np.arange(0.0, width + 3, 3.0), np.linspace(0.0, height, 5))
+                taken = np.vstack([taken, np.array([found.x, found.y]) + np.array(grid).reshape(2, -1).T])
