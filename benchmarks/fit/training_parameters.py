@@ -22,6 +22,7 @@ from sim.training.figures import (
 PRIORS: dict[str, tuple[float, float]] = {
     "attention": (1.6, 0.3),
     "older_attention": (1.8, 0.25),
+    "fp8_attention": (0.7, 0.2),
     "recompute": (1.0, 0.25),
     "expert": (1.8, 0.4),
     "expert_exposed": (0.6, 0.4),
@@ -91,6 +92,8 @@ def parameters_of(case: TrainingCase, data: TrainingData) -> dict[str, tuple[tup
     if network.is_transformer:
         older = data.stacks[stack].older_attention and needs_new_kernels(job.gpu)
         found["attention_time_factor"] = (("attention", 1), ("older_attention", 1)) if older else (("attention", 1),)
+    if job.eight_bit_attention:
+        found["eight_bit_attention_time_factor"] = (("fp8_attention", 1),)
     if job.recompute != "none":
         found["recompute_share"] = (("recompute", 1),)
     if network.expert_flop:
@@ -172,6 +175,7 @@ def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> T
     return TrainingFigures(
         gemm_exponent=plain(EXPONENT),
         attention_time_factor=entry("attention"),
+        eight_bit_attention_time_factor=entry("fp8_attention"),
         older_attention_time_factor=entry("older_attention"),
         recompute_share=entry("recompute"),
         expert_time_factor=entry("expert"),

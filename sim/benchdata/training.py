@@ -17,6 +17,7 @@ REQUIRED_COLUMNS = ("gpu", "model")
 TEXTS = (
     "id",
     "source_key",
+    "source",
     "model",
     "arch_note",
     "task",

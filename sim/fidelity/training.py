@@ -24,7 +24,7 @@ from sim.report.terminal_table import FittedTable
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.training.figures import TrainingData, framework_memory, load_training, rates
 from sim.training.memory import memory
-from sim.training.steptime import TrainingRates, backward_passes, step_time
+from sim.training.steptime import TrainingRates, backward_passes, repeated_passes, step_time
 
 BYTES_PER_GB = 1e9
 
@@ -75,7 +75,7 @@ def speed(case: TrainingCase, reached: TrainingRates) -> dict[str, float]:
     """Return step_s, samples_per_s and tokens_per_s of *case*."""
     job = case.job
     step = step_time(job, reached)
-    passes = 1 + backward_passes(job) + (job.recompute == "full")
+    passes = 1 + backward_passes(job) + repeated_passes(job, reached)
     forward_s = (step.matrix_s + step.attention_s + step.stream_s) / passes
     step_s = step.step_s + case.evaluation_forwards * forward_s
     samples = job.global_batch / step_s / case.counted_samples

@@ -6,6 +6,7 @@ lacks are those that its framework usually uses.
 
 import re
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from math import ceil
 
 from sim.benchdata.training import TrainingRow
@@ -230,7 +231,7 @@ def link_of(row: TrainingRow, gpu: Gpu, catalog: Catalog) -> Link:
     if "nvlink" in stated or "xgmi" in stated or "fabric" in stated:
         return own
     found = re.search(r"pcie\D*([345])", stated)
-    if "pcie" in stated and (found or own.id.startswith("nvlink")):
+    if "pcie" in stated and not stated.startswith("host") and (found or own.id.startswith("nvlink")):
         staged = "-no-p2p" if own.id.endswith("no-p2p") else ""
         return catalog.link(f"pcie{found[1] if found else 4}-x16{staged}")
     return own
@@ -275,6 +276,8 @@ USUAL_NODE = 8
 COUNT = r"0*([1-9][0-9]{0,8})\b"
 BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
 """Pattern of a batch that a rank computes at once, which requires recomputation."""
+RECOMPUTED_LAYERS = re.compile(rf"recomputes {COUNT} layers")
+EIGHT_BIT_ATTENTION = "fp8 attention"
 NVL72_GPUS = 72
 LARGEST_SHARE = 0.6
 """Largest fraction of the memory for weights, gradients and states if the layout is not known."""
@@ -318,6 +321,7 @@ class TrainingCase:
 
 def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
     """Return the job of *row*. Raises TrainingNotCovered."""
+    row = completed(row, data)
     gpu = gpu_of(row.text("gpu"), catalog)
     network = network_of(row, catalog, data)
     stack = data.stack(row.text("source_key"), network.is_transformer and network.causal)
@@ -339,6 +343,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     model_bytes = _model_bytes(network, method, small)
     parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, model_bytes)
     micro, count = _batches(row, network, parallel, global_batch, sequence)
+    repeated = RECOMPUTED_LAYERS.search(note)
     offloaded = "offload-opt" in note or "offload-master" in note
     job = OptimizerStep(
         gpu=gpu,
@@ -351,6 +356,8 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
         precision=precision,
         method=method,
         recompute=_recompute(row, (facts.adapters_recompute if method != "full" else None) or facts.recompute, network),
+        recomputed_layers=min(1.0, int(repeated[1]) / network.layers) if repeated else 1.0,
+        eight_bit_attention=EIGHT_BIT_ATTENTION in note and precision in EIGHT_BIT,
         gpus_per_node=per_node,
         node_bytes_per_s=node_bytes_per_s(row.text("interconnect_inter"), gpu, host) * max(1.0, per_node / host),
         host_bytes_per_s=PCIE4_HOST_BYTES_PER_S if offloaded else 0.0,
@@ -359,6 +366,23 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     )
     evaluated = EVALUATION_FORWARDS.get(row.text("model").lower(), 0.0) if TIMESTAMPS in note else 0.0
     return TrainingCase(row, job, stack, global_batch is None, _counted_samples(row, data), evaluated)
+
+
+def completed(row: TrainingRow, data: TrainingData) -> TrainingRow:
+    """Return *row* with the cells that it lacks and its published configuration states."""
+    name = f"{row.text('source_key')}:{row.text('source').partition(':')[2]}"
+    texts, counts = dict(row.texts), dict(row.counts)
+    for one in data.runs.values():
+        if not fnmatch(row.text("gpu"), one.gpus) or not any(fnmatch(name, pattern) for pattern in one.runs):
+            continue
+        for column, value in one.cells.items():
+            if column == "note":
+                texts[column] = f"{texts[column]}; {value}"
+            elif isinstance(value, int):
+                counts.setdefault(column, value)
+            else:
+                texts[column] = texts[column] or value
+    return replace(row, texts=texts, counts=counts)
 
 
 def _counted_samples(row: TrainingRow, data: TrainingData) -> float:
@@ -411,7 +435,7 @@ def _parallel(
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
         fits = model_bytes <= LARGEST_SHARE * memory_bytes * tp * pp
-        zero = 1 if tp * pp > 1 else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
+        zero = 1 if tp * pp > 1 or facts.distributed_optimizer else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
     expert = min(tp * dp, int(experts[1]) if experts else USUAL_NODE) if network.expert_params else 1
     virtual = 1 if pp == 1 else int(chunks[1]) if chunks else _usual_chunks(network.layers, pp) if guessed else 1
     return Parallel(tp, pp, dp, context, expert, virtual, zero, facts.sequence_parallel)

@@ -1,4 +1,4 @@
-"""Fitted figures of training in data/training: figures.yaml, stacks.yaml and networks.yaml.
+"""Fitted figures of training in data/training: figures.yaml, stacks.yaml, networks.yaml and runs.yaml.
 
 The files define networks beyond the models of the catalogue, the rates that a job reaches relative to its GPU's
 datasheet and its link, and the memory layout of each training framework (a stack).
@@ -73,6 +73,8 @@ class TrainingFigures(Spec):
 
     gemm_exponent: Value
     attention_time_factor: Value
+    eight_bit_attention_time_factor: Value
+    """Time of attention in 8 bits, relative to 16 bits."""
     older_attention_time_factor: Value
     """Time of Ampere attention kernels on later data-centre cards, relative to kernels written for those cards."""
     recompute_share: Value
@@ -122,6 +124,8 @@ class Stack(Sourced):
     sequence_parallel: bool = False
     precision: dict[str, Literal["fp16", "bf16", "fp8", "nvfp4"]] = Field(default_factory=dict)
     """Default precision where a table states none, keyed by the start of `Gpu.architecture`; `other` for all others."""
+    distributed_optimizer: bool = False
+    """True if data-parallel ranks share optimizer states (ZeRO 1) even where a model fits."""
     model_parallel: bool = False
     """True if a model that does not fit is split by tensors and layers, rather than sharded (ZeRO 3)."""
     recompute: Literal["none", "selective", "full"] = "none"
@@ -179,12 +183,24 @@ class TrainedNetwork(Sourced):
         return "patch" in self.dimensions
 
 
+class PublishedRuns(Sourced):
+    """Cells that a table of training runs lacks and the runs' published configurations state."""
+
+    runs: tuple[str, ...]
+    """Shell patterns of the columns `source_key` and `source`, joined by a colon, without repository and commit."""
+    gpus: str = "*"
+    """Shell pattern of the column `gpu`."""
+    cells: dict[str, str | int]
+    """Values of empty columns; `note` is appended."""
+
+
 class TrainingData(Spec):
-    """Contents of the three files in data/training."""
+    """Contents of the four files in data/training."""
 
     figures: TrainingFigures
     stacks: dict[str, Stack]
     networks: dict[str, TrainedNetwork]
+    runs: dict[str, PublishedRuns]
 
     def stack(self, source_key: str, language: bool) -> str:
         """Return the id of the stack that a campaign used (for *language* models), else `pytorch`."""
@@ -203,7 +219,7 @@ def load_training(root: Path) -> TrainingData:
     """
     folder = root / "training"
     return TrainingData.model_validate(
-        {name: read(folder / f"{name}.yaml").data for name in ("figures", "stacks", "networks")}
+        {name: read(folder / f"{name}.yaml").data for name in ("figures", "stacks", "networks", "runs")}
     )
 
 
@@ -360,6 +376,7 @@ def rates(
         bytes_per_s=efficiency.memory.value * gpu.memory_bytes_per_s.value / card.memory_time_factor.value,
         exponent=figures.gemm_exponent.value,
         attention_time_factor=attention,
+        eight_bit_attention_time_factor=figures.eight_bit_attention_time_factor.value,
         recompute_share=figures.recompute_share.value,
         expert_time_factor=figures.expert_time_factor.value,
         stream_time_factor=stream,

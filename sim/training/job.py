@@ -54,6 +54,10 @@ class OptimizerStep:
     precision: Precision = "bf16"
     method: Method = "full"
     recompute: Recompute = "none"
+    recomputed_layers: float = 1.0
+    """Fraction of the layers that full recomputation repeats."""
+    eight_bit_attention: bool = False
+    """True if attention computes in 8 bits, not in 16."""
     gpus_per_node: int = 8
     node_bytes_per_s: float = 0.0
     """Network rate of a node per direction, all adapters together [bytes/s]; unused on one node."""

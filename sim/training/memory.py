@@ -131,13 +131,15 @@ def _activations(job: OptimizerStep, layout: FrameworkMemory) -> float:
         # Korthikanti et al. drop the scores; with fused attention PyTorch keeps every second matrix product
         whole = whole - job.units * network.score_bytes * sequence / tensor if layout.keeps_scores else whole / 2
     in_flight = min(parallel.pipeline, job.micro_batches)
+    interleaved = 1 + (parallel.pipeline - 1) / (parallel.pipeline * parallel.virtual_stages)
+    extra = interleaved if parallel.virtual_stages > 1 else 1.0
+    kept = whole * in_flight / parallel.pipeline * extra
     if job.recompute == "full" and network.layers:
         inputs = job.units * network.layers * network.hidden * LAYER_INPUT_BYTES
         inputs /= tensor if parallel.sequence else 1
-        return width * (inputs * in_flight / parallel.pipeline + whole / network.layers)
-    interleaved = 1 + (parallel.pipeline - 1) / (parallel.pipeline * parallel.virtual_stages)
-    extra = interleaved if parallel.virtual_stages > 1 else 1.0
-    return width * whole * in_flight / parallel.pipeline * extra
+        repeated = inputs * in_flight / parallel.pipeline + whole / network.layers
+        kept = job.recomputed_layers * repeated + (1 - job.recomputed_layers) * kept
+    return width * kept
 
 
 def _logits(job: OptimizerStep) -> float:

@@ -37,6 +37,8 @@ class TrainingRates:
     """Exponent p of (C^p + W^p)^(1/p)."""
     attention_time_factor: float
     """Time of attention's arithmetic, relative to matrix products."""
+    eight_bit_attention_time_factor: float
+    """Time of attention in 8 bits, relative to 16 bits."""
     recompute_share: float
     """Time of the repeated forward pass, relative to the first."""
     expert_time_factor: float
@@ -206,7 +208,7 @@ def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
     """
     parallel = job.parallel
     ranks = parallel.tensor * parallel.pipeline
-    again = rates.recompute_share if job.recompute == "full" else 0.0
+    again = repeated_passes(job, rates)
     passes = backward_passes(job) + 1 + again
     matrix = _matrix_s(job, rates, passes) / ranks
     attention = _attention_s(job, rates) / ranks
@@ -240,6 +242,11 @@ def backward_passes(job: OptimizerStep) -> int:
     return BACKWARD_PASSES if job.method == "full" else 1
 
 
+def repeated_passes(job: OptimizerStep, rates: TrainingRates) -> float:
+    """Return the time of the forward passes that full recomputation repeats, in forward passes."""
+    return rates.recompute_share * job.recomputed_layers if job.recompute == "full" else 0.0
+
+
 def trained_params(job: OptimizerStep) -> float:
     """Return the number of parameters with gradients and optimizer states, on one copy of the model."""
     return job.held_params * (1.0 if job.method == "full" else LORA_SHARE)
@@ -261,14 +268,15 @@ def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
 def _attention_s(job: OptimizerStep, rates: TrainingRates) -> float:
     flop = 4 * job.network.attention_width * (job.context if not rates.keeps_scores else job.sequence * job.fill)
     passes = 1 + (BACKWARD_PASSES if rates.keeps_scores else FUSED_ATTENTION_BACKWARD)
-    passes += 0 if job.recompute == "none" else rates.recompute_share
-    return flop * passes * job.units * rates.attention_time_factor / rates.plain_flop_per_s
+    passes += rates.recompute_share if job.recompute == "selective" else repeated_passes(job, rates)
+    factor = rates.attention_time_factor * (rates.eight_bit_attention_time_factor if job.eight_bit_attention else 1.0)
+    return flop * passes * job.units * factor / rates.plain_flop_per_s
 
 
 def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
     """Return the time of element-wise kernels: one transfer of the activations forward, two backward [s]."""
     width = 2 if job.precision in ("fp32", "tf32") else 1
-    passes = 3 + (rates.recompute_share if job.recompute == "full" else 0.0)
+    passes = 3 + repeated_passes(job, rates)
     moved = job.network.stream_bytes * passes
     if rates.keeps_scores:
         moved += job.network.score_bytes * job.sequence * job.fill * (passes + (job.recompute == "selective"))
@@ -327,12 +335,12 @@ def step_work(job: OptimizerStep) -> StepWork:
     """Return the arithmetic and memory traffic of an optimizer step of *job*."""
     network, parallel = job.network, job.parallel
     ranks, backward = parallel.tensor * parallel.pipeline, backward_passes(job)
-    again = job.recompute == "full"
+    again = job.recomputed_layers if job.recompute == "full" else 0.0
     pass_flop = network.forward_flop + network.head_flop
     attention_flop = 4 * network.attention_width * job.context
     needed = (pass_flop + attention_flop) * (1 + backward)
     flop = network.forward_flop * (1 + backward + again) + network.head_flop * (1 + backward)
-    flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (job.recompute != "none"))
+    flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (again or job.recompute == "selective"))
     wide = 2 if job.precision in ("fp32", "tf32") else 1
     weights = WEIGHT_BYTES * job.held_params * (1 + backward + again)
     moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units
