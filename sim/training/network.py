@@ -20,6 +20,10 @@ DENSE_LAYER_NORM_BYTES, INPUT_BYTES, MASK_BYTES = 4, 4, 2
 """Bytes per hidden unit of a layer: inputs of two norms, inputs of the two blocks, masks of two dropouts."""
 LOGIT_BYTES = 2
 """Bytes of a logit, which the loss reads and its gradient overwrites like any other activation."""
+COPY_BYTES, COPIES = 2, 2
+"""Bytes per number of a token's copy in the order of its experts, and copies per routed token: expert input, stored
+for the backward pass, and output.
+"""
 STATE_PROJECTIONS = 4
 """Stored numbers of a linear attention layer per value and key: projected, convolved, mixed and gated."""
 TYPICAL_ASPECT = 100
@@ -163,6 +167,8 @@ def transformer(
     inner = (3 if gated else 2) * intermediate
     sharded = 2 * (2 * queries + 2 * keys + inner + state_width)
     replicated = (DENSE_LAYER_NORM_BYTES + INPUT_BYTES + MASK_BYTES) * hidden
+    routed_width = routed_layers * routed_copies * (routed_hidden or hidden)
+    copied = COPY_BYTES * routed_width
     return ForwardCost(
         id=id,
         unit="token",
@@ -174,15 +180,15 @@ def transformer(
         vocab=vocab,
         expert_flop=FLOP_PER_WEIGHT * expert_params_active,
         expert_params=expert_params,
-        routed_width=routed_layers * routed_copies * (routed_hidden or hidden),
+        routed_width=routed_width,
         routed_copies=routed_copies,
         attention_width=layers * queries * attention_factor,
         heads=heads,
         causal=causal,
-        sharded_bytes=layers * sharded,
+        sharded_bytes=layers * sharded + copied,
         replicated_bytes=layers * replicated,
         score_bytes=layers * SCORE_BYTES * scored_heads * score_factor,
-        stream_bytes=layers * (sharded + replicated) + LOGIT_BYTES * vocab,
+        stream_bytes=layers * (sharded + replicated) + COPIES * copied + LOGIT_BYTES * vocab,
     )
 
 
