@@ -158,6 +158,10 @@ OPTIMIZER_BYTES = 30.0
 """
 STATE_BYTES = 12.0
 """Bytes of master weight and both moments per parameter, if they are in host memory."""
+ADAPTER_LAUNCHES, DEQUANTISATION_LAUNCHES = 0.5, 0.2
+"""Kernel launches of adapters and of dequantisation relative to those of a layer: seven adapted products have about 21
+more kernels, and their dequantisation 7 to 14, than the about 45 of a layer without fused kernels.
+"""
 LORA_SHARE = 0.005
 """Trained parameters of LoRA relative to the model's (rank 8 to 16 on the attention's matrices)."""
 
@@ -218,7 +222,7 @@ def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
     experts = expert_exchange_s(job, rates) * rates.expert_exposed_share
     between = stage_exchange_s(job, rates)
     gpu_s = matrix + attention + stream + tensor + experts + between
-    host_s = job.network.layers / parallel.pipeline * rates.layer_s * passes / 3
+    host_s = job.network.layers / parallel.pipeline * rates.layer_s * launch_passes(job)
     micro_s = (gpu_s**LAUNCH_EXPONENT + host_s**LAUNCH_EXPONENT) ** (1 / LAUNCH_EXPONENT)
     count = job.micro_batches
     bubble_s = micro_s * (parallel.pipeline - 1) / parallel.virtual_stages
@@ -240,6 +244,19 @@ def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
 def backward_passes(job: OptimizerStep) -> int:
     """Return the arithmetic of the backward pass in forward passes; frozen weights need no gradient."""
     return BACKWARD_PASSES if job.method == "full" else 1
+
+
+def launch_passes(job: OptimizerStep) -> float:
+    """Return the kernel launches of a layer relative to a step that trains all weights without recomputation.
+
+    The backward pass has two kernels for each of the forward pass. An adapted product of LoRA has two more products
+    and an addition; 4-bit weights are dequantised before each product.
+    """
+    adapted = 0.0 if job.method == "full" else ADAPTER_LAUNCHES
+    dequantised = DEQUANTISATION_LAUNCHES if job.method == "qlora" else 0.0
+    return (1 + BACKWARD_PASSES + (job.recomputed_layers if job.recompute == "full" else 0.0)) / 3 * (
+        1 + adapted + dequantised
+    )
 
 
 def repeated_passes(job: OptimizerStep, rates: TrainingRates) -> float:
