@@ -435,7 +435,9 @@ def _parallel(
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
         fits = model_bytes <= LARGEST_SHARE * memory_bytes * tp * pp
-        zero = 1 if tp * pp > 1 or facts.distributed_optimizer else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
+        zero = (
+            1 if tp * pp > 1 or facts.distributed_optimizer else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
+        )
     expert = min(tp * dp, int(experts[1]) if experts else USUAL_NODE) if network.expert_params else 1
     virtual = 1 if pp == 1 else int(chunks[1]) if chunks else _usual_chunks(network.layers, pp) if guessed else 1
     return Parallel(tp, pp, dp, context, expert, virtual, zero, facts.sequence_parallel)

@@ -254,8 +254,10 @@ def launch_passes(job: OptimizerStep) -> float:
     """
     adapted = 0.0 if job.method == "full" else ADAPTER_LAUNCHES
     dequantised = DEQUANTISATION_LAUNCHES if job.method == "qlora" else 0.0
-    return (1 + BACKWARD_PASSES + (job.recomputed_layers if job.recompute == "full" else 0.0)) / 3 * (
-        1 + adapted + dequantised
+    return (
+        (1 + BACKWARD_PASSES + (job.recomputed_layers if job.recompute == "full" else 0.0))
+        / 3
+        * (1 + adapted + dequantised)
     )
 
 

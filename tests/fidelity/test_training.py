@@ -296,6 +296,40 @@ def test_every_figure_belongs_to_something() -> None:
         assert one.dimensions or (one.params and one.forward_flop and one.stream_bytes and one.kernels), name
 
 
+@pytest.mark.parametrize(
+    ("system", "gpu", "cells", "tensor", "context", "precision", "recomputed"),
+    [
+        ("mlperf-v5.1,x:Lenovo/results/SR680aV3/llama31_8b", "B200-SXM-180GB", ",", 1, 1, "nvfp4", 0.0),
+        ("mlperf-v5.1,x:Lenovo/results/SR680aV3/llama31_8b", "B200-SXM-180GB", "fp8,2", 2, 1, "fp8", 0.0),
+        ("mlperf-v5.0,x:Nebius/results/n128/llama31_405b", "H200-SXM-141GB", ",", 4, 2, "fp8", 0.0),
+        ("mlperf-v5.0,x:AMD/results/MI300X/llama2_70b_lora", "MI300X", ",", 1, 1, "fp8", 21 / 32),
+        ("mlperf-v5.0,x:AMD/results/MI325X/llama2_70b_lora", "MI325X", ",", 1, 1, "fp8", 0.0),
+        ("megatron-bridge,x:README.md", "B200-SXM-180GB", ",", 1, 1, "fp8", 0.0),
+    ],
+)
+def test_published_configurations_complete_rows(
+    tmp_path: Path, system: str, gpu: str, cells: str, tensor: int, context: int, precision: str, recomputed: float
+) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "source_key,source,model,gpu,n_gpus,precision,tp,micro_batch,global_batch,seq_len,step_s,family\n"
+        f"{system},Llama-3.1-8B,{gpu},64,{cells},,64,8192,1,llama\n"
+    )
+    (row,) = read_training(path)
+    job = case_of(row, CATALOG, FIGURED.data).job
+    assert (job.parallel.tensor, job.parallel.context, job.precision) == (tensor, context, precision)
+    assert (job.recomputed_layers if job.recompute == "full" else 0.0) == pytest.approx(recomputed)
+    assert job.parallel.zero == 1
+
+
+def test_a_link_to_the_host_is_not_the_link_between_gpus(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path,
+        *(LLAMA.replace("nvlink4", link).replace("b,", f"{link[0]},", 1) for link in ("host PCIe 5.0 x16", "PCIe 5.0")),
+    )
+    assert [case_of(row, CATALOG, FIGURED.data).job.link.id for row in found] == ["nvlink4-nvswitch", "pcie5-x16"]
+
+
 def test_rates_of_log_timestamps_count_epochs_of_3d_u_net_alone(tmp_path: Path) -> None:
     logged = "a,mlperf-v3.1,3D U-Net,,,segmentation,,H100-SXM-80GB,8,,,,,,,,,56,,,,2.5,,A,rate from log timestamps,"
     tracked = logged.replace("rate from log timestamps", "throughput = tracked_stats").replace("a,", "b,", 1)

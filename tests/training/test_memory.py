@@ -47,6 +47,11 @@ def test_states_are_sixteen_bytes_a_parameter_and_zero_shards_them() -> None:
 def test_full_recomputation_keeps_the_inputs_of_layers() -> None:
     kept = memory(job(recompute="full"), FrameworkMemory()).activations_bytes
     assert kept == pytest.approx(8 * 512 * 2048 * (12 * 2 + 34))
+    whole, half = (
+        memory(one, FrameworkMemory()).activations_bytes
+        for one in (job(), job(recompute="full", recomputed_layers=0.5))
+    )
+    assert half == pytest.approx((kept + whole) / 2)
 
 
 def test_the_first_stage_holds_a_micro_batch_for_each_stage() -> None:

@@ -20,6 +20,7 @@ RATES = TrainingRates(
     bytes_per_s=1.6e12,
     exponent=2.5,
     attention_time_factor=1.0,
+    eight_bit_attention_time_factor=0.5,
     recompute_share=1.0,
     expert_time_factor=1.0,
     stream_time_factor=1.0,
@@ -59,6 +60,29 @@ def test_recomputation_is_a_third_more_arithmetic_of_the_layers() -> None:
     plain, again = (step_time(replace(JOB, recompute=how), RATES) for how in ("none", "full"))
     head_s = 3 * GPT.head_flop * JOB.units * JOB.micro_batches / 200e12
     assert (again.matrix_s - head_s) / (plain.matrix_s - head_s) == pytest.approx(4 / 3, rel=1e-3)
+
+
+def test_recomputation_of_some_layers_lies_between_none_and_all() -> None:
+    none, all_s = (step_time(replace(JOB, recompute=how), RATES).step_s for how in ("none", "full"))
+    some = step_time(replace(JOB, recompute="full", recomputed_layers=21 / 80), RATES).step_s
+    assert some - none == pytest.approx((all_s - none) * 21 / 80, rel=1e-3)
+    assert step_time(replace(JOB, recomputed_layers=0.5), RATES).step_s == none
+
+
+def test_attention_in_eight_bits_takes_its_share_of_the_time() -> None:
+    wide, narrow = (step_time(replace(JOB, eight_bit_attention=on), RATES) for on in (False, True))
+    assert narrow.attention_s == pytest.approx(wide.attention_s / 2)
+    assert narrow.step_s == pytest.approx(wide.step_s - wide.attention_s / 2)
+
+
+def test_adapters_launch_more_kernels_though_they_compute_less() -> None:
+    host = replace(RATES, layer_s=10.0)
+    whole, adapters, quantized = (
+        step_time(replace(JOB, method=method), host).step_s for method in ("full", "lora", "qlora")
+    )
+    assert whole == pytest.approx(24 * 10.0 * 8, rel=1e-2)
+    assert whole * 1.5 == pytest.approx(adapters, rel=1e-2)
+    assert whole * 1.7 == pytest.approx(quantized, rel=1e-2)
 
 
 def test_lora_leaves_out_the_gradients_of_weights() -> None:
@@ -139,6 +163,15 @@ def test_memory_and_relative_positions_triple_the_attention_of_transformer_xl() 
     assert relative.attention_width == 3 * plain.attention_width
     assert relative.score_bytes == 4 * plain.score_bytes
     assert relative.forward_flop == plain.forward_flop
+
+
+def test_tokens_are_copied_to_their_experts_and_back() -> None:
+    moe = of_dimensions(
+        "moe", {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 0, "experts_per_token": 8, "expert_layers": 20}
+    )
+    dense = of_dimensions("dense", {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 0})
+    assert moe.stream_bytes - dense.stream_bytes == 20 * 8 * 4096 * 2 * 2
+    assert moe.activation_bytes - dense.activation_bytes == 20 * 8 * 4096 * 2
 
 
 def test_latent_experts_exchange_latents() -> None:
