@@ -1,5 +1,6 @@
 """Matrix kernels: data/kernels/<id>.yaml."""
 
+from sim.catalogue.gpu import Gpu
 from sim.catalogue.quantization import ComputeType
 from sim.catalogue.value import Value
 from sim.spec import Spec
@@ -9,25 +10,30 @@ class KernelChoice(Spec):
     """Kernel of routed experts that an engine runs by default, where the arithmetic depends on engine and card."""
 
     engines: tuple[str, ...]
-    """Engines as in kernels/measured.csv."""
+    """Engines, without their releases."""
+    vendors: tuple[str, ...] = ()
+    """Vendors of GPUs; empty: all."""
     architectures: tuple[str, ...] = ()
     """Architectures of GPUs; empty: all."""
     quantizations: tuple[str, ...] = ()
     """Ids of weight formats; empty: all with this kernel."""
     compute: ComputeType
     """Arithmetic of the kernel."""
-    measured_as: str
-    """Column `format` of the kernel in kernels/measured.csv."""
+    measured_as: str = ""
+    """Column `format` of the kernel in kernels/measured.csv; empty: not measured there."""
     overlaps: bool = False
     """Whether the kernel computes while it reads weights: its rate alone contains the reading, which a step adds."""
+    rereads: bool = False
+    """Whether each token reads the weights of its experts anew, so that memory limits prompts as it limits decoding."""
     source: str
     where: str
 
-    def applies(self, engine: str, architecture: str, quantization: str) -> bool:
-        """Return whether *engine* runs this kernel for *quantization* on a GPU of *architecture*."""
+    def applies(self, engine: str, gpu: Gpu, quantization: str) -> bool:
+        """Return whether *engine* runs this kernel for *quantization* on *gpu*."""
         return (
             engine in self.engines
-            and (not self.architectures or architecture in self.architectures)
+            and (not self.vendors or gpu.vendor in self.vendors)
+            and (not self.architectures or gpu.architecture in self.architectures)
             and (not self.quantizations or quantization in self.quantizations)
         )
 

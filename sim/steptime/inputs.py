@@ -16,6 +16,7 @@ from sim.catalogue.engine import (
     SlowProducts,
     SlowWeights,
     default_limit,
+    family_of,
 )
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.kernel import Kernel, KernelChoice
@@ -183,12 +184,12 @@ class RooflineInputs:
     @property
     def engine_family(self) -> str:
         """Name of the engine without its releases, as in kernels/measured.csv."""
-        return self.engine.id.rpartition("-")[0]
+        return family_of(self.engine.id)
 
     @property
     def chosen_kernel(self) -> KernelChoice | None:
         """Kernel that this engine runs for this format on this card by default; None: the format's usual one."""
-        setting = self.engine_family, self.gpu.architecture, self.quantization.id
+        setting = self.engine_family, self.gpu, self.quantization.id
         return next((one for one in self.kernel.chosen if one.applies(*setting)), None)
 
     @property

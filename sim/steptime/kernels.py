@@ -12,9 +12,10 @@ from typing import Literal
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import version_distance, version_of
 from sim.catalogue.model import Matrix, matrices
-from sim.catalogue.quantization import ComputeType, arithmetic, covers
+from sim.catalogue.quantization import ComputeType, arithmetic, bits, covers
 from sim.catalogue.value import Value
-from sim.steptime.inputs import GpuRates, RooflineInputs, peak_flops
+from sim.steptime.inputs import FLOP_PER_WEIGHT, GpuRates, RooflineInputs, peak_flops
+from sim.units import BITS_PER_BYTE
 
 Part = Literal["layers", "experts", "unquantised"]
 """Matrices that one kernel multiplies: of the layers, of the routed experts, or not covered by the quantization."""
@@ -93,7 +94,8 @@ def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], c
 
     On Blackwell the rate measured alone limits the formats of `REACHED`, in the engine's entry whose releases contain
     the measured one; another card of the architecture reaches the same fraction of its peak in the kernel's
-    arithmetic. Experts whose arithmetic the engine chooses are limited by its peak.
+    arithmetic. Experts whose arithmetic the engine chooses are limited by its peak, and where each token reads their
+    weights anew, by the memory.
     """
     found: dict[str, Value] = {}
     rates, parts = GpuRates.of(inputs), dict(_first_matrices(inputs))
@@ -109,8 +111,12 @@ def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], c
             share = one.arithmetic_flops / peak_flops(catalog.gpu(one.gpu), rate.arithmetic)
             where = f"data/kernels/measured.csv: {one.kernel} of {one.engine} {one.release} on {one.gpu}"
             found[rate.part] = Value(value=share * rate.peak_flops / peak, source="aic", where=where, kind="measured")
-        elif chosen is not None and rate.peak_flops < peak:
-            share = rate.peak_flops / peak
+        elif chosen is not None and (chosen.rereads or rate.peak_flops < peak):
+            flops = rate.peak_flops
+            if chosen.rereads:
+                stored_bits = bits(inputs.quantization, parts[rate.part], tied=False)
+                flops = min(flops, FLOP_PER_WEIGHT * BITS_PER_BYTE / stored_bits * rate.decode_bytes_per_s)
+            share = flops / peak
             found[rate.part] = Value(value=share, source=chosen.source, where=chosen.where, kind="computed")
     return found
 

@@ -126,6 +126,15 @@ def test_experts_in_mxfp4_compute_as_the_engine_chooses(
     assert rate.prefill_flops <= min([rate.peak_flops, *alone_flops]) * 1.000001
 
 
+def test_experts_that_each_token_reads_anew_compute_no_faster_than_they_are_read(build) -> None:
+    inputs = kernels_on(build, "qwen3-30b-a3b", "dgx-spark-128gb", "mlx-lm", "mlx-4bit")
+    rate = next(one for one in kernel_rates(inputs, MEASURED) if one.part == "experts")
+    flop_per_byte = FLOP_PER_WEIGHT * 8 / inputs.quantization.bits_per_weight.value
+    assert rate.prefill_flops == pytest.approx(flop_per_byte * rate.decode_bytes_per_s)
+    assert rate.prefill_flops == pytest.approx(0.85e12, rel=0.1)  # measured alone on GB10
+    assert rate.basis.source == "mlx_cuda"
+
+
 def test_check_lists_the_rate_of_prompts_with_its_source() -> None:
     rate = {"part": "layers", "arithmetic": "fp8", "format": "fp8", "kernel": "DeepGEMM", "pool": "a", "measured": []}
     rate |= {"prefill_flops": 1e15, "peak_flops": 2e15, "decode_bytes_per_s": 3e12, "memory_bytes_per_s": 4e12}
