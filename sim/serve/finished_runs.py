@@ -2,11 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -20,6 +21,7 @@ from sim.report.json_document import as_json
 from sim.report.prediction_accuracy import confidence_text, confidences_by_key, ring_key
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import showing
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import has_job
 from sim.serve.page_data import (
     WorkAnswer,
@@ -74,6 +76,13 @@ class LoadedRuns:
         found = self._answers(run)
         assert isinstance(found, QuestionAnswers), f"{run} is another answer"
         return found
+
+    def prepare(self, run: str) -> None:
+        """Read what changes of the finished run in the folder *run* will need, where no request waits for its turn."""
+        with suppress(RefusedRequest, ScenarioErrors), self.turn():
+            answers = self._answers(run)
+            if isinstance(answers, RunAnswers):
+                answers.prepare()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -173,7 +182,8 @@ class AnswerRoutes:
     def marks(self, request: Request) -> JSONResponse:
         """Return the confidence of each point's prediction, keyed by point.
 
-        Confidence is independent of prices and limits, so the loaded answer for the page's values is reused.
+        Confidence is independent of prices and limits, so the loaded answer for the page's values is reused. The page
+        asks after its answer: what sliders need is read after this response.
         """
         found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         if not isinstance(found, RunAnswer):
@@ -184,7 +194,10 @@ class AnswerRoutes:
                 key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": confidence_text(one)}
                 for key, one in confidences.items()
             }
-            return JSONResponse({"marks": marks, "key": ring_key(confidences.values())})
+            return JSONResponse(
+                {"marks": marks, "key": ring_key(confidences.values())},
+                background=BackgroundTask(self.runs.prepare, required_parameter(request, "run")),
+            )
 
     def diff(self, request: Request) -> Response:
         """Compare the runs `a` and `b`."""

@@ -7,6 +7,7 @@ how requests were served.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,12 +62,21 @@ class LoadedRun:
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
         self._file = run / SCENARIO_FILE
-        self.scenario, finished = read_repriced(run, (), catalog)
+        self.scenario, self._finished = read_repriced(run, (), catalog)
         self.catalog = catalog
         self._data = as_data(self.scenario)
         self._plans: dict[str, CasePlan] = {}
         self._machines: dict[str, Machines] = {}
-        self.cases = [self._load_case(case, stored) for case, stored in finished]
+
+    @property
+    def stored(self) -> list[StoredCase]:
+        """Every case as it was run."""
+        return [stored for _, stored in self._finished]
+
+    @cached_property
+    def cases(self) -> list[LoadedCase]:
+        """Every case with its plan and meters, which other prices and limits need; read at the first access."""
+        return [self._load_case(case, stored) for case, stored in self._finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         """Return the scenario with *values* (dotted path -> value) in place of its own, and every case under it.
@@ -78,7 +88,7 @@ class LoadedRun:
 
         """
         if not values:
-            return self.scenario, [one.stored for one in self.cases]
+            return self.scenario, self.stored
         scenario = self._checked(options(values))
         same_machines = _grouping(scenario) == _grouping(self.scenario)
         plans: dict[str, CasePlan] = {}
@@ -268,9 +278,8 @@ class RunAnswers:
         self._folder = run
         self.run = LoadedRun(run, catalog)
         self._data = as_data(self.run.scenario)
-        self._cohorts: list[WindowRequests | None] | None = None
         self._priced: tuple[str, tuple[Scenario, list[StoredCase]]] = ("", self.run.at({}))
-        self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.cases])
+        self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.measured for one in self.run.stored])
 
     def under(self, values: Mapping[str, Any]) -> RunAnswer:
         """Return the answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
@@ -294,6 +303,14 @@ class RunAnswers:
         disputes = () if values else stored_disputes(self._folder)
         return RunAnswer(scenario, cases, summarize(cases, named, level), named, level, disputes)
 
+    def prepare(self) -> None:
+        """Read what other prices and limits need, so that the first of them takes as long as the next."""
+        assert self._cohorts is not None
+
+    @cached_property
+    def _cohorts(self) -> list[WindowRequests | None]:
+        return [_cohort(one) for one in self.run.cases]
+
     def _at_prices(self, terms: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         key = repr(sorted(terms.items()))
         if key != self._priced[0]:
@@ -303,8 +320,6 @@ class RunAnswers:
     def _at_limits(self, scenario: Scenario) -> list[CaseMetrics | None]:
         key = repr(scenario.slo)
         if key != self._judged[0]:
-            if self._cohorts is None:
-                self._cohorts = [_cohort(one) for one in self.run.cases]
             pairs = zip(self.run.cases, self._cohorts, strict=True)
             judged = [
                 None if requests is None else under(scenario.slo, one.stored.metrics, requests)
