@@ -400,6 +400,8 @@ class Leap:
     load: float = 1.0
     last_s: float = 0.0
     """Additional time of the last stage of a pipeline over the mean stage, whose time is `first_s` [s]."""
+    second_load: float = 0.0
+    """Load under the step time's second power law; 0 without one."""
 
     def __init__(
         self,
@@ -408,12 +410,14 @@ class Leap:
         valid_steps: float = inf,
         load: float = 1.0,
         last_s: float = 0.0,
+        second_load: float = 0.0,
     ) -> None:
         self.first_s, self.growth_s = first_s, growth_s
         self.valid_steps, self.load, self.last_s = valid_steps, load, last_s
+        self.second_load = second_load
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Leap, (self.first_s, self.growth_s, self.valid_steps, self.load, self.last_s)
+        return Leap, (self.first_s, self.growth_s, self.valid_steps, self.load, self.last_s, self.second_load)
 
 
 class StepTime(Protocol):
@@ -495,6 +499,12 @@ class Meters:
     """Busy time with a request waiting for token budget (max_num_batched_tokens) [s]."""
     adapters_blocked_s: float = 0.0
     """Busy time with requests waiting for a LoRA adapter slot (max_loras), and for nothing else [s]."""
+    second_load_s: float = 0.0
+    """Integral of `Leap.second_load` over busy time [s], as `load_s` is that of `Leap.load`."""
+    second_prefill_load_s: float = 0.0
+    """Part of `second_load_s` for prompt tokens computed for the first time [s]."""
+    second_recompute_load_s: float = 0.0
+    """Part of `second_load_s` for tokens computed again [s]."""
 
 
 @dataclass(slots=True)
@@ -557,6 +567,8 @@ class FleetLog:
     """Position of a prefill pool -> KV bytes that it sent inside the window."""
     numbers: Sequence[int] | None = None
     """Numbers of the replicas in the fleet, which visits refer to; None: 0, 1, 2, ..."""
+    second_intervals: list[Interval] = field(default_factory=list)
+    """The same intervals with the energy under the pools' second power (`PoolPlan.second_power`); empty without one."""
 
     @property
     def pool_by_number(self) -> dict[int, int]:

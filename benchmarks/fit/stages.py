@@ -20,7 +20,7 @@ from sim.catalogue.engine import family_of
 from sim.steptime.attention import FullAttentionCall
 from sim.steptime.gemm import MatrixProduct
 from sim.steptime.inputs import RooflineInputs
-from sim.steptime.roofline import RooflineStepTime, head_kernels
+from sim.steptime.roofline import RooflineStepTime, head_kernels, layer_overheads_s
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
@@ -360,7 +360,7 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline
     if steptime.spec.one_process and not steptime.spec.in_process:
         host = (*host, "one_process")
-    layers_s = steptime._layer_overheads_s() * steptime._layers_share
+    layers_s = layer_overheads_s(steptime.inputs) * steptime._layers_share
     experts = _experts_share(steptime)
     for attention, part in _attention_parts(steptime):
         for block, share in (((), part * (1 - experts)), (("moe_layer",), part * experts)):

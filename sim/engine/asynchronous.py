@@ -156,7 +156,9 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         """Add to *meters*: working ranks share the replica's time evenly, and idle ranks get none."""
         working = runs.working()
         for one in working:
-            book(meters, one, duration_s / len(working), one.leap.load * duration_s / len(self._ranks), whole_steps)
+            leap, ranks = one.leap, len(self._ranks)
+            load_s, second_load_s = leap.load * duration_s / ranks, leap.second_load * duration_s / ranks
+            book(meters, one, duration_s / len(working), load_s, whole_steps, second_load_s)
             if whole_steps == runs.steps:
                 meters.output_tokens -= one.dropped_tokens
 
@@ -220,7 +222,7 @@ class AsyncEngine(AsyncSchedulingEngine):
         leap = self._steptime.leap(rank.batch)
         if rank.read_s or rank.batch.draft_tokens:
             growth_s = leap.growth_s * rank.pace if rank.batch.draft_tokens else leap.growth_s
-            leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load)
+            leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load, 0.0, leap.second_load)
         self._meters.cached_tokens += rank.cached_in_step
         return InFlightStep(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
 

@@ -13,7 +13,9 @@ class FormedStep(Protocol):
     recomputed_in_step: int
 
 
-def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, steps: int) -> None:
+def book(
+    meters: Meters, rank: FormedStep, duration_s: float, load_s: float, steps: int, second_load_s: float = 0.0
+) -> None:
     """Add *steps* whole steps of the rank's batch to *meters*.
 
     Parameters
@@ -28,6 +30,8 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
         Integral of the GPU load over this time [s of full load].
     steps
         Whole steps completed.
+    second_load_s
+        Integral of the load under a second power law [s of full load]; 0 without one.
 
     Notes
     -----
@@ -39,6 +43,7 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
     meters.busy_s += duration_s
     meters.load_s += load_s
+    meters.second_load_s += second_load_s
     meters.steps += steps
     meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
     meters.output_tokens += batch.sampled_seqs * steps
@@ -57,6 +62,10 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
         per_token_load_s = load_s / (decodes + prefill)
         meters.prefill_load_s += per_token_load_s * (prefill - recomputed)
         meters.recompute_load_s += per_token_load_s * recomputed
+        if second_load_s:
+            per_token_load_s = second_load_s / (decodes + prefill)
+            meters.second_prefill_load_s += per_token_load_s * (prefill - recomputed)
+            meters.second_recompute_load_s += per_token_load_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
     blocked_by = rank.blocked_by

@@ -293,7 +293,8 @@ class VllmEngine(EventLeapingEngine):
         return steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps))
 
     def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
-        book(meters, self._rank, duration_s, self._leap.load * duration_s, whole_steps)
+        leap = self._leap
+        book(meters, self._rank, duration_s, leap.load * duration_s, whole_steps, leap.second_load * duration_s)
 
 
 class LateOutputEngine(VllmEngine):

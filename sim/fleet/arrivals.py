@@ -193,7 +193,9 @@ class ClientSource(RequestSource):
             self._exhausted = True
             return None
         prompt_tokens, output_tokens, hashes, tenant = drawn
-        request = Request(len(self.requests), now, prompt_tokens, output_tokens, tenant=tenant)
+        request = Request(len(self.requests), now, prompt_tokens, output_tokens)
+        if tenant:
+            request.tenant = tenant
         if hashes:
             request.block_hashes, request.hash_block_tokens = hashes, HASH_BLOCK_TOKENS
         self._numbers[request] = request.index

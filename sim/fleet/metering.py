@@ -32,6 +32,7 @@ class MeterLog:
         self._last_s = [0.0] * len(replicas)
         self._last = [Meters() for _ in replicas]
         self._intervals: list[Interval] = []
+        self._second_intervals: list[Interval] = []
         self._at_warmup = [Meters() for _ in replicas]
         self._at_horizon: list[Meters] | None = None
         if not plan.warmup_s:
@@ -73,7 +74,10 @@ class MeterLog:
             replica = self._replicas[index]
             self._last[index] = after = replica.engine.meters(now)
             self._last_s[index] = now
-            self._intervals.append(self._interval(replica, before_s, now, _difference(after, before)))
+            used = _difference(after, before)
+            self._intervals.append(self._interval(replica, before_s, now, used))
+            if self._plan.pools[replica.pool].second_power is not None:
+                self._second_intervals.append(self._interval(replica, before_s, now, used, second=True))
 
     def _share_time(self, on: bool, now: float) -> None:
         """Start or stop attributing busy time to requests, where the case needs their costs."""
@@ -86,9 +90,10 @@ class MeterLog:
         self.read(end_s)
         window_end = self._at_horizon or self._last
         totals = [_difference(after, before) for after, before in zip(window_end, self._at_warmup, strict=True)]
-        return FleetLog(requests, self._intervals, totals, [replica.pool for replica in self._replicas], end_s)
+        pools = [replica.pool for replica in self._replicas]
+        return FleetLog(requests, self._intervals, totals, pools, end_s, second_intervals=self._second_intervals)
 
-    def _interval(self, replica: Replica, start_s: float, end_s: float, used: Meters) -> Interval:
+    def _interval(self, replica: Replica, start_s: float, end_s: float, used: Meters, second: bool = False) -> Interval:
         pool = self._plan.pools[replica.pool]
         horizon_s = self._plan.horizon_s
         duration_s = end_s - start_s
@@ -115,21 +120,31 @@ class MeterLog:
         )
         if pool.slices is not None:
             interval.unused = float(pool.slices.unused)
-        if pool.power is not None:
-            interval.peak_w = float(gpus / pool.gpus_per_replica) * pool.power.peak_w
+        power = pool.second_power if second else pool.power
+        if power is not None:
+            interval.peak_w = float(gpus / pool.gpus_per_replica) * power.peak_w
             if STATE_PROPERTIES[state].powered:
-                _add_energy(interval, pool, pool.power, used)
+                loads_s = used.load_s, used.prefill_load_s, used.recompute_load_s
+                if second:
+                    loads_s = used.second_load_s, used.second_prefill_load_s, used.second_recompute_load_s
+                _add_energy(interval, pool, power, used, loads_s)
         return interval
 
 
-def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
-    """Set the energy of *interval*: the engine's share of the GPUs and server of its replica."""
+def _add_energy(
+    interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters, loads_s: tuple[float, float, float]
+) -> None:
+    """Set the energy of *interval*: the engine's share of the GPUs and server of its replica.
+
+    *loads_s* are the integrals of the load over all steps, over prompts and over recomputed tokens [s].
+    """
+    load_s, prefill_load_s, recompute_load_s = loads_s
     share = float(pool.gpus_per_engine / pool.gpus_per_replica)
     duration_s, used_part = interval.end_s - interval.start_s, 1 - interval.unused
-    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
+    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
-    interval.prefill_energy_j = share * _wall_j(power, used_part * used.prefill_s, used.prefill_load_s)
-    interval.recompute_energy_j = share * _wall_j(power, used_part * used.recompute_s, used.recompute_load_s)
+    interval.prefill_energy_j = share * _wall_j(power, used_part * used.prefill_s, prefill_load_s)
+    interval.recompute_energy_j = share * _wall_j(power, used_part * used.recompute_s, recompute_load_s)
     interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used_part * used.busy_s), 0.0)
 
 

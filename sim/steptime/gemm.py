@@ -50,9 +50,12 @@ def p_norm_s(compute_s: float, memory_s: float, exponent: float) -> float:
     return float((compute_s**exponent + memory_s**exponent) ** (1 / exponent))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TokenStepCost:
-    """Cost of a step that depends on its number of tokens only, not on their contexts [s]."""
+    """Cost of a step that depends on its number of tokens only, not on their contexts [s].
+
+    Not frozen, as with `GemmTimes`; instances are never modified.
+    """
 
     total_s: float
     peak_s: float

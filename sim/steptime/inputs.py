@@ -126,6 +126,9 @@ class RooflineInputs:
     """Power model: fraction of the range from idle power to the limit, from five arguments. These are a step's
     fractions of time at the tensor cores' dense peak and of reading memory, its tokens per second, and the fractions in
     which the GPU does not wait for the host, and in which it waits for other GPUs. None: busy GPUs draw their limit."""
+    second_load: Callable[[float, float, float, float, float], float] | None = None
+    """Second power model, of the same arguments, whose loads are metered beside those of `load`.
+    None: no second one. Steps of pipeline stages and of ranks in lockstep do not have its loads."""
 
     host: HostOffload | None = None
     """Offloading of weights to host memory; None: all weights lie on the GPUs."""

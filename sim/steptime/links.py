@@ -65,21 +65,40 @@ def exchanges_of(
 
     *replica_tokens*: see `Batch.replica_tokens`.
     """
-    model, ranks, expert_ranks = inputs.model, inputs.tensor_parallel_size, inputs.expert_ranks
+    ranks, expert_ranks = inputs.tensor_parallel_size, inputs.expert_ranks
+    sums, experts, sends = _messages(inputs, links, layers_share, tokens, replica_tokens)
+    own = sums[1] <= inputs.own_all_reduce_bytes(ranks)
+    after = ("experts", False) if expert_ranks > ranks else ("all-reduce", own)
+    return (
+        Exchange("all-reduce", own, *sums, inputs.link_names(ranks)),
+        Exchange(*after, *experts, inputs.link_names(expert_ranks)),
+        Exchange("stage", False, *sends, inputs.link_names(inputs.stage_ranks)),
+    )
+
+
+def messages_s(inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int) -> float:
+    """Return the time of the messages that `exchanges_of` returns for the same arguments [s]."""
+    return sum(calls * each_s for calls, _, each_s in _messages(inputs, links, layers_share, tokens, replica_tokens))
+
+
+_Messages = tuple[float, float, float]
+"""(calls, bytes, time of each [s])."""
+
+
+def _messages(
+    inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int
+) -> tuple[_Messages, _Messages, _Messages]:
+    """Return the messages (summed by tensor-parallel ranks, to the experts, to the next stage)."""
+    model, ranks = inputs.model, inputs.tensor_parallel_size
     all_reduce, exchange, send = links
     message = tokens * model.hidden * ACTIVATION_BYTES
-    gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (expert_ranks // ranks)
+    gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (inputs.expert_ranks // ranks)
     blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
-    own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
-    sums_s, experts_s, sent = all_reduce.time_s(message), exchange.time_s(gathered), message / ranks
-    after = ("experts", False) if apart else ("all-reduce", own)
-    there, stages = inputs.link_names(expert_ranks), inputs.pipeline_parallel_size
+    sent = message / ranks
     return (
-        Exchange("all-reduce", own, blocks * layers_share, message, sums_s, inputs.link_names(ranks)),
-        Exchange(*after, model.expert_layers * layers_share, gathered, experts_s, there),
-        Exchange(
-            "stage", False, int(stages > 1), sent, _send_s(inputs, send, sent), inputs.link_names(inputs.stage_ranks)
-        ),
+        (blocks * layers_share, message, all_reduce.time_s(message)),
+        (model.expert_layers * layers_share, gathered, exchange.time_s(gathered)),
+        (int(inputs.pipeline_parallel_size > 1), sent, _send_s(inputs, send, sent)),
     )
 
 

@@ -28,7 +28,7 @@ from sim.steptime.attention import (
 )
 from sim.steptime.gemm import GemmTimes, MatrixProduct, TokenStepCost, p_norm_s, product_of, total
 from sim.steptime.inputs import GpuRates, HostOffload, RooflineInputs, known_overheads
-from sim.steptime.links import Exchange, exchanges_of, links_of, other_stages_load, stage_shares
+from sim.steptime.links import Exchange, exchanges_of, links_of, messages_s, other_stages_load, stage_shares
 from sim.steptime.options import Roofline
 
 
@@ -378,6 +378,7 @@ class RooflineStepTime:
         self.values = used_values(inputs)
         self.window = window_of(inputs.model)
         self._load, self._other_stages_load = inputs.load, other_stages_load(inputs)
+        self._second_load = inputs.second_load
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = products_of(inputs)
@@ -391,6 +392,7 @@ class RooflineStepTime:
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = GpuRates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
+        self._launches_s = layer_overheads_s(inputs)
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
@@ -454,9 +456,13 @@ class RooflineStepTime:
         if self._load is None:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - gpu_waits_s / first_s
-        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
+        computing, reading, rate, linked = peak_s / first_s, stream_s / first_s, tokens / first_s, step.link_s / first_s
+        load = self._load(computing, reading, rate, busy, linked)
         turns_load = self._other_stages_load if batch.decode_seqs else 0.0
-        return Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
+        leap = Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
+        if self._second_load is not None:
+            leap.second_load = self._second_load(computing, reading, rate, busy, linked)
+        return leap
 
     def _prompts(self, batch: Batch, reading_s: float) -> tuple[float, float, float]:
         """Return the time that prompts add to a step, with its parts at the tensor peak and of reading memory [s].
@@ -534,7 +540,7 @@ class RooflineStepTime:
         even_s = (step_s + sequence_s * batch.sampled_seqs) * self._even_share
         leap.first_s -= even_s + self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
-            leap.first_s -= self._layer_overheads_s() * self._layers_share
+            leap.first_s -= self._launches_s * self._layers_share
             leap.first_s = max(leap.first_s, launch.value * self.inputs.model.layers * self._layers_share)
         return leap
 
@@ -572,7 +578,7 @@ class RooflineStepTime:
             products += GemmTimes(memory_s=between_s, stream_s=between_s)
         host_s = self._host_s(self._overheads.per_step_s)
         gpu_waits_s = host_s * self._even_share
-        overhead_s = self._layer_overheads_s() * self._layers_share * sum(n for n, _ in passes) + gpu_waits_s
+        overhead_s = self._launches_s * self._layers_share * sum(n for n, _ in passes) + gpu_waits_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:
             there, host_s = all_times(self._in_host, tokens)
@@ -606,7 +612,8 @@ class RooflineStepTime:
         return exchanges_of(self.inputs, links, self._layers_share, tokens, replica_tokens)
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
-        return sum(one.calls * one.each_s for one in self.exchanges(tokens, replica_tokens))
+        links = self._allreduce, self._exchange, self._send
+        return messages_s(self.inputs, links, self._layers_share, tokens, replica_tokens)
 
     @property
     def sequence_parts_s(self) -> tuple[float, float]:
@@ -618,6 +625,3 @@ class RooflineStepTime:
     def _host_s(self, usual: Value) -> float:
         seconds = usual.value * self.spec.host_factor * self._contention
         return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
-
-    def _layer_overheads_s(self) -> float:
-        return layer_overheads_s(self.inputs)

@@ -122,8 +122,11 @@ def why_not(plan: CasePlan) -> str:
     return "" if plan.costs is not None else "it has no cost"
 
 
-def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
-    """Return the plan with the groups *of_first* from *first* and all others from *second*, except the price."""
+def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str], both_powers: bool = False) -> CasePlan:
+    """Return the plan with the groups *of_first* from *first* and all others from *second*, except the price.
+
+    *both_powers*: the same fleet with the power of the other plan is metered as well (`metered_together`).
+    """
     plans = {group: first if group in of_first else second for group in PHYSICAL}
     pools = {group: plan.pools[0] for group, plan in plans.items()}
     base = pools[LAYOUT]
@@ -131,13 +134,34 @@ def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str]) -> Cas
     per_rank = batching.block_size * base.replicas * base.data_parallel_size
     blocks = max(2, _kv_tokens(pools[MEMORY]) // per_rank)
     longest = min(pools[MEMORY].batching.max_model_len or 0, (blocks - 1) * batching.block_size)
+    inputs, second_power = _inputs(pools), None
+    if both_powers:
+        other = (second if POWER in of_first else first).pools[0]
+        inputs = replace(inputs, second_load=_inputs(pools | {POWER: other}).load)
+        second_power = _power(other, base)
     pool = replace(
         base,
         batching=batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest}),
-        steptime=roofline_of(_roofline(base).spec, _inputs(pools)),
+        steptime=roofline_of(_roofline(base).spec, inputs),
         power=_power(pools[POWER], base),
+        second_power=second_power,
     )
     return replace(plans[LAYOUT], pools=(pool,))
+
+
+def metered_together(first: CasePlan, second: CasePlan) -> bool:
+    """Return whether counterfactuals that differ in power alone have the same steps, so that one run meters both.
+
+    A power cap that slows a card changes its steps. Engines meter a second power law on replicas of one rank.
+    """
+    pools = first.pools[0], second.pools[0]
+    inputs = [_roofline(pool).inputs for pool in pools]
+    return inputs[0].speed == inputs[1].speed and all(
+        isinstance(one.load, LoadLaw)
+        and pool.power is not None
+        and not (pool.pipeline_parallel_size > 1 or pool.lockstep or pool.models)
+        for one, pool in zip(inputs, pools, strict=True)
+    )
 
 
 def equal_groups(first: CasePlan, second: CasePlan) -> frozenset[str]:
@@ -346,12 +370,20 @@ class AttributionGame:
     paths: dict[Chosen, Path]
     first_is_smaller: bool
     """True if the first fleet has the smaller KV caches."""
+    both_powers: bool
+    """True if fleets that differ in power alone are metered in one simulation."""
 
     @property
     def larger(self) -> dict[Path, Path]:
         """File of a counterfactual with the smaller KV caches -> file of the same with the larger ones."""
         pairs = ((path, one) for one, path in self.paths.items() if (MEMORY in one) == self.first_is_smaller)
         return {path: self.paths[other] for path, one in pairs if (other := one ^ {MEMORY}) in self.paths}
+
+    @property
+    def with_other_power(self) -> dict[Path, Path]:
+        """File of a counterfactual -> file of the same with the other power, where one simulation meters both."""
+        pairs = self.paths.items() if self.both_powers else ()
+        return {path: self.paths[other] for one, path in pairs if (other := one ^ {POWER}) in self.paths}
 
 
 def explain(
@@ -404,7 +436,8 @@ def _games(
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
         first, second = (_kv_tokens(one.pools[0]) for one in plans)
-        yield AttributionGame(key, names, replication, clients, same, paths, first < second)
+        both_powers = POWER not in same and metered_together(*plans)
+        yield AttributionGame(key, names, replication, clients, same, paths, first < second, both_powers)
 
 
 def _cases(names: tuple[str, str], replication: int) -> list[Case]:
@@ -420,30 +453,36 @@ def _plans(
 
 
 def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace, progress: Progress) -> None:
-    """Simulate the counterfactuals whose costs are not on disk yet.
+    """Simulate the counterfactuals whose costs are not on disk yet; one simulation for two that differ in power alone.
 
     Those with the larger KV caches come last: the costs of the same fleets with the smaller ones are theirs where these
     were large enough.
     """
     known = {
-        path: (game.key, game.names, game.replication, game.clients, chosen)
+        path: (game.key, game.names, game.replication, game.clients, game.both_powers, chosen)
         for game in games
         for chosen, path in game.paths.items()
     }
     larger = {path: other for game in games for path, other in game.larger.items()}
+    other_power = {path: other for game in games for path, other in game.with_other_power.items()}
     missing = {path: None for path in known if not _is_stored(path)}
     later = {other for path, other in larger.items() if path in missing}
     found = len(known) - len(missing)
     progress(found, len(known), found)
     for turn in ([path for path in missing if path not in later], later):
         # one after the other with equal step times, whose model keeps its costs by number of tokens
-        wanted = sorted((path for path in missing if path in turn), key=lambda path: sorted(known[path][-1] - {MEMORY}))
-        for place, (costs, alike) in workplace.map(call, [known[path] for path in wanted]):
-            other = larger.get(wanted[place])
-            for path in (wanted[place], other) if alike else (wanted[place],):
-                if path in missing:
-                    write_sealed(path, costs)
-                    del missing[path]
+        wanted: dict[Path, None] = {}
+        for path in sorted(missing, key=lambda path: sorted(known[path][-1] - {MEMORY, POWER})):
+            if path in turn and other_power.get(path) not in wanted:
+                wanted[path] = None
+        simulated = list(wanted)
+        for place, (metered, alike) in workplace.map(call, [known[path] for path in simulated]):
+            first = simulated[place]
+            for costs, one in zip(metered, (first, other_power.get(first)), strict=False):
+                for path in (one, larger.get(one) if one and alike else None):
+                    if path in missing:
+                        write_sealed(path, costs)
+                        del missing[path]
             progress(len(known) - len(missing), len(known), found)
 
 
@@ -512,22 +551,25 @@ def _costs(
     names: tuple[str, str],
     replication: int,
     clients: int,
+    both_powers: bool,
     chosen: Chosen,
-) -> tuple[Sequence[float], bool]:
+) -> tuple[list[tuple[float, float, float]], bool]:
     """Simulate one counterfactual and bill it at both prices.
 
-    Return its costs, and whether the same fleet with the other one's memory runs exactly alike.
+    Return its costs, then with *both_powers* those with the other one's power, and whether the same fleet with the
+    other one's memory runs exactly alike.
     """
     if (key, clients) not in _PLANS:
         if len(_PLANS) >= MOST_PLANS:
             _PLANS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
     plans = _PLANS[key, clients]
-    plan = counterfactual(*plans, chosen)
+    plan = counterfactual(*plans, chosen, both_powers)
     plan = with_warmup(plan) if plan.warmup_auto else plan
     log = RunningFleet(plan).run()
-    alike = would_run_alike(counterfactual(*plans, chosen ^ {MEMORY}), plan, log)
-    return cost_of(plan, log, plans), alike
+    alike = would_run_alike(counterfactual(*plans, chosen ^ {MEMORY}, both_powers), plan, log)
+    logs = [log, replace(log, intervals=log.second_intervals)] if both_powers else [log]
+    return [cost_of(plan, one, plans) for one in logs], alike
 
 
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}

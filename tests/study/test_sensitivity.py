@@ -18,8 +18,20 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
+from sim.steptime.roofline import RooflineStepTime
 from sim.study import cost_gap as gap_of_fleets
-from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, counterfactual, explain, would_run_alike
+from sim.study.cost_gap import (
+    GROUPS,
+    LINK,
+    PHYSICAL,
+    POWER,
+    PRICE,
+    cost_of,
+    counterfactual,
+    explain,
+    metered_together,
+    would_run_alike,
+)
 from sim.study.execution.cores import ProcessPool
 from sim.study.sensitivity import swings
 
@@ -108,6 +120,25 @@ def test_more_memory_changes_nothing_where_the_peak_left_room(tmp_path: Path) ->
             assert [one.finished_s for one in log.requests] == [one.finished_s for one in expected.requests]
     assert alike == [False, False, True]
     assert not would_run_alike(less, ample, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [True, False])
+def test_one_run_meters_both_powers(tmp_path: Path, ahead: bool) -> None:
+    catalog, scenario = load_catalog(), loaded(tmp_path, TWO_OR_ONE)
+    two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
+    pool = two.pools[0]
+    two = replace(two, pools=(replace(pool, batching=pool.batching.model_copy(update={"async_scheduling": ahead})),))
+    assert metered_together(two, one)
+    for chosen in (frozenset({gap_of_fleets.LAYOUT}), frozenset(PHYSICAL)):
+        other = chosen ^ {POWER}
+        log = RunningFleet(counterfactual(two, one, chosen, both_powers=True)).run()
+        apart = [RunningFleet(counterfactual(two, one, each)).run().intervals for each in (chosen, other)]
+        assert [log.intervals, log.second_intervals] == apart
+        assert apart[0] != apart[1]
+    capped = replace(pool.steptime.inputs, speed=0.9)
+    slower = replace(two, pools=(replace(pool, steptime=RooflineStepTime(pool.steptime.spec, capped)),))
+    assert not metered_together(slower, one)
 
 
 @pytest.mark.slow

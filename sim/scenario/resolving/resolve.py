@@ -707,13 +707,13 @@ def _pool_plan(
     )
 
 
-BUILT: deque[RooflineStepTime] = deque(maxlen=32)
+BUILT: deque[RooflineStepTime] = deque(maxlen=64)
 """Rooflines built last in this process: equal pools of other cases reuse their costs by number of tokens."""
 
 
 def roofline_of(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
     """Return the roofline of a pool, which keeps its costs by number of tokens: one of the last built, if equal."""
-    for known in list(BUILT):
+    for known in reversed(list(BUILT)):  # the last one is the most likely
         if known.spec == spec and known.inputs == inputs:
             return known
     built = RooflineStepTime(spec, inputs)

@@ -181,6 +181,8 @@ class PoolPlan:
     """API-server time by which requests that arrive together reach the engine one after the other [s]."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
+    second_power: PoolPower | None = None
+    """Power for which the energy of the step time's second power law is metered as well; None: none."""
     schedule: ReplicaSchedule | None = None
     """Schedule of the replicas; None: they always run."""
     autoscaling: Autoscaling | None = None
