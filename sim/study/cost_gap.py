@@ -479,10 +479,10 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
         for place, (metered, alike) in workplace.map(call, [known[path] for path in simulated]):
             first = simulated[place]
             for costs, one in zip(metered, (first, other_power.get(first)), strict=False):
-                for path in (one, larger.get(one) if one and alike else None):
-                    if path in missing:
-                        write_sealed(path, costs)
-                        del missing[path]
+                for stored in (one, larger.get(one) if one and alike else None):
+                    if stored in missing:
+                        write_sealed(stored, costs)
+                        del missing[stored]
             progress(len(known) - len(missing), len(known), found)
 
 
