@@ -47,6 +47,8 @@ S3 = ("s3", "s3a")
 """Kinds of addresses of S3."""
 CONNECT_S, TRIES = 10, 3
 """Limits on a connection to S3: time to connect [s], and attempts of a request."""
+TICK_S = 0.02
+"""Longest time by which a file's time of change lies before the clock [s]: systems set it once in a tick."""
 LONGEST_SHOWN = 200
 """Longest reason of a store that a message repeats [characters]."""
 
@@ -179,7 +181,7 @@ class RemoteFolder:
         The folder's own cases stay: their names are digests of their inputs. Of an unfinished answer only the manifest
         is downloaded.
         """
-        self._found, self._downloaded_s = found, time.time()
+        self._found, self._downloaded_s = found, time.time() - TICK_S
         if found is None:
             return
         remote, here = _entries(found), manifest_of(self.folder) or {}
@@ -199,7 +201,7 @@ class RemoteFolder:
                 names = [name for name in sizes if "/" not in name] if whole else [MANIFEST]
                 with replaced_files(self.folder) as answer:
                     self._get(names, answer)
-        self._downloaded_s = time.time()
+        self._downloaded_s = time.time() - TICK_S
 
     def _get(self, names: Sequence[str], folder: Path) -> None:
         if names:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,15 @@ def test_lost_connection_keeps_the_results_and_the_same_command_uploads_them(mon
     assert (located(ADDRESS)[0] / "table.csv").read_text() == "2"
     write({"table.csv": "2"}, ("one", "two"), "later")
     assert (status(), stored()["table.csv"]) == ("finished", "2")
+
+
+def test_file_written_in_the_tick_of_the_download_is_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file has the time of the system's last tick, here 10 ms before that of the clock."""
+    write({"table.csv": "1"})
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + 0.01)
+    write({"table.csv": "2"}, started="later")
+    assert stored()["table.csv"] == "2"
 
 
 def test_answer_of_another_machine_is_not_replaced_unseen() -> None:

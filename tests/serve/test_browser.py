@@ -92,6 +92,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 def quiet_page(browser: Any, address: str) -> Iterator[Any]:
     """Return a page whose console stays empty and that sends requests to its server only."""
     found = browser.new_page(viewport={"width": 1280, "height": 1400})
+    found.set_default_timeout(PATIENCE_MS)
     told: list[str] = []
     found.on("console", lambda message: told.append(message.text))
     found.on("pageerror", lambda error: told.append(str(error)))
@@ -101,13 +102,15 @@ def quiet_page(browser: Any, address: str) -> Iterator[Any]:
     assert told == []
 
 
+PATIENCE_MS = 120_000
+"""Longest time that a test waits for the page [ms]."""
 CHART = ".limit.across:not([hidden])"
 DRAWN = ".chart svg"
 """Handle of a limit, which is there once its chart is drawn."""
 
 
 def eventually(condition: Any, what: str) -> None:
-    for _ in range(400):
+    for _ in range(2400):
         if condition():
             return
         time.sleep(0.05)
@@ -219,10 +222,10 @@ SLIDE = """async ([label, value]) => {
     const before = drawn(), began = performance.now();
     slider.value = value;
     slider.dispatchEvent(new Event("input"));
-    while (drawn() === before && performance.now() - began < 5000) await new Promise((done) => setTimeout(done, 2));
+    while (drawn() === before && performance.now() - began < 120000) await new Promise((done) => setTimeout(done, 2));
     return [drawn() !== before, document.querySelectorAll(".vega").length];
 }"""
-"""Moves a slider; whether the first chart has changed after at most 5 s, and the number of charts."""
+"""Moves a slider; whether the first chart has changed, and the number of charts."""
 
 
 def test_a_slider_moves_the_charts_without_drawing_them_anew(page: Any, address: str) -> None:
@@ -241,13 +244,17 @@ def test_a_limit_is_moved_with_keys_and_its_line_follows(page: Any, address: str
     before = float(line.get_attribute("aria-valuenow"))
     line.press("ArrowLeft")
     eventually(lambda: float(line.get_attribute("aria-valuenow")) < before, "the limit is lower")
-    rule = page.locator(".mark-rule.role-mark line").first.bounding_box()
-    handle = line.bounding_box()
-    assert abs(rule["x"] - handle["x"] - handle["width"] / 2) < 2, "the handle lies on the line"
+
+    def off_px() -> float:
+        rule, handle = page.locator(".mark-rule.role-mark line").first.bounding_box(), line.bounding_box()
+        return abs(float(rule["x"] - handle["x"] - handle["width"] / 2))
+
+    eventually(lambda: off_px() < 2, "the handle lies on the line")
 
 
 def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(browser: Any, address: str) -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{address}/?run=breakeven")
     page.wait_for_selector(DRAWN)
     page.get_by_label("corporate tax rate", exact=True).press("ArrowRight")
@@ -265,6 +272,7 @@ def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(
 
 def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, address: str) -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{address}/?run=gone")
     page.locator(".answer .problem").wait_for()
     assert not page.get_by_text("Export").is_visible()

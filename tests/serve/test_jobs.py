@@ -54,11 +54,11 @@ def job_of(client: TestClient, name: str) -> dict[str, Any]:
 
 
 def eventually(client: TestClient, name: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    for _ in range(600):
+    for _ in range(2400):
         job = job_of(client, name)
         if wanted(job):
             return job
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise AssertionError(job)
 
 

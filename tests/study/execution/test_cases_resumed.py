@@ -83,7 +83,7 @@ def test_interrupted_run_continues_where_it_was(folder: Path, workers: str, stop
     while len(finished(out)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, stop)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == (130 if stop == signal.SIGINT else 1)
     assert f"interrupted; {len(finished(out))} finished cases are kept, and the same command continues" in errors
     assert "Traceback" not in errors

@@ -271,7 +271,9 @@ def test_missing_workers_and_scheduler_are_reported(
         list(simulated(Cluster("tcp://127.0.0.1:9"), work))
 
 
-def test_lost_scheduler_keeps_finished_cases(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+def test_lost_scheduler_keeps_finished_cases(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines.worker()
     work, seen = jobs(scenario, tmp_path), []
 
@@ -279,6 +281,7 @@ def test_lost_scheduler_keeps_finished_cases(scenario: Scenario, machines: Machi
         with Cluster(machines.address) as place:
             for job in simulated(place, work):
                 seen.append(job.folder)
+                monkeypatch.setattr(cluster, "CONNECT_S", 0.5)  # results that the scheduler no longer sends
                 machines.stop()
 
     with pytest.raises(ClusterError, match="no longer answers; finished cases are kept"):

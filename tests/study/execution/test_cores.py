@@ -32,8 +32,15 @@ def workers() -> set[int]:
     return found
 
 
-def slowly(scenario: Scenario, catalog: Catalog, seconds: float, _: int) -> int:
-    time.sleep(seconds)
+KILLED: set[int] = set()
+"""Workers that a test has killed; empty in them."""
+
+
+def wait_for_killed(scenario: Scenario, catalog: Catalog, main: int, _: int) -> int:
+    """Return the number of this process; the first one waits until a worker was killed."""
+    last = time.monotonic() + 60  # a busy machine starts processes late
+    while os.getpid() == main and not KILLED and time.monotonic() < last:
+        time.sleep(0.02)
     return os.getpid()
 
 
@@ -52,12 +59,13 @@ def deadly(scenario: Scenario, catalog: Catalog, main: int, marks: str, times: i
 
 def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "ALONE_S", 0.0)
-    over, killed = threading.Event(), set()
+    over = threading.Event()
+    KILLED.clear()
 
     def kill() -> None:
         while not over.is_set():
-            for one in workers() - killed:
-                killed.add(one)
+            for one in workers() - KILLED:
+                KILLED.add(one)
                 os.kill(one, signal.SIGKILL)
             time.sleep(0.001)
 
@@ -65,12 +73,12 @@ def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
     killer.start()
     try:
         with ProcessPool(2) as place:
-            found = dict(place.map(Call(slowly, SCENARIO, CATALOG), [(0.1, i) for i in range(20)]))
+            found = dict(place.map(Call(wait_for_killed, SCENARIO, CATALOG), [(os.getpid(), i) for i in range(20)]))
     finally:
         over.set()
         killer.join()
-    assert killed
-    assert found == dict.fromkeys(range(20), os.getpid())
+    assert KILLED
+    assert found.keys() == set(range(20))
 
 
 @pytest.mark.parametrize(("deaths", "fine"), [(1, True), (2, False)])
