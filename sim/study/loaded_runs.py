@@ -232,7 +232,7 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics
 def _intervals(slo: Slo, before: dict[str, float], cohort: WindowRequests) -> dict[str, float]:
     """Return half-widths of 95 % intervals from the run alone, by column."""
     good = cohort.good(slo)
-    rates = rate_intervals(cohort, good)
+    rates = rate_intervals(cohort, good, OF_GOOD)
     found = {name: rates.get(name) for name in OF_GOOD}
     found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
     for one in slo.percentiles:
@@ -301,7 +301,14 @@ class RunAnswers:
             ]
         named, level = axes(scenario), limits(scenario)
         disputes = () if values else stored_disputes(self._folder)
-        return RunAnswer(scenario, cases, summarize(cases, named, level), named, level, disputes)
+        found = summarize(cases, named, level, self._points) if values else self._points
+        return RunAnswer(scenario, cases, found, named, level, disputes)
+
+    @cached_property
+    def _points(self) -> list[Point]:
+        """Points at the prices and limits of the run."""
+        scenario, cases = self.run.at({})
+        return summarize(cases, axes(scenario), limits(scenario))
 
     def prepare(self) -> None:
         """Read what other prices and limits need, so that the first of them takes as long as the next."""

@@ -6,6 +6,7 @@ and verdicts compare fleets along them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import inf
 from typing import Any, Protocol
 
@@ -149,15 +150,20 @@ def columns_where_known(points: Sequence[Point], axes: Sequence[str]) -> list[st
     return [name for name in wanted if name not in axes and any(point.row.get(name) is not None for point in points)]
 
 
-def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
-    """Return one Point per fleet and sweep point, in order of first appearance in *cases*; *slo* is the scenario's."""
+def summarize(
+    cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any], before: Sequence[Point] = ()
+) -> list[Point]:
+    """Return one Point per fleet and sweep point, in order of first appearance in *cases*; *slo* is the scenario's.
+
+    *before* may be the points of the same cases under other terms: columns whose figures are equal are taken from them.
+    """
     points = []
-    for members in group(cases, axes).values():
+    for members, same in zip_longest(group(cases, axes).values(), before):
         first = members[0]
         finished = tuple(case for case in members if case.status == "ok")
         places = {axis: first.axes.get(axis) for axis in axes}
         status = "ok" if finished else first.status
-        row = {"fleet": first.fleet, **_figures([case.metrics for case in finished], slo)}
+        row = {"fleet": first.fleet, **_figures([case.metrics for case in finished], slo, same)}
         row |= {"status": status, "reason": "" if finished else first.reason, "replications": len(finished)}
         services = _services([case.metrics for case in finished])
         common = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
@@ -172,16 +178,37 @@ def _services(cases: Sequence[CaseMetrics]) -> dict[str, dict[str, Any]]:
     return {name: _figures([one.services[name] for one in cases], {}) for name in names}
 
 
-def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every column by name, with its half-width; None where there is no value."""
+def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any], same: Point | None = None) -> dict[str, Any]:
+    """Return every column by name, with its half-width; None where there is no value.
+
+    Columns are taken from *same* where its cases have equal figures.
+    """
     row: dict[str, Any] = dict.fromkeys(one.name for one in COLUMNS)
     if not cases:
         return row
+    moved = None if same is None else _moved(cases, [case.metrics for case in same.cases])
     for one in (*COLUMNS, *map(column, named_percentiles(cases[0]["latencies"]))):
+        if same is not None and moved is not None and one.name in same.row:
+            read = one.average.reads(one.name)
+            if read is not None and moved.isdisjoint(read):
+                names = (one.name, *(f"{one.name}_ci95{end}" for end in ("", *(f"_{end}" for end in ENDS))))
+                row |= {name: same.row[name] for name in names if name in same.row}
+                continue
         figure = one.average.of(one.name, cases)
         row |= {one.name: figure.value, f"{one.name}_ci95": figure.half_width}
         row |= {f"{one.name}_ci95_{end}": value for end, value in zip(ENDS, figure.ends or (), strict=False)}
     return row | _judged(cases, slo)
+
+
+def _moved(cases: Sequence[CaseMetrics], before: Sequence[CaseMetrics]) -> set[str]:
+    """Return the figures, percentiles and intervals of batch means that differ between *cases* and *before*."""
+    moved: set[str] = set()
+    for now, then in zip(cases, before, strict=True):
+        for part in (None, "latencies", "batch_ci95"):
+            new, old = ((one.figures if part is None else one.figures.get(part) or {}) for one in (now, then))
+            if new is not old:
+                moved |= {name for name in {**new, **old} if new.get(name) != old.get(name)}
+    return moved
 
 
 def point_attainment(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:

@@ -68,7 +68,7 @@ def test_changed_prices_equal_those_of_price(
     cases = price_run(folder, loaded, catalog, tmp_path, report=False, command=["test"])
     rows = [dict(point.row) for point in summarize(cases, axes(loaded), limits(loaded))]
     found = answers.under(values)
-    assert [dict(point.row) for point in found.points] == rows
+    assert str([dict(point.row) for point in found.points]) == str(rows)
     assert found.scenario == loaded
     assert answers.under({}).points[0].row["cost_usd_per_h"] != rows[0]["cost_usd_per_h"]
 
@@ -85,7 +85,7 @@ def test_changed_limits_equal_a_run_with_them(
     found = answers.under(values)
     if isinstance(values["slo.ttft_s"], dict):
         assert answers.under(values | {"slo.ttft_s.p90": 0.5}).scenario == found.scenario
-    assert [dict(point.row) for point in found.points] == rows
+    assert str([dict(point.row) for point in found.points]) == str(rows)
 
 
 @pytest.mark.slow

@@ -61,6 +61,10 @@ class Average:
         """Return the names of the figures that the column *name* is computed from; by default *name* itself."""
         return (name,)
 
+    def reads(self, name: str) -> tuple[str, ...] | None:
+        """Return what `of` reads for the column *name*, of figures and of `batch_ci95`; None if it may read all."""
+        return self.parts(name)
+
     def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the value and interval of the column *name* over the replications *cases*, at least one."""
         raise NotImplementedError
@@ -96,6 +100,10 @@ class MeanShare(Mean):
 
     draws: str = ""
     """Figure that counts the observations of the share; empty for a share of time or memory."""
+
+    def reads(self, name: str) -> tuple[str, ...]:
+        """Return the names of the share and of its count of observations."""
+        return (name, self.draws)
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the mean share, half the length of its interval, and the interval's ends."""
@@ -134,6 +142,10 @@ class Ratio(Average):
     def parts(self, name: str) -> tuple[str, ...]:
         """Return the names of the figures in the numerator and the denominator."""
         return (*self.tops, self.bottom)
+
+    def reads(self, name: str) -> tuple[str, ...]:
+        """Return the names of the parts and of all that `_within_runs` reads."""
+        return (*self.parts(name), f"{self.bottom}_per_s", HOURS)
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the ratio and its interval; empty where one replication lacks a figure."""
@@ -223,6 +235,9 @@ class Aggregate(Average):
     def parts(self, name: str) -> tuple[str, ...]:
         """Return no names: the function reads the replications itself."""
         return ()
+
+    def reads(self, name: str) -> None:
+        """Return None: the function may read all figures."""
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the value of the function over *cases*."""

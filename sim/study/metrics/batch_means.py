@@ -23,7 +23,7 @@ percentile is that of the share of observations below it: J. R. Wilson and A. A.
 
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import cbrt, sqrt
 from typing import Any
 
@@ -200,9 +200,12 @@ def independent(values: Floats) -> bool:
     return bool(_lag_one(values) * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
 
 
-def rate_intervals(cohort: WindowRequests, good: NDArray[np.bool_]) -> dict[str, float | None]:
+def rate_intervals(
+    cohort: WindowRequests, good: NDArray[np.bool_], names: Collection[str] | None = None
+) -> dict[str, float | None]:
     """Return half-widths of 95 % intervals of rates, by column; *good* marks the requests within the limits.
 
+    *names* are the columns to return; None: all.
     A request's tokens are counted when it finishes: over a span of many requests the difference averages out.
     """
     served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
@@ -218,4 +221,5 @@ def rate_intervals(cohort: WindowRequests, good: NDArray[np.bool_]) -> dict[str,
     return {
         name: rate_half_width(dates[members], amounts[members].astype(float), *window)
         for name, (dates, amounts, members) in events.items()
+        if names is None or name in names
     }
