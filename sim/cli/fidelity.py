@@ -125,11 +125,12 @@ def calibrate(
         from concurrent.futures.process import BrokenProcessPool
 
         from sim.benchdata.nccl_tests import all_reduces_in
-        from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
+        from sim.benchdata.served import parsed, read_rows, traffic_files, traffic_text, why_not_written
         from sim.catalogue.catalog import load_catalog
         from sim.fidelity.calibration import (
             NothingToFit,
             calibrate,
+            calibrate_link,
             calibration_report,
             calibration_text,
             why_not_replaced,
@@ -141,15 +142,17 @@ def calibrate(
         wanted = catalog.gpu(gpu).id
         table = " ".join(str(path) for path in tables)
         all_reduces, results = all_reduces_in(tables)
-        if not results:
-            fail("all-reduces alone do not calibrate a server: name results of a run on several GPUs too")
-        rows, seen = read_rows(results, wanted, about or [], seconds or [])
+        rows, seen = read_rows(results, wanted, about or [], seconds or []) if results else ([], [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
             fail(Message("--workload {workload}: {reason}", workload, reason))
         if out.exists() and (reason := why_not_replaced(out, wanted, table, force)):
             fail(f"--out {out}: {reason}")
         try:
-            fitted = calibrate(rows, wanted, catalog, process_count(workers), table, all_reduces)
+            if results:
+                fitted = calibrate(rows, wanted, catalog, process_count(workers), table, all_reduces)
+            else:
+                interconnect = parsed(about or []).get("interconnect", "")
+                fitted = calibrate_link(all_reduces, wanted, interconnect, catalog, table)
         except NothingToFit as error:
             fail(str(error))
         except BrokenProcessPool:

@@ -18,8 +18,18 @@ from sim.benchdata.nccl_tests import AllReduceRun
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.bench_scenario import BenchCase, case_of
-from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, Theta, calibration_of, load_priors
+from sim.fidelity.fit import (
+    KNOWN_SD,
+    METRICS,
+    Fit,
+    FittingProblem,
+    Simulator,
+    Theta,
+    calibration_of,
+    load_priors,
+)
 from sim.fidelity.link_factors import link_factors
+from sim.fidelity.names import link_of
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
 from sim.message import Message, joined, placed
@@ -134,6 +144,19 @@ def calibrate(
     return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.outliers()), fit.noise)
 
 
+def calibrate_link(
+    all_reduces: Sequence[AllReduceRun], gpu: str, interconnect: str, catalog: Catalog, table: str = ""
+) -> FittedFactors:
+    """Return the factors of a link that *all_reduces* between GPUs *gpu* (an id) determine without any run.
+
+    *interconnect* is the link as a table of benchmarks describes it; empty: the GPU's own.
+    """
+    link = link_of(interconnect, catalog.gpu(gpu), catalog, campaigns_of(catalog))
+    found = link_factors(all_reduces, catalog.link(link))
+    known = {name: _factor(log_factor, KNOWN_SD, determined=True) for name, log_factor in found.items()}
+    return FittedFactors(calibration_of(gpu, known).model_copy(update={"table": table, "rows": 0}))
+
+
 def _measured_links(problem: FittingProblem, all_reduces: Sequence[AllReduceRun], catalog: Catalog) -> Theta:
     """Return the log factors of the links of all rows. Raises NothingToFit where no row uses a link."""
     names = [name for name in set().union(*problem.names) if name.startswith("links.")]
@@ -229,7 +252,7 @@ def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
 
 
 HEADER = """\
-# Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
+# Factors on the figures in data/, fitted by `gpufleet calibrate` to {runs} in {table}.
 # A scenario takes them with `calibration: <this file>`, at the top, in a fleet or in a pool.
 # factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs do not
 # distinguish it from others, and it has its expected share of their joint change.
@@ -240,7 +263,8 @@ WIDE_SCATTER = 1.5
 
 def calibration_text(calibration: Calibration) -> str:
     """Return the text of the calibration file."""
-    head = HEADER.format(rows=calibration.rows, table=calibration.table or "a table")
+    runs = f"{calibration.rows} runs" if calibration.rows else "all-reduces"
+    head = HEADER.format(runs=runs, table=calibration.table or "a table")
     return head + dump(calibration.model_dump(mode="json"))
 
 
@@ -276,6 +300,8 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
     calibration = fitted.calibration
     rows = []
     for name, factor in factors(calibration):
+        if not calibration.rows and not name.startswith("links."):
+            continue
         note = "" if factor.determined else _("not distinguishable")
         rows.append(
             [name, f"{factor.factor:.2f}", _("{low:.2f} and {high:.2f}", low=factor.low, high=factor.high), note]
@@ -284,12 +310,12 @@ def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
         [metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}"]
         for metric, error in calibration.errors.items()
     ]
-    return [
-        FittedTable((_("factor on"), _("now"), _("95 % between"), ""), rows, frozenset({0, 3})),
-        "",
-        FittedTable((_("median error of"), _("runs"), _("before"), _("after")), errors),
-        *_remarks(fitted),
+    found: list[FittedTable | str] = [
+        FittedTable((_("factor on"), _("now"), _("95 % between"), ""), rows, frozenset({0, 3}))
     ]
+    if calibration.rows:
+        found += ["", FittedTable((_("median error of"), _("runs"), _("before"), _("after")), errors)]
+    return [*found, *_remarks(fitted)]
 
 
 def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
@@ -304,7 +330,8 @@ def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
 
 def _remarks(fitted: FittedFactors) -> Iterator[str]:
     calibration = fitted.calibration
-    if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
+    unknown = [name for name, factor in factors(calibration) if not factor.determined]
+    if unknown and calibration.rows:
         yield _(
             "These runs do not distinguish {unknown} from the other factors: their combination is accurate at these "
             "loads, and less reliable elsewhere. Runs at other loads distinguish them.",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.engine import family_of
 from sim.message import Message
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -30,6 +31,8 @@ LONG_PROMPT, LONG_TIMES, FEW_TOKENS = 8192, 4, 16
 """Long prompt [tokens], at least in mean prompts, and its answer [tokens]."""
 NCCL_VENDORS = ("nvidia", "amd")
 """Vendors whose GPUs all_reduce_perf measures, of nccl-tests and of rccl-tests."""
+PORTS = {"llama.cpp": 8080, "lm-studio": 1234, "lmdeploy": 23333, "mlx-lm": 8080, "ollama": 11434}
+"""Usual ports of the engines' servers; all others have that of vLLM's client, 8000. SGLang's client knows its own."""
 QUANTILES = (np.arange(64) + 0.5) / 64
 
 
@@ -94,6 +97,7 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs, number
     tp, pp, dp = _layout(pool, inputs)
     gpu, files = inputs.gpu.id, []
     again = f"-{number}" if number > 1 else ""
+    ending = "jsonl" if family_of(inputs.engine.id) == "sglang" else "json"
     yield "# " + Message(
         "{fleet}: {model} on {gpus} x {gpu}. Start the server as planned, then run on its host:",
         plan.fleet, inputs.model.id, tp * pp * dp, gpu,
@@ -106,29 +110,35 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs, number
     prompt = max(1, min(prompt, limit - answer))
     most = pool.batching.max_num_seqs or CLIENTS[-1]
     for clients in sorted({min(clients, most) for clients in CLIENTS}):
-        files.append(f"load-{clients}{again}.json")
+        files.append(f"load-{clients}{again}.{ending}")
         yield _bench(inputs, prompt, answer, clients, max(LEAST_REQUESTS, WAVES * clients), files[-1])
     long = min(max(LONG_PROMPT, LONG_TIMES * prompt), limit - FEW_TOKENS)
     if long > prompt:
-        files.append(f"long{again}.json")
+        files.append(f"long{again}.{ending}")
         yield _bench(inputs, long, FEW_TOKENS, 1, LEAST_REQUESTS, files[-1])
     told = " ".join(f"--about {name}={value}" for name, value in _stated(pool, inputs).items())
     yield " ".join(["gpufleet calibrate", *files, "--gpu", gpu, told, "--out", f"my-{gpu}{again}.yaml"])
 
 
 def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, requests: int, file: str) -> str:
-    options = {
+    """Return the command of the engine's client for a load; servers of other engines are measured with vLLM's."""
+    engine, warm = family_of(inputs.engine.id), min(2 * clients, requests)
+    common = {
         "model": shlex.quote(inputs.model.hf_id or inputs.model.id),
-        "dataset-name": "random",
         "random-input-len": prompt,
         "random-output-len": answer,
         "max-concurrency": clients,
         "num-prompts": requests,
-        "num-warmups": min(2 * clients, requests),
-        "result-filename": file,
     }
-    words = [f"--{name} {value}" for name, value in options.items()]
-    return " ".join(["vllm bench serve", *words, "--ignore-eos --save-result"])
+    if engine == "sglang":
+        client, last = "python -m sglang.bench_serving", "--flush-cache"
+        common = {"backend": engine, "dataset-name": "random-ids", **common, "random-range-ratio": 1}
+        common |= {"warmup-requests": warm, "output-file": file}
+    else:
+        client, last = "vllm bench serve", "--ignore-eos --save-result"
+        common = {"dataset-name": "random", **common, "num-warmups": warm, "result-filename": file}
+        common |= {"port": PORTS[engine]} if engine in PORTS else {}
+    return " ".join([client, *(f"--{name} {value}" for name, value in common.items()), last])
 
 
 def _mean_lengths(workload: Workload) -> Sequence[int]:

@@ -10,7 +10,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.value import Value
 from sim.message import Message
-from sim.spec import Count, NonNegative, Positive, Spec
+from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime.coefficients import Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
 
@@ -81,7 +81,8 @@ class Calibration(Spec):
     """Id of the GPU, in data/gpus."""
     table: str = ""
     """Name of the table of runs used in the fit."""
-    rows: Count = 1
+    rows: WholeNumber = 1
+    """Number of runs used in the fit; 0: all-reduces alone."""
     measured: tuple[CalibrationRuns, ...] = ()
     """Runs used in the fit, by model and layout."""
     compute_efficiency: Factor = Factor()

@@ -1,9 +1,12 @@
 """Factors of a link from all-reduces: the factors with which times were made come back."""
 
+from pathlib import Path
+
 import pytest
 
-from sim.benchdata.nccl_tests import AllReduceRun
+from sim.benchdata.nccl_tests import AllReduceRun, read_all_reduce
 from sim.catalogue.catalog import load_catalog
+from sim.fidelity.calibration import calibrate_link, calibration_report, calibration_text
 from sim.fidelity.fit import calibration_of
 from sim.fidelity.link_factors import link_factors
 from sim.steptime.calibration import Factor
@@ -28,3 +31,19 @@ def test_the_factors_of_a_link_come_back(name: str, gpus: tuple[int, ...]) -> No
     found = link_factors(runs, link)
     assert found[latency] == pytest.approx(1.0986, abs=0.05)
     assert found[per_byte] == pytest.approx(-0.3567, abs=0.05)
+
+
+def test_a_host_becomes_right_by_its_table_of_all_reduces_alone() -> None:
+    link, ranks = CATALOG.link("pcie5-x16-no-p2p"), "#  Rank  0 Group\n#  Rank  1 Group\n"
+    slow = {f"links.{link.id}.{name}": Factor(factor=3.0) for name in ("latency", "time_per_byte")}
+    host = AllReduce.over(calibration_of("rtx-pro-6000", slow).link(link), 2, 1.0)
+    lines = [f"{int(size)} 1 float sum -1 {1e6 * host.time_s(size):.2f} 1.0 1.0 0" for size in SIZES]
+    measured = read_all_reduce(Path("all-reduce-2.txt"), ranks + "\n".join(lines))
+    fitted = calibrate_link([measured], "rtx-pro-6000", link.id, CATALOG, "all-reduce-2.txt")
+    calibrated = AllReduce.over(fitted.calibration.link(link), 2, 1.0)
+    usual = AllReduce.over(link, 2, 1.0)
+    for size in SIZES:
+        assert calibrated.time_s(size) == pytest.approx(host.time_s(size), rel=0.01)
+        assert calibrated.time_s(size) == pytest.approx(3 * usual.time_s(size), rel=0.01)
+    assert "to all-reduces in all-reduce-2.txt" in calibration_text(fitted.calibration)
+    assert len(calibration_report(fitted)) == 1
