@@ -77,9 +77,6 @@ def _machine() -> Iterator[None]:
 
     Other tests use the other cores; a test that needs several asks for them. Flushing takes longer than most
     simulations.
-
-    And one whose power does not fail: nothing waits until a disk has it, which takes longer than most simulations.
-    And one that is never slow: what a command writes does not tell of its progress.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "cpu_count", lambda: 1)

@@ -47,7 +47,7 @@ IMPORTS = f"""
 import os, sys
 import scipy.optimize
 import sim.api.public, sim.cli
-from sim.study import cost_gap
+from sim.study import breakeven, cost_gap
 sys.path.append({str(ROOT / "tests")!r})
 from coarse_answers import answer_coarsely
 from sketches import sketch
@@ -55,6 +55,7 @@ from sim.report.charts.picture import Chart
 Chart._render = sketch
 cost_gap.FULL_HORIZON_S = {SHORT_S}
 answer_coarsely()
+breakeven.STEPS = breakeven.HALVINGS = 3
 os.cpu_count = lambda: 1  # other tests run on the other cores
 os.fsync = lambda _: None
 # what the first scenario of a process makes pydantic build
@@ -97,6 +98,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copy2(ROOT / file, copy / file)
     for scenario in (copy / "scenarios").glob("*.yaml"):
         scenario.write_text(shortened(scenario.read_text()))
+    with (copy / "scenarios/futures-4x4090-vs-2xa100.yaml").open("a") as file:
+        file.write("futures: {draws: 100}\n")
     programs = copy / ".venv" / "bin"
     programs.mkdir(parents=True)
     program = Warm(copy, IMPORTS)

@@ -2,11 +2,6 @@
 
 python tests/warm.py SOCKET IMPORTS executes IMPORTS and then, for each connection to SOCKET, runs a module as `python
 -m` does, in a separate process with the files, folder, environment and arguments of the client.
-
-    python tests/warm.py SOCKET IMPORTS
-
-executes IMPORTS and then, for whoever connects to SOCKET, runs a module as `python -m` does, in a process of its own
-with the files, folder, environment and arguments of who asks.
 """
 
 import gc

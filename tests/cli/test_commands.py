@@ -322,7 +322,7 @@ def test_the_version_states_whether_the_program_is_compiled(gpufleet: Command) -
 
 
 @pytest.mark.slow
-def test_help_and_check_import_only_what_they_need() -> None:
+def test_help_check_and_tables_import_only_what_they_need() -> None:
     shipped = Path(__file__).parents[2] / "scenarios" / "4x4090-vs-2xa100.yaml"
     script = (
         "import contextlib, io, sys\n"
@@ -334,10 +334,13 @@ def test_help_and_check_import_only_what_they_need() -> None:
         "    return set(sys.modules)\n"
         "print(*sorted(imported('--help')))\n"
         f"print(*sorted(imported('check', {str(shipped)!r})))\n"
+        "import sim.report.run.report, sim.report.run.terminal\n"
+        "print(*sorted(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    of_help, of_check = (set(line.split()) for line in done.stdout.splitlines())
+    of_help, of_check, of_tables = (set(line.split()) for line in done.stdout.splitlines())
     assert not of_help & {"numpy", "pydantic", "rich", "sim.scenario.schema"}
+    assert not of_tables & {"vl_convert", "jinja2"}
     assert not of_check & {"pyarrow", "pandas", "scipy", "simpy", "joblib"}
     rooms = {"sim.fleet", "sim.case", "sim.jobs", "sim.training", "sim.claims", "sim.report.run"}
     assert not of_check & {*rooms, "sim.study.points", "sim.study.breakeven", "sim.answers.folder"}

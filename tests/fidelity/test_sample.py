@@ -3,12 +3,6 @@
 `sample.csv` holds rows typed from public sources (column `source`: repository@commit:file), drawn at random from strata
 of engine and load, with all of one harness's tensor-parallel runs over PCIe and NVLink. `medians.csv` holds the stored
 median |error| of each class. After an intended change of predictions, update it: python tests/fidelity/test_sample.py
-
-`sample.csv` holds rows typed from public sources (column `source`: repository@commit:file), drawn at random from strata
-of engine and load, with all of one harness's tensor-parallel runs over PCIe and NVLink. `medians.csv` holds the median
-|error| of each class at the last time that somebody looked. After a change that is meant to move them:
-
-    python tests/fidelity/test_sample.py
 """
 
 import csv

@@ -1,6 +1,4 @@
 import csv
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +59,3 @@ def test_usage_and_costs(tmp_path: Path, two_fleets: list[Any]) -> None:
     write_costs(tmp_path / "costs.csv", two_fleets, ["rate_rps"])
     assert list(rows_of(tmp_path / "usage.csv")[0])[:5] == [*HEAD, "service", "pool"]
     assert len(rows_of(tmp_path / "costs.csv")) == 2 * len(two_fleets)
-
-
-@pytest.mark.slow
-def test_writing_tables_imports_nothing_that_draws() -> None:
-    code = (
-        "import sys, sim.report.run.report, sim.report.run.terminal; print({'vl_convert', 'jinja2'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -1,8 +1,6 @@
 """Integrity of stored results: changed files and bytes are detected, and only one process writes.
 
 A point counts as itself alone, and a run is billed anew only while what it has simulated is unchanged.
-
-A point counts as itself alone, and a run is billed anew only as long as what it has simulated still stands.
 """
 
 import csv
