@@ -9,6 +9,7 @@ from typing import Any
 
 from sim.language import ENGLISH, LANGUAGES, _, current, translate_rendered
 from sim.report.charts.vega_lite import on_black
+from sim.report.page.kept_templates import KeptTemplates
 from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
 
@@ -42,6 +43,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    vars(environment)["bytecode_cache"] = KeptTemplates()
     environment.filters["number"] = number
     environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
     environment.globals |= {"noun": noun, "translate": translate_rendered, "ranged": ranged, "_": _translated}
