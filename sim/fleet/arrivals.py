@@ -62,15 +62,19 @@ class OpenSource(TimedWakeup, RequestSource):
     An arrival before the next event of the fleet is sent at once; other arrivals are events.
     """
 
-    def __init__(self, env: FleetClock, offered: Iterator[Request], send: Send) -> None:
+    def __init__(self, env: FleetClock, offered: Iterator[list[Request]], send: Send) -> None:
+        """Send the requests of all batches of *offered* in turn."""
+        super().__init__()
         self.requests: list[Request] = []
         """Requests that have arrived."""
         self._env = env
         self._send = send
         self._offered = offered
-        self._following = next(self._offered, None)
-        self._call_s = inf
-        """Time of the wake-up call; inf if there is none [s]."""
+        self._batch: list[Request] = []
+        """Requests that were read from *offered* together."""
+        self._read = 0
+        """Number of requests of the batch that have been read."""
+        self._following = self._next()
         self._arm()
 
     @property
@@ -89,13 +93,20 @@ class OpenSource(TimedWakeup, RequestSource):
     def answered(self, request: Request, now: float) -> None:
         """Ignore the answer: an open loop does not wait for answers."""
 
+    def _next(self) -> Request | None:
+        """Return the next request that is offered; None if there is none."""
+        if self._read == len(self._batch):
+            self._batch, self._read = next(self._offered, []), 0
+            if not self._batch:
+                return None
+        self._read += 1
+        return self._batch[self._read - 1]
+
     def _arm(self) -> None:
-        at_s = inf if self._following is None else self._following.arrived_s
-        self._call_s = self._env.move_call(self, self._call_s, at_s)
+        self._env.move_call(self, inf if self._following is None else self._following.arrived_s)
 
     def wake(self) -> None:
         """Send the next arrivals."""
-        self._call_s = inf
         env, following = self._env, self._following
         while following is not None:
             following = self._arrive(following)
@@ -111,10 +122,10 @@ class OpenSource(TimedWakeup, RequestSource):
         """Send *first* and the requests that arrive with it. Return the next one."""
         now = first.arrived_s
         together = [first]
-        following = next(self._offered, None)
+        following = self._next()
         while following is not None and following.arrived_s == now:
             together.append(following)
-            following = next(self._offered, None)
+            following = self._next()
         self._following = following
         self.requests.extend(together)
         self._send(together, now)
@@ -203,8 +214,8 @@ class ClientSource(RequestSource):
         return request
 
 
-def requests_of(table: RequestTable) -> Iterator[Request]:
-    """Yield the rows of *table* as requests."""
+def batches_of(table: RequestTable) -> Iterator[list[Request]]:
+    """Yield the rows of *table* as requests, ROWS_AT_ONCE at a time."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
     columns = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
@@ -213,17 +224,17 @@ def requests_of(table: RequestTable) -> Iterator[Request]:
         prompts, outputs = table.prompt_tokens[part].tolist(), table.output_tokens[part].tolist()
         lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
         priorities = None if table.priority is None else table.priority[part].tolist()
-        rows = zip(table.arrived_s[part].tolist(), *lengths, strict=True)
-        for place, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
-            index = start + place
-            request = Request(index, arrived_s, prompt_tokens, output_tokens)
+        batch: list[Request] = []
+        for arrived_s, prompt_tokens, output_tokens in zip(table.arrived_s[part].tolist(), *lengths, strict=True):
+            request = Request(start + len(batch), arrived_s, prompt_tokens, output_tokens)
             if priorities is not None:
-                request.priority = priorities[place]
+                request.priority = priorities[len(batch)]
             if hashes is not None:
-                request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
+                request.block_hashes, request.hash_block_tokens = hashes[request.index], hash_block_tokens
             for name, column in columns:
-                setattr(request, name, column[index])
-            yield request
+                setattr(request, name, column[request.index])
+            batch.append(request)
+        yield batch
 
 
 def _drawn(
@@ -249,7 +260,7 @@ def source_of(
         return SessionSource(env, offered, horizon_s, send)
     if workload.closed_loop() is not None:
         return ClientSource(env, workload, streams, horizon_s, send)
-    return OpenSource(env, requests_of(workload.open_table(streams, horizon_s)), send)
+    return OpenSource(env, batches_of(workload.open_table(streams, horizon_s)), send)
 
 
 class _ActiveSession:
@@ -282,6 +293,7 @@ class SessionSource(TimedWakeup, RequestSource):
     """
 
     def __init__(self, env: FleetClock, offered: OfferedSessions, horizon_s: float | None, send: Send) -> None:
+        super().__init__()
         self.requests: list[Request] = []
         """Requests that have arrived."""
         self._env, self._send = env, send
@@ -295,8 +307,7 @@ class SessionSource(TimedWakeup, RequestSource):
         self._unanswered: dict[Request, tuple[_ActiveSession, int]] = {}
         """Request without an answer -> its session and its place in it."""
         self._planned_s = inf
-        """Time at which the next request is due, inf if none is, and that of the wake-up call for it [s]."""
-        self._call_s = inf
+        """Time at which the next request is due; inf if none is [s]."""
         self._look_ahead()
         self._arm()
 
@@ -384,11 +395,11 @@ class SessionSource(TimedWakeup, RequestSource):
         at_s = self._next_s()
         if at_s != self._planned_s:
             self._planned_s = at_s
-            self._call_s = self._env.move_call(self, self._call_s, at_s)
+            self._env.move_call(self, at_s)
 
     def wake(self) -> None:
         """Send what is due."""
-        due_s, self._planned_s, self._call_s = self._planned_s, inf, inf
+        due_s, self._planned_s = self._planned_s, inf
         self.release(due_s)
 
 

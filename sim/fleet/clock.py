@@ -1,17 +1,23 @@
 """The clock of a fleet: SimPy's events, and wake-up calls between them in one order."""
 
 from abc import ABC, abstractmethod
-from heapq import heappop, heappush
 from math import inf
-from typing import Any
 
 import simpy
 
 
 class TimedWakeup(ABC):
-    """Object that the clock can wake."""
+    """Object that the clock can wake; it has one wake-up call at most."""
 
-    __slots__ = ()
+    __slots__ = ("_order", "_place", "call_s")
+
+    def __init__(self) -> None:
+        self.call_s = inf
+        """Time of the wake-up call; inf if there is none [s]."""
+        self._order = 0
+        """Number of the call in the order in which calls were scheduled."""
+        self._place = -1
+        """Place of the call in the clock's heap; -1 if there is none."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -24,6 +30,7 @@ class _Callbacks(TimedWakeup):
     __slots__ = ("_event",)
 
     def __init__(self, event: simpy.Event) -> None:
+        super().__init__()
         self._event = event
 
     def wake(self) -> None:
@@ -41,70 +48,82 @@ class FleetClock:
     """
 
     # not a subclass of `simpy.Environment`: compiled code reads its own fields directly, inherited ones by name
-    __slots__ = ("_due", "_events", "now", "pending")
+    __slots__ = ("_calls", "_events", "_scheduled", "now")
 
     def __init__(self) -> None:
         self._events = simpy.Environment()
         self.now = 0.0
         """Simulated time [s]."""
-        # bare times: with 2,000 replicas, tuples would exceed the CPU's caches
-        self.pending: list[Any] = []
-        """Heap of the times of events and wake-up calls to come, and of those that were cancelled [s]."""
-        self._due: dict[Any, Any] = {}
-        """Time -> the object to wake, or a list of several in their order."""
+        # not of `heapq`: its entries would be objects of their own, and calls that are moved would stay in it
+        self._calls: list[TimedWakeup] = []
+        """Heap of the objects to wake, by the time and the order of their calls."""
+        self._scheduled = 0
+        """Number of calls scheduled so far."""
 
     def timeout(self, delay_s: float) -> simpy.Event:
         """Schedule an event after *delay_s*. Return it, for its callbacks."""
         self._events._now = self.now
         event = self._events.timeout(delay_s)
-        self.move_call(_Callbacks(event), inf, self._events._queue.pop()[0])
+        self.move_call(_Callbacks(event), self._events._queue.pop()[0])
         return event
 
-    def move_call(self, sleeper: TimedWakeup, planned_s: float, at_s: float) -> float:
-        """Move the only wake-up call of *sleeper* from *planned_s* to *at_s*, or to now if that is over.
-
-        Inf stands for no call. Return the time at which the call is planned now [s].
-        """
-        if planned_s < inf:
-            self._cancel(sleeper, planned_s)
+    def move_call(self, sleeper: TimedWakeup, at_s: float) -> None:
+        """Move the wake-up call of *sleeper* to *at_s*, or to now if that is over; inf cancels it."""
         if at_s == inf:
-            return inf
-        at_s = at_s if at_s > self.now else self.now
-        key: Any = at_s  # one object for heap and dict
-        there = self._due.setdefault(key, sleeper)
-        if there is sleeper:
-            heappush(self.pending, key)
-        elif isinstance(there, list):
-            there.append(sleeper)
+            if sleeper._place >= 0:
+                self._cancel(sleeper)
+            return
+        sleeper.call_s = at_s if at_s > self.now else self.now
+        self._scheduled += 1
+        sleeper._order = self._scheduled
+        if sleeper._place < 0:
+            self._calls.append(sleeper)
+            self._settle(sleeper, len(self._calls) - 1)
         else:
-            self._due[key] = [there, sleeper]
-        return at_s
+            self._settle(sleeper, sleeper._place)
 
-    def _cancel(self, sleeper: TimedWakeup, at_s: Any) -> None:
-        there = self._due[at_s]
-        if isinstance(there, list) and len(there) > 1:
-            there.remove(sleeper)
-        else:
-            del self._due[at_s]
+    def _cancel(self, sleeper: TimedWakeup) -> None:
+        place = sleeper._place
+        sleeper.call_s, sleeper._place = inf, -1
+        last = self._calls.pop()
+        if last is not sleeper:
+            self._settle(last, place)
+
+    def _settle(self, sleeper: TimedWakeup, place: int) -> None:
+        """Move *sleeper* from *place* of the heap, which is free, to where its call belongs."""
+        calls, at_s, order = self._calls, sleeper.call_s, sleeper._order
+        while place > 0:
+            other = calls[(place - 1) >> 1]
+            if other.call_s < at_s or (other.call_s == at_s and other._order < order):
+                break
+            calls[place] = other
+            other._place, place = place, (place - 1) >> 1
+        size = len(calls)
+        child = 2 * place + 1
+        while child < size:
+            other = calls[child]
+            if child + 1 < size:
+                right = calls[child + 1]
+                if right.call_s < other.call_s or (right.call_s == other.call_s and right._order < other._order):
+                    child, other = child + 1, right
+            if at_s < other.call_s or (at_s == other.call_s and order < other._order):
+                break
+            calls[place] = other
+            other._place, place = place, child
+            child = 2 * place + 1
+        calls[place] = sleeper
+        sleeper._place = place
 
     def step(self) -> None:
-        """Process the next event or wake-up call, or pass the time of one that was cancelled."""
-        at_s = self.pending[0]
-        self.now = at_s
-        due = self._due.get(at_s)
-        if isinstance(due, list) and len(due) > 1:
-            sleeper: TimedWakeup = due.pop(0)
-        else:
-            heappop(self.pending)
-            if due is None:
-                return
-            del self._due[at_s]
-            sleeper = due[0] if isinstance(due, list) else due
+        """Process the next event or wake-up call."""
+        sleeper = self._calls[0]
+        self.now = sleeper.call_s
+        self._cancel(sleeper)
         sleeper.wake()
 
     def next_s(self) -> float:
         """Return the time of the next event or wake-up call [s]; inf if there is none."""
-        return float(self.pending[0]) if self.pending else inf
+        return self._calls[0].call_s if self._calls else inf
 
     def skip_to(self, at_s: float) -> None:
         """Advance to *at_s*, which is before the next event, without an event of its own."""

@@ -71,7 +71,7 @@ class RunningFleet:
         self,
         plan: CasePlan,
         watch: Watch = lambda engine, replica: engine,
-        assigned: Sequence[Request] | None = None,
+        assigned: list[Request] | None = None,
     ) -> None:
         """Build the fleet of *plan*; *watch* may wrap each engine.
 
@@ -113,7 +113,7 @@ class RunningFleet:
         if assigned is None:
             self._source = self._arrivals(arrive, streams)
         else:
-            self._source = OpenSource(self._env, iter(assigned), arrive)
+            self._source = OpenSource(self._env, iter([assigned]), arrive)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._kv_transfers = self._routed(streams) if assigned is None else (AssignedReplicas(), None)
@@ -169,12 +169,12 @@ class RunningFleet:
             env.timeout(reading_s).callbacks.append(self._read_meters)
         if plan.horizon_s is None:
             self._arm_reading(plan.next_reading_s(0.0))
-        pending, step, last_s = env.pending, env.step, min(plan.stop_s, LATEST_S)
+        last_s = min(plan.stop_s, LATEST_S)
         independent, events = self._independent, 0
-        while pending and pending[0] <= last_s:
+        while env.next_s() <= last_s:
             if self._is_done(env.now) if independent else self._over:
                 break
-            step()
+            env.step()
             events += 1
             if events % EVENTS_BETWEEN == 0:
                 allow_interrupts()
@@ -193,9 +193,9 @@ class RunningFleet:
         """Return the log of the run, which ends at *end_s*; independent replicas go on with their steps *until_s*."""
         self._end_s = end_s
         if self._independent:
-            pending, step, last_s = self._env.pending, self._env.step, min(until_s, LATEST_S)
-            while pending and pending[0] <= last_s:
-                step()
+            env, last_s = self._env, min(until_s, LATEST_S)
+            while env.next_s() <= last_s:
+                env.step()
         self._add_overheads()
         log = self._log.close(end_s, self._source.requests)
         if self._kv_transfers is not None:

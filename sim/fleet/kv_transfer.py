@@ -130,6 +130,7 @@ class PortNetwork(TimedWakeup):
         window_s: tuple[float, float] = (0.0, inf),
     ) -> None:
         """Call *arrived* with each transfer whose last byte has come. Count the bytes sent inside *window_s*."""
+        super().__init__()
         self._clock, self._plan, self._arrived = clock, plan, arrived
         self._port_of = plan.ports(pool_of_replica)
         rates = plan.rates(pool_of_replica)
@@ -140,8 +141,8 @@ class PortNetwork(TimedWakeup):
         self._waiting: dict[PortTransfer, None] = {}
         self._due: list[tuple[float, int, int, PortTransfer]] = []
         self._pushed = 0
-        self._planned_s, self._call_s = inf, inf
-        """Time at which the next transfer changes, and that of the wake-up call for it [s]."""
+        self._planned_s = inf
+        """Time at which the next transfer changes [s]."""
         self._window_s = window_s
         self._sent_bytes = [0.0] * len(rates)
 
@@ -206,11 +207,11 @@ class PortNetwork(TimedWakeup):
             heappop(due)
         if due and due[0][0] != self._planned_s:
             self._planned_s = due[0][0]
-            self._call_s = self._clock.move_call(self, self._call_s, self._planned_s)
+            self._clock.move_call(self, self._planned_s)
 
     def wake(self) -> None:
         """Complete what is due."""
-        now, self._planned_s, self._call_s = self._planned_s, inf, inf
+        now, self._planned_s = self._planned_s, inf
         done: list[PortTransfer] = []
         while self._due and self._due[0][0] <= now:
             _, _, version, transfer = heappop(self._due)

@@ -137,7 +137,7 @@ class Replica(TimedWakeup):
     call and schedules another one.
     """
 
-    __slots__ = ("_call_s", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
+    __slots__ = ("_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
 
     def __init__(
         self,
@@ -148,13 +148,12 @@ class Replica(TimedWakeup):
         release: Released,
         finished: Finished,
     ) -> None:
+        super().__init__()
         self.engine = engine
         self.index = index
         self.pool = pool
         self.end_s = inf
         self._env = env
-        self._call_s = inf
-        """Time of the wake-up call; inf if there is none [s]."""
         self._release = release
         self._finished = finished
         self.after_step: Callable[[Replica, float], None] | None = None
@@ -251,19 +250,17 @@ class Replica(TimedWakeup):
         if end_s == self.end_s:
             return
         self.end_s = end_s
-        self._call_s = self._env.move_call(self, self._call_s, end_s)
+        self._env.move_call(self, end_s)
         if end_s < inf and self.formed is not None:
             self.formed(self)
 
     def _end_step(self) -> None:
         """Have no step under way, and no wake-up call at its end."""
         self.end_s = inf
-        if self._call_s < inf:
-            self._call_s = self._env.move_call(self, self._call_s, inf)
+        self._env.move_call(self, inf)
 
     def wake(self) -> None:
         """End the step."""
-        self._call_s = inf
         self._fire()
 
     def _fire(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from heapq import merge
-from itertools import accumulate
+from itertools import accumulate, chain
 from os import getpid
 from threading import Condition
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.fleet.admission import with_request_gates
-from sim.fleet.arrivals import ROWS_AT_ONCE, collector_paused, requests_of
+from sim.fleet.arrivals import ROWS_AT_ONCE, batches_of, collector_paused
 from sim.fleet.fleet import RUNNING, RunningFleet, end_of, fleet_streams, under_way
 from sim.fleet.request_columns import RequestColumns, results_of
 from sim.records import DEFAULT_OPTIONS, FleetLog, Meters, Request, RequestOptions
@@ -275,7 +275,7 @@ def _assigned(plan: CasePlan) -> RequestColumns:
 
     arrive = with_request_gates(plan.workload, streams, assign, lambda refused, now: None)
     columns = RequestColumns(table)
-    for request in requests_of(table):
+    for request in chain.from_iterable(batches_of(table)):
         arrive([request], request.arrived_s)
         priorities[request.index] = request.priority
         if request.options is not DEFAULT_OPTIONS:

@@ -11,22 +11,21 @@ class Sleeper(TimedWakeup):
     """Sleeper that logs its name at each call, and may then move another one's call to now."""
 
     def __init__(self, clock: FleetClock, name: str, log: list[tuple[str, float]]) -> None:
+        super().__init__()
         self._clock, self._name, self._log = clock, name, log
         self.moves: Sleeper | None = None
-        self.planned_s = inf
 
     def plan(self, at_s: float) -> None:
-        self.planned_s = self._clock.move_call(self, self.planned_s, at_s)
+        self._clock.move_call(self, at_s)
 
     def wake(self) -> None:
-        self.planned_s = inf
         self._log.append((self._name, self._clock.now))
         if self.moves is not None:
             self.moves.plan(0.0)
 
 
 def drained(clock: FleetClock) -> None:
-    while clock.pending:
+    while clock.next_s() < inf:
         clock.step()
 
 
@@ -60,3 +59,18 @@ def test_a_moved_call_comes_once_and_after_those_planned_before_it() -> None:
     first.plan(inf)
     drained(clock)
     assert len(log) == 3
+
+
+def test_many_calls_come_in_order_of_time_whatever_is_moved_or_cancelled() -> None:
+    skip_if_compiled()
+    log: list[tuple[str, float]] = []
+    clock, planned = FleetClock(), {}
+    sleepers = [Sleeper(clock, str(number), log) for number in range(60)]
+    for turn in range(300):
+        one = turn * turn % 61 % 60
+        at_s = inf if turn % 11 == 3 else float(turn * 7919 % 97)
+        sleepers[one].plan(at_s)
+        planned[str(one)] = at_s, turn
+    drained(clock)
+    due = {name: (at_s, turn) for name, (at_s, turn) in planned.items() if at_s < inf}
+    assert log == [(name, due[name][0]) for name in sorted(due, key=due.__getitem__)]
