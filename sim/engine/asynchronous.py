@@ -157,8 +157,10 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         working = runs.working()
         for one in working:
             leap, ranks = one.leap, len(self._ranks)
-            load_s, second_load_s = leap.load * duration_s / ranks, leap.second_load * duration_s / ranks
-            book(meters, one, duration_s / len(working), load_s, whole_steps, second_load_s)
+            busy_s, load_s = duration_s / len(working), leap.load * duration_s / ranks
+            second_load_s = leap.second_load * duration_s / ranks
+            recomputed, blocked_by = one.recomputed_in_step, one.blocked_by
+            book(meters, one.batch, recomputed, blocked_by, busy_s, load_s, whole_steps, second_load_s)
             if whole_steps == runs.steps:
                 meters.output_tokens -= one.dropped_tokens
 

@@ -1,29 +1,32 @@
 """Running totals of an engine's steps, and durations of leaps."""
 
-from typing import Protocol
+from math import sqrt
 
 from sim.records import Batch, Leap, Meters
 
 
-class FormedStep(Protocol):
-    """Step as it was formed."""
-
-    batch: Batch
-    blocked_by: str
-    recomputed_in_step: int
-
-
 def book(
-    meters: Meters, rank: FormedStep, duration_s: float, load_s: float, steps: int, second_load_s: float = 0.0
+    meters: Meters,
+    batch: Batch,
+    recomputed: int,
+    blocked_by: str,
+    duration_s: float,
+    load_s: float,
+    steps: int,
+    second_load_s: float = 0.0,
 ) -> None:
-    """Add *steps* whole steps of the rank's batch to *meters*.
+    """Add *steps* whole steps of *batch* to *meters*.
 
     Parameters
     ----------
     meters
         Totals to add to.
-    rank
-        Batch of the step, its recomputed tokens, and the reason why the head of the queue is not in it.
+    batch
+        Batch of each step.
+    recomputed
+        Tokens of the batch that had been computed before.
+    blocked_by
+        Reason why the head of the queue is not in the batch; empty if there is none.
     duration_s
         Time of the steps [s].
     load_s
@@ -39,14 +42,14 @@ def book(
     duration and no whole step: its time counts, its tokens do not yet.
 
     """
-    batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
     meters.busy_s += duration_s
     meters.load_s += load_s
-    meters.second_load_s += second_load_s
     meters.steps += steps
     meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
     meters.output_tokens += batch.sampled_seqs * steps
+    if second_load_s:  # another line of the CPU's caches
+        meters.second_load_s += second_load_s
     if batch.draft_tokens:
         decodes += batch.draft_tokens
         meters.accepted_tokens += batch.accepted_tokens * steps
@@ -55,7 +58,6 @@ def book(
         meters.mixed_sequence_s += duration_s * (batch.decode_seqs + batch.prefill_seqs)
         meters.mixed_decode_s += duration_s * batch.decode_seqs
         meters.mixed_steps += steps
-        recomputed = rank.recomputed_in_step
         per_token_s = duration_s / (decodes + prefill)
         meters.prefill_s += per_token_s * (prefill - recomputed)
         meters.recompute_s += per_token_s * recomputed
@@ -68,7 +70,6 @@ def book(
             meters.second_recompute_load_s += per_token_load_s * recomputed
         meters.prompt_tokens += (prefill - recomputed) * steps
         meters.recomputed_tokens += recomputed * steps
-    blocked_by = rank.blocked_by
     if not blocked_by:
         return
     if blocked_by == "seats":
@@ -110,9 +111,9 @@ def _inverse(leap: Leap, elapsed_s: float, most: int) -> int:
     linear = leap.first_s - half
     if half > 0:
         # this form of the root does not cancel where growth is small relative to the first step
-        root = 2 * elapsed_s / (linear + (linear * linear + 4 * half * elapsed_s) ** 0.5)
+        root = 2 * elapsed_s / (linear + sqrt(linear * linear + 4 * half * elapsed_s))
     elif leap.first_s > 0:
         root = elapsed_s / leap.first_s
     else:
-        root = most
+        root = float(most)
     return max(0, min(most, int(root)))

@@ -25,7 +25,7 @@ from math import inf
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.group_pool import GroupPool, StatePool
 from sim.engine.limits import SchedulerLimits
-from sim.engine.metering import FormedStep, book
+from sim.engine.metering import book
 from sim.engine.protocol import NoKvTransfer
 from sim.engine.schedulers.kv_groups import GroupPipelineScheduler, StatePipelineScheduler
 from sim.engine.schedulers.pipeline import InFlightBatch, InFlightSequence, PipelineScheduler, PipelineTiming
@@ -65,17 +65,17 @@ class StagedEngine(NoKvTransfer):
         """Return the number of preemptions so far."""
 
     @abstractmethod
-    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
-        """Return the batches in flight, each with its times in the stages."""
+    def _in_flight(self) -> list[tuple[Batch, int, str, PipelineTiming]]:
+        """Return the batches in flight: batch, recomputed tokens, `StepSpan.blocked_by`, and times in the stages."""
 
     def meters(self, now: float) -> Meters:
         """See `ReplicaEngine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
         totals = copy(self._meters)
         totals.preemptions = self._preemptions()
         totals.kv_peak_blocks = self._pool.peak
-        for formed, timing in self._in_flight():
+        for batch, recomputed, blocked_by, timing in self._in_flight():
             busy_s = timing.busy_s(now)
-            book(totals, formed, busy_s, timing.load * busy_s, 0)
+            book(totals, batch, recomputed, blocked_by, busy_s, timing.load * busy_s, 0)
         return totals
 
     def caches(self) -> list[BlockPool]:
@@ -174,7 +174,9 @@ class PipelineEngine(StagedEngine):
 
         *whole_steps* is 1 if the batch is complete, 0 if it is dropped.
         """
-        book(self._meters, lane.rank, busy_s, lane.load * busy_s, whole_steps)
+        rank = lane.rank
+        load_s = lane.load * busy_s
+        book(self._meters, rank.batch, rank.recomputed_in_step, rank.blocked_by, busy_s, load_s, whole_steps)
         if self._sharing:
             lane.rank.share_time(busy_s)
             lane.rank.shares.shared_s = 0.0
@@ -184,8 +186,9 @@ class PipelineEngine(StagedEngine):
     def _preemptions(self) -> int:
         return sum(lane.rank.preemptions for lane in self._lanes)
 
-    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
-        return [(lane.rank, lane) for lane in self._lanes if lane.end_s < inf]
+    def _in_flight(self) -> list[tuple[Batch, int, str, PipelineTiming]]:
+        working = [(lane.rank, lane) for lane in self._lanes if lane.end_s < inf]
+        return [(rank.batch, rank.recomputed_in_step, rank.blocked_by, lane) for rank, lane in working]
 
     def share_time(self, on: bool, now: float) -> None:
         """See `ReplicaEngine.share_time`."""
@@ -295,7 +298,8 @@ class StagesEngine(StagedEngine):
 
     def _book(self, in_flight: InFlightBatch, busy_s: float, whole_steps: int) -> None:
         """Add the busy time of *in_flight* to the meters; *whole_steps* is 1 if the batch is complete, 0 if not."""
-        book(self._meters, in_flight, busy_s, in_flight.load * busy_s, whole_steps)
+        batch, recomputed, blocked_by = in_flight.batch, in_flight.recomputed_in_step, in_flight.blocked_by
+        book(self._meters, batch, recomputed, blocked_by, busy_s, in_flight.load * busy_s, whole_steps)
         if self._sharing:
             self._share(in_flight, busy_s)
 
@@ -322,8 +326,8 @@ class StagesEngine(StagedEngine):
     def _preemptions(self) -> int:
         return self._schedule.preemptions
 
-    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
-        return [(in_flight, in_flight) for in_flight in self._batches_in_flight]
+    def _in_flight(self) -> list[tuple[Batch, int, str, PipelineTiming]]:
+        return [(one.batch, one.recomputed_in_step, one.blocked_by, one) for one in self._batches_in_flight]
 
     def share_time(self, on: bool, now: float) -> None:
         """See `ReplicaEngine.share_time`."""

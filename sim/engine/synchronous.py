@@ -293,8 +293,10 @@ class VllmEngine(EventLeapingEngine):
         return steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps))
 
     def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
-        leap = self._leap
-        book(meters, self._rank, duration_s, leap.load * duration_s, whole_steps, leap.second_load * duration_s)
+        rank, leap = self._rank, self._leap
+        load_s, second_load_s = leap.load * duration_s, leap.second_load * duration_s
+        recomputed, blocked_by = rank.recomputed_in_step, rank.blocked_by
+        book(meters, rank.batch, recomputed, blocked_by, duration_s, load_s, whole_steps, second_load_s)
 
 
 class LateOutputEngine(VllmEngine):
@@ -401,7 +403,8 @@ class LockstepEngine(EventLeapingEngine):
         """
         for rank, leap in zip(self._stepping, self._leaps, strict=True):
             load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
-            book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), whole_steps)
+            busy_s, load_s = duration_s / len(self._stepping), load * duration_s / len(self._ranks)
+            book(meters, rank.batch, rank.recomputed_in_step, rank.blocked_by, busy_s, load_s, whole_steps)
 
 
 class BalancedLockstepEngine(LockstepEngine):

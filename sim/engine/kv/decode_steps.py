@@ -59,10 +59,8 @@ class BlockPhases:
         rounds = steps // size
         blocks = rounds * self._sequences
         if rest := steps - rounds * size:
-            start = step % size
-            end = start + rest
-            counts = self._counts
-            blocks += sum(counts[start:end]) if end <= size else sum(counts[start:]) + sum(counts[: end - size])
+            for at in range(step, step + rest):
+                blocks += self._counts[at % size]
         return blocks
 
     def blocks_ahead(self, step: int, steps: int) -> int:

@@ -14,8 +14,6 @@ replicas: those that stay until they have been fetched, and those reserved for K
 """
 
 from abc import ABC, abstractmethod
-from array import array
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from copy import copy
@@ -83,40 +81,44 @@ class BlocksInTransfer:
 class FinishQueue:
     """Decoding sequences in order of the step counter at which they finish, then of admission; the next one is last.
 
-    Sorted arrays are faster here than a heap: they are short, and finding a place reads no sequence, while a heap
-    visits sequences spread over memory at every level.
+    A sorted list is faster here than a heap: finding a place reads a few sequences, while a heap visits sequences
+    spread over memory whenever one is added or leaves.
     """
 
-    __slots__ = ("_keys", "_sequences", "_sum")
+    __slots__ = ("_sequences", "_sum")
 
     def __init__(self) -> None:
-        self._keys = array("q")
-        """Finish step of each sequence, negative, so that they ascend."""
         self._sequences: list[Sequence] = []
         self._sum = 0
-        """Sum of the keys: minus that of all finish steps."""
+        """Sum of all finish steps."""
 
     def add(self, sequence: Sequence) -> None:
         """Add *sequence*, which decodes until its finish step."""
-        keys, key = self._keys, -sequence.finish_step
-        place = bisect_left(keys, key)
-        while place < len(keys) and keys[place] == key and self._sequences[place].admission > sequence.admission:
-            place += 1
-        keys.insert(place, key)
-        self._sequences.insert(place, sequence)
-        self._sum += key
+        self._sequences.insert(self._place(sequence), sequence)
+        self._sum += sequence.finish_step
+
+    def _place(self, sequence: Sequence) -> int:
+        """Return the place of *sequence*."""
+        sequences, finish_step, admission = self._sequences, sequence.finish_step, sequence.admission
+        low, high = 0, len(sequences)
+        while low < high:
+            middle = (low + high) >> 1
+            one = sequences[middle]
+            if one.finish_step > finish_step or (one.finish_step == finish_step and one.admission > admission):
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def remove(self, sequence: Sequence) -> None:
         """Remove *sequence*, which stops before its finish step."""
-        place = self._sequences.index(sequence, bisect_left(self._keys, -sequence.finish_step))
-        self._sum -= self._keys.pop(place)
-        del self._sequences[place]
+        del self._sequences[self._sequences.index(sequence, self._place(sequence))]
+        self._sum -= sequence.finish_step
 
     def rebuild(self, decoding: Iterable[Sequence]) -> None:
         """Rebuild the queue from the *decoding* sequences, whose finish steps have changed."""
         self._sequences = sorted(decoding, key=lambda sequence: (-sequence.finish_step, -sequence.admission))
-        self._keys = array("q", [-sequence.finish_step for sequence in self._sequences])
-        self._sum = sum(self._keys)
+        self._sum = sum(sequence.finish_step for sequence in self._sequences)
 
     def sequences(self) -> list[Sequence]:
         """Return all sequences."""
@@ -124,21 +126,23 @@ class FinishQueue:
 
     def next_step(self) -> int:
         """Return the step counter at which the next sequence finishes. The queue must not be empty."""
-        return -self._keys[-1]
+        return self._sequences[-1].finish_step
 
     def pop_reached(self, step: int) -> list[Sequence]:
         """Remove and return the sequences that have finished at counter *step*, in order."""
-        keys, reached = self._keys, []
-        while keys and keys[-1] >= -step:
-            self._sum -= keys.pop()
-            reached.append(self._sequences.pop())
+        sequences: list[Sequence] = self._sequences
+        reached: list[Sequence] = []
+        while sequences and sequences[-1].finish_step <= step:
+            sequence = sequences.pop()
+            self._sum -= sequence.finish_step
+            reached.append(sequence)
         return reached
 
     def steps_left(self, step: int, at_most: int) -> int:
         """Return the sum of the steps left to all sequences from counter *step* on, with *at_most* of each."""
-        total = -self._sum - len(self._keys) * step
-        for key in self._keys:
-            beyond = -key - step - at_most
+        total = self._sum - len(self._sequences) * step
+        for sequence in self._sequences:
+            beyond = sequence.finish_step - step - at_most
             if beyond <= 0:
                 break
             total -= beyond

@@ -152,11 +152,13 @@ class VllmScheduler(Scheduler):
         if self._preempted_in_step:
             self.blocked_by = "kv"
         else:
-            if self.waiting or self.joining or self.pool.listener is not None:
+            queued = bool(self.waiting) or bool(self.joining)
+            if queued or self.pool.listener is not None:
                 self._name_answers(True)
-            if self.waiting or self.joining:
-                decoding = (self._decoding - len(excluded)) * self._per_decode - self._tokens_short
-                self._running_tokens = decoding + sum([chunk for _, chunk in self._chunks])
+            if queued:
+                self._running_tokens = (self._decoding - len(excluded)) * self._per_decode - self._tokens_short
+                for _, chunk in self._chunks:
+                    self._running_tokens += chunk
                 self._admit(self._max_num_batched_tokens - self._running_tokens, now)
             if pacing.spaced:
                 passed_over = len(self.waiting.passed_over) if isinstance(self.waiting, AdapterQueue) else 0
