@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.value import Sourced, Value
 from sim.message import Message
-from sim.spec import Count, Spec, WholeNumber
+from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import BITS_PER_BYTE
 
 
@@ -86,8 +86,22 @@ class CompressedAttention(Spec):
     window only."""
     fine_ratio: Count = 4
     coarse_ratio: Count = 128
+    whole_layers: WholeNumber = 0
+    """Number of layers with an entry per token, from which the indexer selects as many as in fine layers (V4.1)."""
+    fine_sources: Count | None = None
+    """Number of fine layers that store entries and index keys, which the layers up to the next of them read (V4.1);
+    None: all, each with entries that overlap."""
+    whole_sources: WholeNumber = 0
+    """Number of `whole_layers` that store entries and index keys."""
+    whole_indexing_layers: WholeNumber = 0
+    """Number of `whole_layers` with an indexer."""
     streams: Count = 1
     """Copies of the residual stream that hyper-connections mix around each block."""
+
+    @property
+    def stored_fine_layers(self) -> int:
+        """Number of fine layers that store entries."""
+        return self.fine_layers if self.fine_sources is None else self.fine_sources
 
 
 class Indexer(Spec):
@@ -129,10 +143,16 @@ class SharedCaches(Spec):
 
 
 class NgramEmbedding(Spec):
-    """Table of embeddings looked up by the last tokens (Qwen3.8-Flash-Next)."""
+    """Tables of embeddings looked up by the last tokens (Qwen3.8-Flash-Next, DeepSeek-V4.1)."""
 
     rows: Count
     width: Count
+    bits: Positive | None = None
+    """Stored bits per number, with scales; None: those of the token embedding."""
+    layers: WholeNumber = 0
+    """Number of layers that look up rows and project them into keys, one for each residual stream, and a value."""
+    rows_per_token: WholeNumber = 0
+    """Number of rows that each of these layers looks up for a token."""
 
 
 class Moe(Spec):
@@ -380,8 +400,20 @@ def kv_share(model: Model, tensor_parallel_size: int, whole: bool = False) -> fl
 def entries_per_token(model: Model) -> float:
     """Return the cache entries of all layers per token of a long context, without compressed attention's windows."""
     if (compressed := model.compressed) is not None:
-        return compressed.fine_layers / compressed.fine_ratio + compressed.coarse_layers / compressed.coarse_ratio
+        coarse = compressed.coarse_layers / compressed.coarse_ratio
+        return compressed.stored_fine_layers / compressed.fine_ratio + coarse + compressed.whole_sources
     return model.stored_layers
+
+
+def index_keys_per_token(model: Model) -> tuple[float, float]:
+    """Return the index keys of all layers per token (stored, read by a query), in units of `index_key_bytes`."""
+    if (indexer := model.indexer) is None:
+        return 0.0, 0.0
+    compressed = model.compressed
+    if compressed is None or compressed.fine_sources is None:
+        return float(indexer.indexing_layers), float(indexer.indexing_layers)
+    fine = (indexer.indexing_layers - compressed.whole_indexing_layers) / compressed.fine_ratio
+    return entries_per_token(model), fine + compressed.whole_indexing_layers
 
 
 def index_key_bytes(model: Model) -> float:
@@ -400,7 +432,7 @@ def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
         layers = model.stored_layers - model.stored_window_layers
         more = [kv_bytes_per_token_layer(model, element_bytes, whole) for whole in (True, False)]
         cached += layers * (more[0] - more[1])
-    return cached + (index_key_bytes(model) * model.indexer.indexing_layers if model.indexer else 0.0)
+    return cached + index_key_bytes(model) * index_keys_per_token(model)[0]
 
 
 GATED_CONVOLUTION_ROWS = 2
@@ -449,6 +481,8 @@ class Matrix:
     per_layer: int = 1
     kv_heads: int = 0
     """Number of parts of a split by KV heads; 0: the model's number of KV heads."""
+    stored_bits: float | None = None
+    """Stored bits per parameter in any format; None: those of the format."""
 
     @property
     def count(self) -> int:
@@ -501,7 +535,11 @@ def _lookups(model: Model) -> list[Matrix]:
     """Return the tables besides the token embedding, and the products that bring per-layer embeddings to the layers."""
     found = []
     if (ngrams := model.ngram_embedding) is not None:
-        found.append(Matrix("embed_ngrams", "embedding", ngrams.rows, ngrams.width, "outputs"))
+        found.append(Matrix("embed_ngrams", "embedding", ngrams.rows, ngrams.width, "outputs", stored_bits=ngrams.bits))
+        if ngrams.layers and model.compressed is not None:
+            keys_and_value = (model.compressed.streams + 1) * model.hidden
+            rows = ngrams.rows_per_token * ngrams.width
+            found.append(Matrix("ngram_proj", "attention", rows, keys_and_value, "outputs", 0, ngrams.layers))
     if width := model.per_layer_embedding:
         every, span = model.layers * width, (0, model.layers)
         found.append(Matrix("embed_tokens_per_layer", "embedding", model.vocab, every, "outputs"))
@@ -641,7 +679,7 @@ def _compressed_attention(model: Model, compressed: CompressedAttention) -> list
     Queries through a latent, one entry per token, compressors, outputs by groups. A compressor has a value and a weight
     for each number of an entry; with overlapping entries, both twice.
     """
-    span, fine, coarse = (0, model.layers), (0, compressed.fine_layers), (0, compressed.coarse_layers)
+    span, fine, coarse = (0, model.layers), (0, compressed.stored_fine_layers), (0, compressed.coarse_layers)
     queries, groups = model.heads * model.head_dim, compressed.o_groups
     found = [
         Matrix("q_a_proj", "attention", model.hidden, compressed.q_lora_rank, "none", *span),
@@ -651,8 +689,11 @@ def _compressed_attention(model: Model, compressed: CompressedAttention) -> list
         Matrix("o_b_proj", "attention", groups * compressed.o_lora_rank, model.hidden, "inputs", *span),
     ]
     if compressed.fine_layers:
-        width = COMPRESSOR_WIDTHS * model.head_dim
+        width = COMPRESSOR_WIDTHS // (1 if compressed.fine_sources is None else 2) * model.head_dim
         found.append(Matrix("fine_compressor", "router", model.hidden, width, "none", *fine))
+    if compressed.whole_sources:
+        whole = (0, compressed.whole_sources)
+        found.append(Matrix("whole_compressor", "router", model.hidden, model.head_dim, "none", *whole))
     if compressed.coarse_layers:
         width = COMPRESSOR_WIDTHS // 2 * model.head_dim
         found.append(Matrix("coarse_compressor", "router", model.hidden, width, "none", *coarse))
@@ -777,6 +818,7 @@ __all__ = [
     "activations_per_token",
     "entries_per_token",
     "index_key_bytes",
+    "index_keys_per_token",
     "kv_bytes_per_token",
     "kv_bytes_per_token_layer",
     "kv_elements_per_token_layer",

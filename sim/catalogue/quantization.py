@@ -79,6 +79,8 @@ def native_quantization(
 
 def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
     """Return the stored bits per parameter of *matrix*, including scales; *tied*: the embedding is also the LM head."""
+    if matrix.stored_bits is not None:
+        return matrix.stored_bits
     if matrix.role in ("embedding", "lm_head"):
         head = matrix.role == "lm_head" or (tied and matrix.split == "vocab")
         own = quantization.lm_head_bits_per_weight if head else quantization.embedding_bits_per_weight

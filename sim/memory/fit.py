@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from sim.catalogue.engine import Engine, EngineMemory, HostWeights, Offload, default_share
 from sim.catalogue.gpu import Gpu, sliced
-from sim.catalogue.model import Model, entries_per_token, index_key_bytes, matrices
+from sim.catalogue.model import Model, entries_per_token, index_key_bytes, index_keys_per_token, matrices
 from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
 from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, place_bytes, window_sequence_bytes, window_step_bytes
 from sim.memory.weights import (
@@ -364,7 +364,7 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     cached = model.stored_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     windowed = model.stored_window_layers
-    indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
+    indexers = index_key_bytes(model) * index_keys_per_token(model)[0] / cached
     if model.compressed is not None:
         beside = 0.0 if context is None else window_sequence_bytes(model, dtype, context) / context
         return (layer_bytes(model, tp, dtype) * entries_per_token(model) + beside) / cached + indexers

@@ -16,6 +16,7 @@ from sim.catalogue.model import (
     LinearAttention,
     Model,
     index_key_bytes,
+    index_keys_per_token,
     kv_bytes_per_token_layer,
     state_bytes,
 )
@@ -512,8 +513,8 @@ class Attention:
         entry = sparse_attention(rates, layer)
         coarse = entry.scaled(compressed.coarse_layers / compressed.coarse_ratio * share)
         return cls(
-            whole=coarse.plus(indexing(rates, indexer).scaled(indexer.indexing_layers * share)),
-            windowed=entry.scaled(compressed.fine_layers / compressed.fine_ratio * share),
+            whole=coarse.plus(indexing(rates, indexer).scaled(index_keys_per_token(rates.inputs.model)[1] * share)),
+            windowed=entry.scaled((compressed.fine_layers + compressed.whole_layers) / compressed.fine_ratio * share),
             window=indexer.best_tokens,
             context_free=WindowAttention.of(rates, compressed, entry, rates.inputs.model.layers * share),
             peak_per_pair=entry.pair_peak_s / entry.pair_s,

@@ -109,6 +109,19 @@ CONFIGS |= {
     | {"moe_intermediate_size": 2048, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 512}
     | {"q_lora_rank": 1024, "o_lora_rank": 1024, "o_groups": 8, "sliding_window": 128, "expert_dtype": "fp4"}
     | {"compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "quantization_config": {"quant_method": "fp8"}},
+    "deepseek-v4.1-flash": {"model_type": "deepseek_v41"}
+    | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [32, 32], "expert_dtype": "fp4"}}
+    | {
+        "text_config": {"model_type": "deepseek_v41_text", "hidden_size": 5120, "num_hidden_layers": 40}
+        | {"num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "vocab_size": 129280, "hc_mult": 4}
+        | {"max_position_embeddings": 1048576, "n_routed_experts": 384, "n_shared_experts": 1, "hidden_act": "silu"}
+        | {"num_experts_per_tok": 6, "moe_intermediate_size": 2304, "q_lora_rank": 1280, "o_lora_rank": 1024}
+        | {"o_groups": 8, "sliding_window": 128, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 512}
+        | {"compress_ratios": [0] * 2 + [2] * 18 + [1] * 20 + [0] * 3, "kv_source_layer_ids": [2, 8, 14, 20]}
+        | {"index_source_layer_ids": [2, 8, 14, 20, 24, 28, 32, 36], "engram_layer_ids": [1, 14]}
+        | {"engram_num_embeddings": [384006168, 384016682], "engram_max_ngram_size": 4, "engram_n_heads": 8}
+        | {"engram_head_dim": 256}
+    },
     "mistral-small-4": V3
     | {"model_type": "mistral4", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
     | {"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 131072, "n_routed_experts": 128}

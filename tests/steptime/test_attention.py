@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, params_total, state_bytes
+from sim.catalogue.model import (
+    Matrix,
+    entries_per_token,
+    index_key_bytes,
+    index_keys_per_token,
+    kv_bytes_per_token,
+    matrices,
+    params_total,
+    state_bytes,
+)
 from sim.memory.kv_cache import KvLayout
 from sim.records import Batch
 from sim.steptime.roofline import RooflineStepTime
@@ -84,6 +93,21 @@ def test_compressed_entries_and_their_indexer_are_counted_once_for_several_token
     assert params_total(model) == pytest.approx(284e9, rel=0.002)
     assert weight("deepseek-v4-flash", "fine_compressor").params == 21 * 4096 * 2 * 2 * 512
     assert weight("deepseek-v4-flash", "o_a_proj").params == 43 * 64 * 512 * 1024
+
+
+def test_entries_that_layers_share_are_stored_once():
+    name = "deepseek-v4.1-flash"
+    model, stored = CATALOG.model(name), 3 / 2 + 1  # caches of layers 2, 8 and 14 for two tokens, of 20 for one
+    assert entries_per_token(model) == stored
+    assert kv_bytes_per_token(model) == stored * (512 * 2 + 128 + 4)
+    assert index_keys_per_token(model) == (stored, 3 / 2 + 5)  # eight layers score: three of two tokens, five of one
+    assert weight(name, "fine_compressor").params == 3 * 5120 * 2 * 512
+    assert weight(name, "ngram_proj").params == 2 * 6144 * 25600
+    experts = sum(one.params for one in matrices(model) if one.role == "expert")
+    assert experts * 4.25 / 8 == pytest.approx(289e9, rel=0.005)  # published: 289 and 203 GB
+    assert weight(name, "embed_ngrams").params * 8.25 / 8 == pytest.approx(203e9, rel=0.005)
+    alone = model.compressed.model_copy(update={"fine_sources": 18, "whole_sources": 20})
+    assert entries_per_token(model.model_copy(update={"compressed": alone})) == 18 / 2 + 20
 
 
 @pytest.mark.slow

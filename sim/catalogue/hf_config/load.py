@@ -52,7 +52,7 @@ def stored(config: Config) -> Fields:
         return {"native_dtype": "mxfp4"}
     if keys.keys.get("moe_quant_algo") == "NVFP4" and method == "fp8":
         return usual | {"native_quantization": "nvfp4-fp8"}
-    if config.keys.get("expert_dtype") == "fp4":
+    if "fp4" in (config.keys.get("expert_dtype"), keys.keys.get("expert_dtype")):
         return {"native_dtype": "mxfp4"} | ({"native_quantization": "mxfp4-fp8"} if method == "fp8" else {})
     if method == "fp8" and keys.keys.get("weight_block_size"):
         return {"native_dtype": "float8"}
@@ -168,8 +168,6 @@ def _spared(keys: Config, mixture: bool) -> str:
 REFUSED: dict[str, tuple[str, str]] = {
     "bailing_moe_linear": ("layer_group_size", "lightning attention"),
     "bailing_moe_v2_5": ("layer_group_size", "lightning attention"),
-    "deepseek_v41": ("kv_source_layer_ids", "attention to the cache of another layer"),
-    "deepseek_v41_text": ("kv_source_layer_ids", "attention to the cache of another layer"),
     "dots3_note": ("swa_kv_lora_rank", "latents of two sizes"),
     "falcon_mamba": ("state_size", "Mamba"),
     "gemma3n": ("hidden_size_per_layer_input", "an embedding for every layer"),

@@ -130,6 +130,10 @@ HYBRID: dict[str, Callable[[Config], Fields]] = {
 LINEAR_INTERVAL = 4
 """Period of layers with full attention in Qwen3-Next and Qwen3.5, for configs without layer types."""
 FINE, COARSE = 4, 128
+SHARED = 2
+"""Tokens of an entry in the first of DeepSeek-V4.1's layers with entries; in the others an entry is a token."""
+ENGRAM_BITS = 8.25
+"""Bits of a number in DeepSeek-V4.1's tables of n-grams: 8, and a scale of 8 for 32 numbers."""
 """Tokens per cache entry of DeepSeek-V4: where an indexer selects entries (CSA), and where all are read (HCA)."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 """Defaults of DeepSeek-V3.2's indexer, where the config leaves them out."""
@@ -247,18 +251,56 @@ def _deepseek_v4(config: Config) -> Fields:
             "compress_ratios", "attention to a compressed context in another form than DeepSeek-V4's"
         )
     fine, coarse = (ratios[:layers].count(ratio) for ratio in (FINE, COARSE))
-    compressed = {name: config.count(name) for name in ("q_lora_rank", "o_lora_rank", "o_groups")}
-    compressed |= {"window": config.count("sliding_window"), "streams": config.whole("hc_mult", 1) or 1}
-    compressed |= {"fine_layers": fine, "coarse_layers": coarse, "fine_ratio": FINE, "coarse_ratio": COARSE}
-    indexer = {
+    compressed = _entries(config) | {"fine_layers": fine, "coarse_layers": coarse}
+    compressed |= {"fine_ratio": FINE, "coarse_ratio": COARSE}
+    indexer = _entry_indexer(config, FINE, fine, fine) | {"tokens_per_key": FINE}
+    return _of_entries(config, compressed, indexer)
+
+
+def _entries(config: Config) -> Fields:
+    """Return the fields of compressed attention that DeepSeek-V4 and V4.1 have in common."""
+    sizes = {name: config.count(name) for name in ("q_lora_rank", "o_lora_rank", "o_groups")}
+    return sizes | {"window": config.count("sliding_window"), "streams": config.whole("hc_mult", 1) or 1}
+
+
+def _deepseek_v41(config: Config) -> Fields:
+    """Return the fields of DeepSeek-V4.1: entries for 1 or 2 tokens, which source layers store for those after them.
+
+    Ratios beyond the number of layers belong to draft layers; Engram layers look up n-grams.
+    """
+    layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
+    if len(ratios) < layers or any(ratio not in (0, 1, SHARED) for ratio in ratios) or SHARED not in ratios[:layers]:
+        raise config.no_step_time("compress_ratios", "attention to shared entries in another form than DeepSeek-V4.1's")
+    fine, whole = (ratios[:layers].count(ratio) for ratio in (SHARED, 1))
+    sources, indexing = (
+        [ratios[one] for one in config.get(key, list, []) if isinstance(one, int) and 0 <= one < layers]
+        for key in ("kv_source_layer_ids", "index_source_layer_ids")
+    )
+    compressed = _entries(config) | {"fine_layers": fine, "fine_ratio": SHARED, "fine_sources": sources.count(SHARED)}
+    compressed |= {"coarse_layers": 0, "whole_layers": whole, "whole_sources": sources.count(1)}
+    compressed |= {"whole_indexing_layers": indexing.count(1)}
+    fields = _of_entries(config, compressed, _entry_indexer(config, SHARED, fine + whole, len(indexing)))
+    rows = [one for one in config.get("engram_num_embeddings", list, []) if isinstance(one, int)]
+    if not rows:
+        return fields
+    looked_up = (config.count("engram_max_ngram_size") - 1) * config.count("engram_n_heads")
+    table = {"rows": sum(rows), "width": config.count("engram_head_dim"), "bits": ENGRAM_BITS, "layers": len(rows)}
+    return fields | {"ngram_embedding": table | {"rows_per_token": looked_up}}
+
+
+def _entry_indexer(config: Config, ratio: int, layers: int, indexing: int) -> Fields:
+    """Return the fields of an indexer that selects among entries for *ratio* tokens."""
+    return {
         "heads": config.count("index_n_heads"),
         "head_dim": config.count("index_head_dim"),
-        "best_tokens": config.count("index_topk") * FINE,
-        "sparse_layers": fine,
-        "indexing_layers": fine,
+        "best_tokens": config.count("index_topk") * ratio,
+        "sparse_layers": layers,
+        "indexing_layers": indexing,
         "of_latents": True,
-        "tokens_per_key": FINE,
     }
+
+
+def _of_entries(config: Config, compressed: Fields, indexer: Fields) -> Fields:
     inner = config.keys.get("intermediate_size") or config.count("moe_intermediate_size")
     plain = Config(config.path, {**config.keys, "intermediate_size": inner})
     return llama(plain) | shared_moe(config) | {"compressed": compressed, "indexer": indexer}
@@ -329,6 +371,8 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "deepseek_ref": _deepseek_v4,
     "deepseek_v32": _deepseek_sparse,
     "deepseek_v4": _deepseek_v4,
+    "deepseek_v41": _deepseek_v41,
+    "deepseek_v41_text": _deepseek_v41,
     "gemma4": _gemma4,
     "gemma4_text": _gemma4,
     "gemma4_unified": _gemma4,
