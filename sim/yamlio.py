@@ -223,29 +223,32 @@ class _Builder:
         """Mistakes that leave the rest readable, in order."""
 
     def build(self, node: yaml.Node) -> Any:
+        value: Any
         key = id(node)
         if key in self.built:
             return self.built[key]
         if key in self.open:
             raise self._error(node, "an alias that contains itself")
-        self.open.add(key)
-        if len(self.open) > MOST_LEVELS:
+        if len(self.open) >= MOST_LEVELS:
             raise self._error(node, TOO_DEEP)
+        if isinstance(node, yaml.ScalarNode):
+            self.values[key] = 1
+            self.built[key] = value = self._scalar(node)
+            return value
+        self.open.add(key)
         if isinstance(node, yaml.MappingNode):
-            value: Any = self._mapping(node)
+            value = self._mapping(node)
             self._count(node, [part for pair in node.value for part in pair])
-        elif isinstance(node, yaml.SequenceNode):
+        else:
+            assert isinstance(node, yaml.SequenceNode), node
             value = self._sequence(node)
             self._count(node, node.value)
-        else:
-            value = self._scalar(node)
-            self._count(node, [])
         self.open.discard(key)
         self.built[key] = value
         return value
 
     def _count(self, node: yaml.Node, inside: list[yaml.Node]) -> None:
-        values = self.values[id(node)] = 1 + sum(self.values[id(part)] for part in inside)
+        values = self.values[id(node)] = 1 + sum([self.values[id(part)] for part in inside])
         if values > MOST_VALUES:
             raise self._error(node, TOO_MANY)
 

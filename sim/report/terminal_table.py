@@ -29,7 +29,9 @@ FOLDED_FROM = 16
 CLOSING = "，。；：、！？）》”"
 """Chinese punctuation that never begins a line."""
 
-_WORDS = re.compile(rf"\s+|[\u2e80-\uffef][{CLOSING}]*|[^\s\u2e80-\uffef]+[{CLOSING}]*")
+_WORDS = rf"\s+|[\u2e80-\uffef][{CLOSING}]*|[^\s\u2e80-\uffef]+[{CLOSING}]*"
+_ASCII_WORDS = r"\s+|\S+"
+"""Pattern of the same words in ASCII text, which takes less time to compile."""
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -43,7 +45,7 @@ def folded(text: str, width: int) -> list[str]:
     lines = []
     for paragraph in text.split("\n"):
         line, indent = "", paragraph[: len(paragraph) - len(paragraph.lstrip())]
-        for word in _WORDS.findall(paragraph):
+        for word in re.findall(_ASCII_WORDS if paragraph.isascii() else _WORDS, paragraph):
             if line.strip() and cell_len(line) + cell_len(word.rstrip()) > width:
                 lines.append(line.rstrip())
                 line = f"{indent}  "

@@ -241,10 +241,10 @@ def readable_name(name: str) -> str:
     return _(name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD"))
 
 
-BOUNDARY = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9$¥])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])")
-"""Boundary between Chinese and Latin text, which a space marks."""
-BESIDE_MARKS = re.compile(r" +(?=[（），。；：、])|(?<=[（），。；：、]) +")
-"""Space beside Chinese punctuation, which is wide enough without."""
+BOUNDARY = r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9$¥])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])"
+"""Pattern of the boundary between Chinese and Latin text, which a space marks; compiled at the first use."""
+BESIDE_MARKS = r" +(?=[（），。；：、])|(?<=[（），。；：、]) +"
+"""Pattern of space beside Chinese punctuation, which is wide enough without."""
 
 
 def spaced(text: str) -> str:
@@ -253,4 +253,4 @@ def spaced(text: str) -> str:
     >>> spaced("At 2 req/s, A is cheaper")
     'At 2 req/s, A is cheaper'
     """
-    return text if current() == ENGLISH else BESIDE_MARKS.sub("", BOUNDARY.sub(" ", text))
+    return text if current() == ENGLISH else re.sub(BESIDE_MARKS, "", re.sub(BOUNDARY, " ", text))
