@@ -31,6 +31,7 @@ from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Sourced, Value
 from sim.message import Message
+from sim.records import LoadLaw
 from sim.spec import Fraction, Positive, Spec
 from sim.yamlio import read
 
@@ -165,101 +166,46 @@ class Power(Spec):
         return self
 
 
-SHARPNESS = 4
-"""Exponent of the bend of power at the limit, chosen with the fit (docs/fidelity-power.md)."""
 FULL_BITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class LoadLaw:
-    """Load of a GPU in a step, from 0 at idle power to 1 at its limit.
+def load_law(
+    gpu: Gpu,
+    coefficients: PowerCoefficients,
+    cap_w: float | None = None,
+    activations_per_token: float = 0.0,
+    unpacked: bool = False,
+) -> LoadLaw | None:
+    """Return the law of *gpu* for its power limit, or a lower one that is set; None if its own limit is unknown.
 
-    Each coefficient is a power relative to the range between idle and the limit.
+    Parameters
+    ----------
+    gpu
+        GPU of the catalogue.
+    coefficients
+        Coefficients of data/power.yaml.
+    cap_w
+        Power limit that is set [W].
+    activations_per_token
+        Numbers into and out of matrix products that this GPU computes per token.
+    unpacked
+        Whether most weights are unpacked before they are multiplied (`unpacks`).
+
     """
-
-    compute: float
-    """Share drawn by the tensor cores at their dense peak at 16 bit."""
-    memory: float
-    """Share drawn by memory that is read all the time."""
-    token: float = 0.0
-    """Share drawn by one token per second in all layers [s]."""
-    running: float = 0.0
-    """Share drawn while any kernel runs."""
-    waiting: float = 1.0
-    """Fraction of `running` while kernels wait for other GPUs."""
-
-    @classmethod
-    def of(
-        cls,
-        gpu: Gpu,
-        coefficients: PowerCoefficients,
-        cap_w: float | None = None,
-        activations_per_token: float = 0.0,
-        unpacked: bool = False,
-    ) -> "LoadLaw | None":
-        """Return the law of *gpu* for its power limit, or a lower one that is set; None if its own limit is unknown.
-
-        Parameters
-        ----------
-        gpu
-            GPU of the catalogue.
-        coefficients
-            Coefficients of data/power.yaml.
-        cap_w
-            Power limit that is set [W].
-        activations_per_token
-            Numbers into and out of matrix products that this GPU computes per token.
-        unpacked
-            Whether most weights are unpacked before they are multiplied (`unpacks`).
-
-        """
-        power = GpuPower.of(gpu, coefficients, cap_w)
-        if power is None or power.limit_w <= power.idle_w:
-            return None
-        part = coefficients.factor_of(gpu) * _uncapped_part(gpu, power)
-        byte_j = coefficients.per_byte_j.value * (1.0 + (coefficients.narrow_weights.value if unpacked else 0.0))
-        token_j = coefficients.per_activation_j.value * activations_per_token
-        per_w = coefficients.factor_of(gpu) / (power.limit_w - power.idle_w)
-        return cls(
-            coefficients.computing.value * part,
-            byte_j * gpu.memory_bytes_per_s.value * per_w,
-            token_j * per_w,
-            coefficients.running_of(gpu).value * part,
-            coefficients.waiting.value,
-        )
-
-    def __call__(
-        self,
-        compute_share: float,
-        memory_share: float,
-        tokens_per_s: float,
-        busy_share: float = 1.0,
-        linked_share: float = 0.0,
-    ) -> float:
-        """Return the load of a step, 0 to 1.
-
-        Parameters
-        ----------
-        compute_share
-            Share of time at the dense peak, in any arithmetic.
-        memory_share
-            Share of time in which memory is read.
-        tokens_per_s
-            New tokens per second.
-        busy_share
-            Share of time in which the GPU does not wait for the host.
-        linked_share
-            Share of time in which it waits for other GPUs.
-
-        Notes
-        -----
-        z = running * (busy_share - (1 - waiting) * linked_share)
-        + compute * compute_share + memory * memory_share + token * tokens_per_s; load = z / (1 + z^4)^(1/4).
-
-        """
-        work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
-        z = self.running * (busy_share - (1.0 - self.waiting) * linked_share) + work
-        return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
+    power = GpuPower.of(gpu, coefficients, cap_w)
+    if power is None or power.limit_w <= power.idle_w:
+        return None
+    part = coefficients.factor_of(gpu) * _uncapped_part(gpu, power)
+    byte_j = coefficients.per_byte_j.value * (1.0 + (coefficients.narrow_weights.value if unpacked else 0.0))
+    token_j = coefficients.per_activation_j.value * activations_per_token
+    per_w = coefficients.factor_of(gpu) / (power.limit_w - power.idle_w)
+    return LoadLaw(
+        coefficients.computing.value * part,
+        byte_j * gpu.memory_bytes_per_s.value * per_w,
+        token_j * per_w,
+        coefficients.running_of(gpu).value * part,
+        coefficients.waiting.value,
+    )
 
 
 def unpacks(gpu: Gpu, weights: Quantization) -> bool:
@@ -423,6 +369,7 @@ __all__ = [
     "PoolPower",
     "Power",
     "PowerCoefficients",
+    "load_law",
     "load_power_coefficients",
     "pool_power",
     "unpacks",

@@ -389,6 +389,65 @@ class Batch:
         self.standing_seqs, self.replica_tokens = standing_seqs, replica_tokens
 
 
+SHARPNESS = 4
+"""Exponent of the bend of power at the limit, chosen with the fit (docs/fidelity-power.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLaw:
+    """Load of a GPU in a step, from 0 at idle power to 1 at its limit (`sim.power.load_law`).
+
+    Each coefficient is a power relative to the range between idle and the limit.
+    """
+
+    compute: float
+    """Share drawn by the tensor cores at their dense peak at 16 bit."""
+    memory: float
+    """Share drawn by memory that is read all the time."""
+    token: float = 0.0
+    """Share drawn by one token per second in all layers [s]."""
+    running: float = 0.0
+    """Share drawn while any kernel runs."""
+    waiting: float = 1.0
+    """Fraction of `running` while kernels wait for other GPUs."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LoadLaw, (self.compute, self.memory, self.token, self.running, self.waiting)
+
+    def load(
+        self,
+        compute_share: float,
+        memory_share: float,
+        tokens_per_s: float,
+        busy_share: float = 1.0,
+        linked_share: float = 0.0,
+    ) -> float:
+        """Return the load of a step, 0 to 1.
+
+        Parameters
+        ----------
+        compute_share
+            Share of time at the dense peak, in any arithmetic.
+        memory_share
+            Share of time in which memory is read.
+        tokens_per_s
+            New tokens per second.
+        busy_share
+            Share of time in which the GPU does not wait for the host.
+        linked_share
+            Share of time in which it waits for other GPUs.
+
+        Notes
+        -----
+        z = running * (busy_share - (1 - waiting) * linked_share)
+        + compute * compute_share + memory * memory_share + token * tokens_per_s; load = z / (1 + z^4)^(1/4).
+
+        """
+        work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
+        z = self.running * (busy_share - (1.0 - self.waiting) * linked_share) + work
+        return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
+
+
 @mypyc_attr(acyclic=True)
 @dataclass(slots=True, init=False)
 class Leap:

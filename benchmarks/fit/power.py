@@ -36,7 +36,7 @@ from benchmarks.fit.power_fit import (
 )
 from benchmarks.fit.power_runs import Run, read_cards, read_runs
 from sim.catalogue.catalog import load_catalog
-from sim.power import GpuPower, LoadLaw, PowerCoefficients, load_power_coefficients
+from sim.power import GpuPower, PowerCoefficients, load_law, load_power_coefficients
 
 NAMES = ("computing", "per_byte_j / 100 pJ", "narrow_weights", "per_activation_j / 10 nJ", "running")
 
@@ -121,13 +121,13 @@ def write_left_out(path: Path, table: Table, cards: Table, without: dict[str, Er
 
 def in_watts(run: Run, faster: float, coefficients: PowerCoefficients) -> float:
     """Return the power of the run by the simulator's own classes, with a step shorter by the factor *faster* [W]."""
-    law = LoadLaw.of(run.gpu, coefficients, None, run.activations, run.narrow)
+    law = load_law(run.gpu, coefficients, None, run.activations, run.narrow)
     power = GpuPower.of(run.gpu, coefficients)
     assert law is not None
     assert power is not None
     busy, linked = min(1.0, run.busy * run.slower), run.linked * run.slower
-    own = law(run.compute * faster, run.memory * faster, run.tokens_per_s * faster, busy, linked)
-    return power.energy_j(1.0, (own + (run.turns - 1) * law(0.0, 0.0, 0.0, 1.0, 1.0)) / run.turns)
+    own = law.load(run.compute * faster, run.memory * faster, run.tokens_per_s * faster, busy, linked)
+    return power.energy_j(1.0, (own + (run.turns - 1) * law.load(0.0, 0.0, 0.0, 1.0, 1.0)) / run.turns)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from benchmarks.fit.power_runs import Run
-from sim.power import SHARPNESS, GpuPower, PowerCoefficients
+from sim.power import GpuPower, PowerCoefficients
+from sim.records import SHARPNESS
 
 Floats = NDArray[np.float64]
 COMPUTING, COMPUTING_WIDTH = 0.8, 0.2

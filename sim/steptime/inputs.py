@@ -3,7 +3,7 @@
 `HostOffload` has the rates of the host's memory, processors and link to the GPU, for weights in host memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import log2, prod
 
@@ -25,6 +25,7 @@ from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.catalogue.value import Value
 from sim.message import Message
+from sim.records import LoadLaw
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.steptime.collective import ReplicaNetwork
 from sim.units import BITS_PER_BYTE
@@ -122,14 +123,11 @@ class RooflineInputs:
     """True if pipeline stages take turns on a single batch, so that no stage waits for another's longer step."""
     speed: float = 1.0
     """Rate at which the card computes and reads under its power cap, relative to no cap."""
-    load: Callable[[float, float, float, float, float], float] | None = None
-    """Power model: fraction of the range from idle power to the limit, from five arguments. These are a step's
-    fractions of time at the tensor cores' dense peak and of reading memory, its tokens per second, and the fractions in
-    which the GPU does not wait for the host, and in which it waits for other GPUs. None: busy GPUs draw their limit."""
-    second_load: Callable[[float, float, float, float, float], float] | None = None
-    """Second power model, of the same arguments, whose loads are metered beside those of `load`.
-    None: no second one. Steps of pipeline stages and of ranks in lockstep do not have its loads."""
-
+    load: LoadLaw | None = None
+    """Law of the card's load in a step; None: busy GPUs draw their limit."""
+    second_load: LoadLaw | None = None
+    """Second law, whose loads are metered beside those of `load`. None: no second one. Steps of pipeline stages and of
+    ranks in lockstep do not have its loads."""
     host: HostOffload | None = None
     """Offloading of weights to host memory; None: all weights lie on the GPUs."""
     forms_ahead: bool = False

@@ -140,4 +140,4 @@ def other_stages_load(inputs: RooflineInputs) -> float:
     """
     if inputs.load is None or not inputs.serial_stages:
         return 0.0
-    return (inputs.pipeline_parallel_size - 1) * inputs.load(0.0, 0.0, 0.0, 1.0, 1.0)
+    return (inputs.pipeline_parallel_size - 1) * inputs.load.load(0.0, 0.0, 0.0, 1.0, 1.0)

@@ -87,8 +87,10 @@ class Launches:
 
     def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
         """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s]."""
-        prompts = prompt_tokens and tokens > self.graph_tokens
-        return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
+        waits_s = max(0.0, self.decode_s - gpu_s)
+        if prompt_tokens and tokens > self.graph_tokens:
+            return max(waits_s, self.heads_s + self.linear_s - gpu_s)
+        return waits_s
 
 
 MOST_UNCONVERTED = 64
@@ -393,6 +395,7 @@ class RooflineStepTime:
         rates = GpuRates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._launches_s = layer_overheads_s(inputs)
+        self._step_host_s = self._host_s(self._overheads.per_step_s)
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
@@ -457,11 +460,11 @@ class RooflineStepTime:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - gpu_waits_s / first_s
         computing, reading, rate, linked = peak_s / first_s, stream_s / first_s, tokens / first_s, step.link_s / first_s
-        load = self._load(computing, reading, rate, busy, linked)
+        load = self._load.load(computing, reading, rate, busy, linked)
         turns_load = self._other_stages_load if batch.decode_seqs else 0.0
         leap = Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
         if self._second_load is not None:
-            leap.second_load = self._second_load(computing, reading, rate, busy, linked)
+            leap.second_load = self._second_load.load(computing, reading, rate, busy, linked)
         return leap
 
     def _prompts(self, batch: Batch, reading_s: float) -> tuple[float, float, float]:
@@ -524,8 +527,7 @@ class RooflineStepTime:
         """Return the time to draft one token per decoding sequence: one layer like the model's, and its LM head."""
         layers, sequences = self.inputs.model.layers, batch.decode_seqs
         step, head = self._layers(sequences, batch.replica_tokens), self._head.times(sequences)
-        host_s = self._host_s(self._overheads.per_step_s)
-        layers_s = step.total_s - host_s * self._even_share + self._decode_s * batch.kv_tokens
+        layers_s = step.total_s - self._step_host_s * self._even_share + self._decode_s * batch.kv_tokens
         first_s = layers_s / layers + head.compute_s + head.memory_s
         return Leap(first_s, self._decode_s / layers * sequences)
 
@@ -535,9 +537,8 @@ class RooflineStepTime:
         Where the engine launches kernels one by one (`draft_layer_s`), the longer of GPU and launch time counts.
         """
         leap, launch = self.leap(batch), self._overheads.draft_layer_s
-        step_s = self._host_s(self._overheads.per_step_s)
         sequence_s = sum(self.sequence_parts_s)
-        even_s = (step_s + sequence_s * batch.sampled_seqs) * self._even_share
+        even_s = (self._step_host_s + sequence_s * batch.sampled_seqs) * self._even_share
         leap.first_s -= even_s + self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
             leap.first_s -= self._launches_s * self._layers_share
@@ -576,8 +577,7 @@ class RooflineStepTime:
         between_s = self._passes.seconds(tokens)
         if between_s:
             products += GemmTimes(memory_s=between_s, stream_s=between_s)
-        host_s = self._host_s(self._overheads.per_step_s)
-        gpu_waits_s = host_s * self._even_share
+        gpu_waits_s = self._step_host_s * self._even_share
         overhead_s = self._launches_s * self._layers_share * sum(n for n, _ in passes) + gpu_waits_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:

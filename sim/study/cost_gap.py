@@ -36,8 +36,8 @@ from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
 from sim.message import Message
-from sim.power import LoadLaw, PoolPower
-from sim.records import FleetLog
+from sim.power import PoolPower
+from sim.records import FleetLog, LoadLaw
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolve import roofline_of
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -469,7 +469,7 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
     later = {other for path, other in larger.items() if path in missing}
     found = len(known) - len(missing)
     progress(found, len(known), found)
-    for turn in ([path for path in missing if path not in later], later):
+    for turn in (missing.keys() - later, later):
         # one after the other with equal step times, whose model keeps its costs by number of tokens
         wanted: dict[Path, None] = {}
         for path in sorted(missing, key=lambda path: sorted(known[path][-1] - {MEMORY, POWER})):

@@ -15,7 +15,8 @@ from math import ceil, exp, expm1, inf, isinf, sqrt
 
 from sim.catalogue.catalog import Catalog
 from sim.message import Message, joined
-from sim.power import LoadLaw
+from sim.power import load_law
+from sim.records import LoadLaw
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.bind import BoundJob, advice, bind_job
 from sim.training.figures import peak_flops
@@ -175,7 +176,7 @@ def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> Training
     steps = ceil(_samples(spec, one.job.sequence) / spec.global_batch)
     interruptions, training_s = _interruptions(spec, one), steps * step.step_s
     time = makespan(training_s, _interval_s(spec, interruptions, training_s, step.step_s), interruptions)
-    law = LoadLaw.of(one.job.gpu, power_coefficients(catalog), activations_per_token=_activations(one.job.network))
+    law = load_law(one.job.gpu, power_coefficients(catalog), activations_per_token=_activations(one.job.network))
     return TrainingRun(
         spec=spec,
         bound=one,
@@ -224,7 +225,7 @@ def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
     compute = work.gpu_flop / (peak_flops(job.gpu, job.precision) * step_s)
     traffic = work.gpu_bytes / (job.gpu.memory_bytes_per_s.value * step_s)
     tokens_per_s = job.units * job.micro_batches / (job.parallel.tensor * job.parallel.pipeline * step_s)
-    return law(compute, traffic, tokens_per_s)
+    return law.load(compute, traffic, tokens_per_s)
 
 
 def _activations(network: ForwardCost) -> float:

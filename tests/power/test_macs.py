@@ -3,7 +3,7 @@
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.power import LoadLaw, Power, load_power_coefficients, pool_power
+from sim.power import Power, load_law, load_power_coefficients, pool_power
 
 CATALOG = load_catalog()
 COEFFICIENTS = load_power_coefficients(CATALOG.root / "power.yaml")
@@ -39,7 +39,7 @@ def test_the_factor_of_apple_s_chips_gives_the_mac_mini_s_reading() -> None:
             "memory_bytes_per_s": chip.memory_bytes_per_s.model_copy(update={"value": 120e9}),
         }
     )
-    law = LoadLaw.of(mini, COEFFICIENTS, unpacked=True)
+    law = load_law(mini, COEFFICIENTS, unpacked=True)
     assert law is not None
-    wall_w = (idle_w + law(0.0, 0.95, 0.0) * (limit_w - idle_w)) / efficiency
+    wall_w = (idle_w + law.load(0.0, 0.95, 0.0) * (limit_w - idle_w)) / efficiency
     assert wall_w == pytest.approx(30.7, rel=0.05)

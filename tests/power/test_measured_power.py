@@ -7,7 +7,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import activations_per_token
 from sim.catalogue.quantization import native_quantization, padded
-from sim.power import GpuPower, LoadLaw, load_power_coefficients, unpacks
+from sim.power import GpuPower, load_law, load_power_coefficients, unpacks
 from sim.records import Batch
 from sim.steptime.coefficients import load_coefficients
 from sim.steptime.inputs import RooflineInputs
@@ -43,7 +43,7 @@ def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantizat
     gpu, named = CATALOG.gpu(gpu_id), CATALOG.model(model_id)
     weights = native_quantization(CATALOG.quantization(quantization), named, CATALOG.quantization)
     activations = activations_per_token(named) / (gpus * stages)
-    law = LoadLaw.of(gpu, COEFFICIENTS, None, activations, unpacks(gpu, weights))
+    law = load_law(gpu, COEFFICIENTS, None, activations, unpacks(gpu, weights))
     power = GpuPower.of(gpu, COEFFICIENTS)
     steptime = RooflineStepTime(
         Roofline(),
@@ -131,8 +131,8 @@ def test_a_rank_that_reads_little_draws_little_for_data_centres_and_much_on_a_gr
     above_idle = {}
     for gpu_id in ("rtx-3090", "h100-80gb-sxm"):
         gpu = CATALOG.gpu(gpu_id)
-        law, power = LoadLaw.of(gpu, COEFFICIENTS), GpuPower.of(gpu, COEFFICIENTS)
-        less, more = (power.energy_j(1.0, law(0.0, reading, 0.0, 0.8)) - power.idle_w for reading in (0.3, 0.6))
+        law, power = load_law(gpu, COEFFICIENTS), GpuPower.of(gpu, COEFFICIENTS)
+        less, more = (power.energy_j(1.0, law.load(0.0, reading, 0.0, 0.8)) - power.idle_w for reading in (0.3, 0.6))
         above_idle[gpu_id] = less / more
     assert above_idle["rtx-3090"] > 0.85
     assert above_idle["h100-80gb-sxm"] < 0.8

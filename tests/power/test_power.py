@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.power import CapCurve, GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
+from sim.power import CapCurve, GpuPower, PoolPower, Power, load_law, load_power_coefficients, pool_power
+from sim.records import LoadLaw
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -53,25 +54,25 @@ def test_mean_power_lies_between_idle_and_the_limit(idle, more, duration_s, busy
     tokens=st.floats(0, 1e5), further=st.floats(0, 1e5), busy=FRACTIONS,
 )  # fmt: skip
 def test_more_work_never_loads_less_and_never_beyond_the_limit(name, compute, memory, more, tokens, further, busy):
-    law = LoadLaw.of(card(name), COEFFICIENTS, None, 1e6, True)
+    law = load_law(card(name), COEFFICIENTS, None, 1e6, True)
     if law is None:
         return
-    load = law(compute, memory, tokens, busy) * (1 - 1e-12)
-    assert 0 <= load <= law(min(1, compute + more), memory, tokens, busy) <= 1
-    assert load <= law(compute, min(1, memory + more), tokens, busy) <= 1
-    assert load <= law(compute, memory, tokens + further, busy) <= 1
-    assert load <= law(compute, memory, tokens, min(1, busy + more)) <= 1
-    assert law(compute, memory, tokens, busy, busy) <= law(compute, memory, tokens, busy)
-    assert law(0, 0, 0, 0) == 0
+    load = law.load(compute, memory, tokens, busy) * (1 - 1e-12)
+    assert 0 <= load <= law.load(min(1, compute + more), memory, tokens, busy) <= 1
+    assert load <= law.load(compute, min(1, memory + more), tokens, busy) <= 1
+    assert load <= law.load(compute, memory, tokens + further, busy) <= 1
+    assert load <= law.load(compute, memory, tokens, min(1, busy + more)) <= 1
+    assert law.load(compute, memory, tokens, busy, busy) <= law.load(compute, memory, tokens, busy)
+    assert law.load(0, 0, 0, 0) == 0
 
 
 def test_kernels_that_run_draw_the_same_watts_under_a_cap():
     """A cap moves the limit, not what kernels that do nothing draw; at it the card slows."""
     gpu = card("rtx-3090")
-    whole, capped = (LoadLaw.of(gpu, COEFFICIENTS, cap).running * _span(gpu, cap) for cap in (None, 300))
+    whole, capped = (load_law(gpu, COEFFICIENTS, cap).running * _span(gpu, cap) for cap in (None, 300))
     assert capped == pytest.approx(whole)
     limit = GpuPower.of(gpu, COEFFICIENTS, 220)
-    assert 200 < limit.energy_j(1, LoadLaw.of(gpu, COEFFICIENTS, 220)(0, 0.5, 0)) <= 220
+    assert 200 < limit.energy_j(1, load_law(gpu, COEFFICIENTS, 220).load(0, 0.5, 0)) <= 220
 
 
 def _span(gpu, cap_w):
@@ -221,8 +222,8 @@ def test_idle_power_is_that_with_weights_loaded():
 @pytest.mark.parametrize("cap_w", [40, 48])
 def test_a_cap_at_or_below_idle_leaves_no_load(cap_w):
     gpu = card("rtx-4090").model_copy(update={"loaded_idle_w": value(48)})
-    assert LoadLaw.of(gpu, COEFFICIENTS, cap_w) is None
-    assert LoadLaw.of(gpu, COEFFICIENTS, 49) is not None
+    assert load_law(gpu, COEFFICIENTS, cap_w) is None
+    assert load_law(gpu, COEFFICIENTS, 49) is not None
 
 
 def test_the_load_of_a_step_by_hand():
@@ -230,7 +231,7 @@ def test_the_load_of_a_step_by_hand():
     # 0.2 of the time for all kernels, of which those that wait count a quarter: 0.2 (0.8 - 0.75 x 0.4) = 0.1
     sums = {(0.4, 0.5, 1000, 0.8, 0.4): 0.1 + 0.2 + 0.15 + 0.1, (0, 0, 0): 0.2, (1, 0, 0, 0): 0.5, (0, 1, 0, 0): 0.3}
     for work, z in sums.items():
-        load = law(*work)
+        load = law.load(*work)
         assert load / (1 - load**4) ** 0.25 == pytest.approx(z)
 
 

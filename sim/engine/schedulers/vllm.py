@@ -212,9 +212,9 @@ class VllmScheduler(Scheduler):
 
     def _serve_one_by_one(self) -> list[Sequence]:
         """Serve running requests in admission order where blocks or budget may be short, with preemption."""
-        pool, step, per_decode = self.pool, self._step, self._per_decode
+        pool, step, per_decode, answers = self.pool, self._step, self._per_decode, self._shared_answers
         order = list(self.running)
-        served: dict[Sequence, int] = {}
+        served: list[int] = []  # tokens of order[:position]
         budget, position = self._max_num_batched_tokens, 0
         self._name_answers(False)
         while position < len(order) and budget > 0:
@@ -223,6 +223,7 @@ class VllmScheduler(Scheduler):
                 tokens = per_decode if per_decode < budget else budget
                 need = self._need(sequence, tokens)
             elif self._pacing.wait or sequence not in self._prefilling:
+                served.append(0)
                 position += 1
                 continue
             else:
@@ -230,10 +231,12 @@ class VllmScheduler(Scheduler):
                 need = self._need_for_chunk(sequence, tokens)
             while pool.free < need:
                 victim = self.waiting.victim(order)
-                place = order.index(victim)
+                place = len(order) - 1 if victim is order[-1] else order.index(victim)
                 del order[place]
-                position -= place < position
-                withdrawn = served.pop(victim, 0)
+                withdrawn = 0
+                if place < position:
+                    withdrawn = served.pop(place)
+                    position -= 1
                 self._preempt(victim, withdrawn)
                 budget += withdrawn
                 if victim is sequence:
@@ -243,11 +246,11 @@ class VllmScheduler(Scheduler):
                     if need:
                         pool.take(need)
                     self._serve(sequence, tokens)
-                    if self._shared_answers:
+                    if answers:
                         pool.name(sequence, self._known(sequence, sequence.base + step, 1))
                 else:
                     self._schedule_chunk(sequence, tokens)
-                served[sequence] = tokens
+                served.append(tokens)
                 budget -= tokens
                 position += 1
         return self._exclude([sequence for sequence in order[position:] if sequence.decoding])

@@ -32,8 +32,8 @@ from sim.memory.fit import MemoryFit, fit, suggest_changes, suggest_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
 from sim.message import Message, joined, placed
-from sim.power import LoadLaw, unpacks
-from sim.records import ONLY_SERVICE, StepTime
+from sim.power import load_law, unpacks
+from sim.records import ONLY_SERVICE, LoadLaw, StepTime
 from sim.registry import versions
 from sim.rng import stream
 from sim.routing.kv_transfer import TransferPlan
@@ -160,7 +160,7 @@ def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, ca
     """Return the law of GPU power by load for the steps of *pool*."""
     ranks = pool.layout.tensor_parallel_size * pool.layout.pipeline_parallel_size
     activations = activations_per_token(model) / ranks
-    return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, unpacks(gpu, weights))
+    return load_law(gpu, power_coefficients(catalog), pool.power.cap_w, activations, unpacks(gpu, weights))
 
 
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
