@@ -158,7 +158,8 @@ class Catalog:
         try:
             return self._lookup("engines", name, Engine.model_validate)
         except UnknownId:
-            released = _RELEASE.fullmatch(name.strip().lower())
+            key = name.strip().lower()
+            released = _RELEASE.fullmatch(key)
             if released is None:
                 raise
             eras = self._eras(released[1])
@@ -168,7 +169,8 @@ class Catalog:
             era = min(eras, key=lambda one: version_distance(one.versions, version))
             if any(version_distance(era.versions, version)):
                 raise UnknownId("engine", name, (era.id,)) from None
-            return at_version(era, version)
+            found: Engine = self._entries.setdefault(("engines", key), at_version(era, version))
+            return found
 
     def _eras(self, name: str) -> list[Engine]:
         """Return the entries of all versions of engine *name* (given without a release); empty if unknown."""
