@@ -77,7 +77,8 @@ def test_the_command_points_at_the_program(unpacked: Path) -> None:
 def test_the_sdist_carries_what_the_wheel_is_built_from(root: Path) -> None:
     carried = {file.relative_path for file in SdistBuilder(str(root)).recurse_included_files()}
     needed = [path for folder in ("sim", "gpufleet", "data", "scenarios") for path in (root / folder).rglob("*")]
-    kept = {str(path.relative_to(root)) for path in needed if path.is_file() and path.suffix not in (".pyc", ".so")}
+    needed = [path for path in needed if "__pycache__" not in path.parts and path.suffix != ".so" and path.is_file()]
+    kept = {str(path.relative_to(root)) for path in needed}
     assert kept | {"README.md", "hatch_build.py", "requirements.lock", "action.yml"} <= carried
 
 

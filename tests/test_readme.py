@@ -88,8 +88,9 @@ def linked(source: str, target: str) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the working tree with an environment as after a first `make`, for one block after the other."""
     copy = tmp_path_factory.mktemp("readme") / "clone"
-    # compiled modules travel, or each command would compile them all; another worker may be writing one (*.pyc.*)
-    left_out = shutil.ignore_patterns(".*", "outputs", "dist", "*.pyc.*")
+    # compiled modules travel, or each command would compile them all; another worker may be writing one (*.pyc.*), or
+    # kept methods (*.cpython-311.<process>)
+    left_out = shutil.ignore_patterns(".*", "outputs", "dist", "*.pyc.*", "*.cpython-*.[0-9]*")
     copy.mkdir()
     shutil.copytree(ROOT / "sim", copy / "sim", ignore=left_out, copy_function=linked)
     for folder in ("data", "scenarios", "docs"):
