@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator
-from functools import cache
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
+from operator import is_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
@@ -19,6 +20,8 @@ from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
 from sim.study.execution.durable import file_digest
+
+Found = TypeVar("Found")
 
 NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", "checkpoint", *SECTIONS)
 _OF_DEPLOYMENTS: dict[str, Any] = {"checkpoint": True, "pools": {"__all__": {"checkpoint"}}}
@@ -38,11 +41,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
     The location of a file makes no difference, so a folder that was moved keeps its finished cases.
     """
-    at, fleet = _at_case(scenario, case)
-    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
-    data["fleet"] = _data_of(at, fleet)
-    if (hours := load_by_hour(at)) is not None:
-        data["load_by_hour"] = hours  # the annual cost weights the hours of a tariff by this load
+    data = _priced(scenario, case)
     parts = [
         json.dumps(placeless(data, with_content=True), sort_keys=True),
         json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
@@ -55,7 +54,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
     """Return the inputs of the simulated quantities of *case* with their digests, without prices and terms."""
-    data = _without_prices(*_at_case(scenario, case))
+    data = _without_prices(scenario, case)
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
     return {
@@ -72,18 +71,49 @@ def quantities(scenario: Scenario, case: Case) -> str:
 
     Cases of one catalogue and program with different digests differ in more than prices.
     """
-    at, fleet = _at_case(scenario, case)
-    data = _without_prices(at, fleet)
+    data, metered = _without_prices(scenario, case), _metered(scenario, case)
     policies = versions(data["fleet"])
-    del data["fleet"]["name"]
-    site = fleet.site or at.site
-    # terms that affect meter readings: shared servers, and the full hours of the local clock
-    costs = fleet.cost, *(pool.cost for pool in fleet.pools)
-    metered = [cost is not None and cost.share for cost in costs], site and site.timezone
-    data_of_quantities = placeless(data, with_content=True), metered, policies, case.replication
+    nameless = data | {"fleet": {key: value for key, value in data["fleet"].items() if key != "name"}}
+    data_of_quantities = placeless(nameless, with_content=True), metered, policies, case.replication
     return _short(json.dumps(data_of_quantities, sort_keys=True))
 
 
+def _once_per_point(function: Callable[[Scenario, Case], Found]) -> Callable[[Scenario, Case], Found]:
+    """Decorate *function*, whose value does not depend on the replication: consecutive replications share it."""
+    last: list[Any] = [None, None, None, None]
+
+    @wraps(function)
+    def found(scenario: Scenario, case: Case) -> Found:
+        key = [scenario, case.fleet, case.overrides]
+        if not all(map(is_, key, last)):
+            last[:] = [*key, function(scenario, case)]
+        value: Found = last[-1]
+        return value
+
+    return found
+
+
+@_once_per_point
+def _priced(scenario: Scenario, case: Case) -> dict[str, Any]:
+    """Return the scenario's data of *case*, with prices and terms."""
+    at, fleet = _at_case(scenario, case)
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
+    data["fleet"] = _data_of(at, fleet)
+    if (hours := load_by_hour(at)) is not None:
+        data["load_by_hour"] = hours  # the annual cost weights the hours of a tariff by this load
+    return data
+
+
+@_once_per_point
+def _metered(scenario: Scenario, case: Case) -> tuple[Any, ...]:
+    """Return the terms that affect meter readings: shared servers, and the full hours of the local clock."""
+    at, fleet = _at_case(scenario, case)
+    site = fleet.site or at.site
+    costs = fleet.cost, *(pool.cost for pool in fleet.pools)
+    return [cost is not None and cost.share for cost in costs], site and site.timezone
+
+
+@_once_per_point
 def _at_case(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
     """Return *scenario* at the point of *case*, and the case's fleet there."""
     at = at_point(scenario, case.overrides)
@@ -101,8 +131,10 @@ def _data_of(at: Scenario, fleet: Fleet) -> dict[str, Any]:
     return found
 
 
-def _without_prices(at: Scenario, fleet: Fleet) -> dict[str, Any]:
-    """Return the scenario's data of *fleet* at a point, without prices and terms."""
+@_once_per_point
+def _without_prices(scenario: Scenario, case: Case) -> dict[str, Any]:
+    """Return the scenario's data of *case*, without prices and terms."""
+    at, fleet = _at_case(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
     whole = _data_of(at, fleet)
     data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}

@@ -16,9 +16,11 @@ from sim.cli import app
 from sim.fleet.run import run_fleet
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
 from sim.study.capacity import capacities
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import ProcessPool
+from sim.study.execution.digest import digest, quantities, rests_on
 from sim.yamlio import parse
 
 POOL = "[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {policy: vllm}}]"
@@ -158,3 +160,16 @@ def test_a_run_without_a_window_is_billed_again_as_it_was(tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     with (tmp_path / "again" / "summary.csv").open() as file:
         assert list(csv.DictReader(file)) == [before]
+
+
+@pytest.mark.slow
+def test_digests_do_not_depend_on_the_order_in_which_cases_are_asked_for(tmp_path: Path, catalog: Any) -> None:
+    costs = {"rented": RENTED % 0.4, "bought": BOUGHT % "false"}
+    loaded = scenario(tmp_path, costs, "replications=2", "sweep={seed: [1, 2]}")
+    every = cases(loaded)
+    assert len(every) == 8
+    asked = ((digest, (catalog,)), (quantities, ()), (rests_on, (catalog,)))
+    for function, more in asked:
+        found = [function(loaded, case, *more) for case in every]
+        assert found == [function(loaded, case, *more) for case in reversed(every)][::-1]
+    assert len({digest(loaded, case, catalog) for case in every}) == 8
