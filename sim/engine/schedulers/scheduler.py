@@ -103,8 +103,8 @@ class FinishQueue:
         low, high = 0, len(sequences)
         while low < high:
             middle = (low + high) >> 1
-            one = sequences[middle]
-            if one.finish_step > finish_step or (one.finish_step == finish_step and one.admission > admission):
+            finish = sequences[middle].finish_step
+            if finish > finish_step or (finish == finish_step and sequences[middle].admission > admission):
                 low = middle + 1
             else:
                 high = middle
@@ -501,7 +501,8 @@ class Scheduler(ABC):
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         """Start decoding *sequence*: the last chunk of its prompt also makes a token."""
         request = sequence.request
-        self._prefilling.pop(sequence, None)
+        if sequence in self._prefilling:
+            del self._prefilling[sequence]
         if isnan(request.first_token_s):
             request.first_token_s = end_s
         sequence.made += 1
