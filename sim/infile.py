@@ -1,5 +1,7 @@
 """Reading and writing of files that a user names. Pipes and devices are refused: reading them could block for ever.
 
+`keep_beside_bytecode` writes files that the program keeps for its next start.
+
 A program that works for others (the workspace in the browser, and the runs that it starts) is confined to some folders:
 every file is opened below one of them, step by step and through no link, whatever a check found before.
 """
@@ -7,6 +9,7 @@ every file is opened below one of them, step by step and through no link, whatev
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -115,6 +118,22 @@ def write_below(root: Path, file: Path, text: str) -> None:
         raise
     finally:
         os.close(folder)
+
+
+def keep_beside_bytecode(file: Path, content: bytes) -> None:
+    """Replace *file*, which saves time at the next start, by *content*.
+
+    Without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access it stays as it is.
+    """
+    if sys.dont_write_bytecode:
+        return
+    aside = file.with_suffix(f".{os.getpid()}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(file)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink()
 
 
 def allowed_folders() -> tuple[Path, ...] | None:

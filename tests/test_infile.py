@@ -1,7 +1,9 @@
 """Files that a confined program reads, and those that it does not; JSON documents and JSON Lines."""
 
+import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,16 @@ from small_scenario import SMALL
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import data_root
-from sim.infile import OutsideFolders, confined, confined_also, json_objects, opened, why_outside, write_below
+from sim.infile import (
+    OutsideFolders,
+    confined,
+    confined_also,
+    json_objects,
+    keep_beside_bytecode,
+    opened,
+    why_outside,
+    write_below,
+)
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 
@@ -131,3 +142,20 @@ def test_json_lines_end_at_line_feeds_alone(inside: str) -> None:
     with pytest.raises(json.JSONDecodeError) as found:
         json_objects(f"{lines}\n{{oops")
     assert (found.value.lineno, found.value.colno) == (3, 2)
+
+
+@pytest.mark.parametrize("failing", [("write_bytes", "unlink"), ("replace",)], ids=["read-only disk", "read-only file"])
+def test_files_beside_bytecode_are_kept_where_possible(
+    failing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    with monkeypatch.context() as disk:
+        for name in failing:
+            disk.setattr(Path, name, refuse)
+        keep_beside_bytecode(tmp_path / "some.methods", b"new")
+    assert not list(tmp_path.iterdir())
+    keep_beside_bytecode(tmp_path / "some.methods", b"new")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]

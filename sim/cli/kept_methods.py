@@ -6,12 +6,12 @@
 import atexit
 import dataclasses
 import marshal
-import os
-import sys
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from sim.infile import keep_beside_bytecode
 
 MOST_KEPT = 10_000
 """Largest number of kept methods; beyond it, only those that the latest start lacked are kept."""
@@ -20,7 +20,7 @@ MOST_KEPT = 10_000
 def keep_generated_methods(file: Path | None = None) -> None:
     """Read the methods of dataclasses from *file* from now on, and add those that it lacks at exit.
 
-    Without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access it stays as it is; a damaged file is replaced.
+    A damaged file is replaced.
     """
     file = file or Path(cache_from_source(__file__)).with_suffix(".methods")
     kept = _read(file)
@@ -37,9 +37,9 @@ def keep_generated_methods(file: Path | None = None) -> None:
         exec(code, scope, names)
 
     def write() -> None:
-        if added and not sys.dont_write_bytecode:
+        if added:
             both = kept | added
-            _write(file, both if len(both) <= MOST_KEPT else added)
+            keep_beside_bytecode(file, marshal.dumps(both if len(both) <= MOST_KEPT else added))
 
     vars(dataclasses)["exec"] = run
     atexit.register(write)
@@ -51,12 +51,3 @@ def _read(file: Path) -> dict[str, bytes]:
     except (OSError, ValueError, EOFError, TypeError):
         return {}
     return kept if isinstance(kept, dict) else {}
-
-
-def _write(file: Path, methods: dict[str, bytes]) -> None:
-    aside = file.with_suffix(f".{os.getpid()}")
-    try:
-        aside.write_bytes(marshal.dumps(methods))
-        aside.replace(file)
-    except OSError:
-        aside.unlink(missing_ok=True)

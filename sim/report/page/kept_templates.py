@@ -1,20 +1,20 @@
 """Bytecode of compiled templates, kept between starts beside this module's own bytecode."""
 
 import hashlib
-import os
 import sys
-from contextlib import suppress
 from importlib.util import cache_from_source
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from sim.infile import keep_beside_bytecode
 
 
 class KeptTemplates:
     """Cache of compiled templates in *folder*; by default the folder of this module's bytecode.
 
     It has the methods of jinja2.BytecodeCache that an environment calls, so that jinja2 is imported with the first
-    page. Nothing is kept without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access; a damaged file is replaced.
+    page. A damaged file is replaced.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -33,13 +33,7 @@ class KeptTemplates:
 
     def set_bucket(self, bucket: Any) -> None:
         """Write the bytecode in *bucket*."""
-        if sys.dont_write_bytecode:
-            return
-        file = self._file(bucket.key)
-        aside = file.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):
-            aside.write_bytes(bucket.bytecode_to_string())
-            aside.replace(file)
+        keep_beside_bytecode(self._file(bucket.key), bucket.bytecode_to_string())
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name.replace('/', '.')}.{sys.implementation.cache_tag}.template"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sim.language import ENGLISH, LANGUAGES, _, current, translate_rendered
 from sim.report.charts.vega_lite import on_black
@@ -42,8 +42,8 @@ def _environment() -> Any:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=cast("Any", KeptTemplates()),
     )
-    vars(environment)["bytecode_cache"] = KeptTemplates()
     environment.filters["number"] = number
     environment.filters["tint"] = lambda color: f"--light:{color};--dark:{on_black(color)}"
     environment.globals |= {"noun": noun, "translate": translate_rendered, "ranged": ranged, "_": _translated}
