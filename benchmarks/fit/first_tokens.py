@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
-from math import log
+from math import log as ln
 from pathlib import Path
 from statistics import fmean, median
 
@@ -32,14 +32,19 @@ from sim.fleet.fleet import RunningFleet
 Floats = NDArray[np.float64]
 
 FEWEST_ROWS = 15
+"""Smallest number of rows of a group in the table."""
 MOST_CLIENTS = 255
+"""Largest number of clients of a row: most servers run 256 concurrent sequences, and more clients queue."""
 QUEUED = 0.85
-"""Relative error from which a row is taken for queued in one of measurement and simulation alone."""
+"""Relative error from which a row counts as queued in one of measurement and simulation alone."""
 HUBER = 0.2
+"""Residual beyond which Huber's loss grows linearly, as a fraction of the measured time."""
 FULL_ROWS = 4
 """Number of rows at which a pair has its full weight."""
 DRAWS = 40
+"""Number of draws of pairs behind the range of a coefficient."""
 LOW, HIGH = 10, 90
+"""Percentiles of the draws that are the ends of the range."""
 MS = 1000.0
 AT_ONCE_S = 0.01
 """Longest wait of a replayed request that was scheduled at the step after it was queued [s]."""
@@ -54,7 +59,17 @@ class LoadedRow:
     predicted_ms: float
     tpot_ms: float
     first_wave: float
-    """Fraction of the run's requests that start together at its begin."""
+    """Fraction of the run's requests that its clients send together at the start."""
+
+    @property
+    def clients(self) -> float:
+        """Number of clients."""
+        return float(self.row.concurrency or 0)
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Mean number of prompt tokens."""
+        return self.row.isl or 0.0
 
     @property
     def missing(self) -> float:
@@ -64,22 +79,25 @@ class LoadedRow:
 
 CAUSES: dict[str, Callable[[LoadedRow], float]] = {
     "steps": lambda one: one.tpot_ms,
-    "ms per client": lambda one: float(one.row.concurrency or 0),
-    "ms per 1,000 tokens/s": lambda one: (one.row.concurrency or 0) / one.tpot_ms,
-    "us per prompt token": lambda one: (one.row.isl or 0.0) / MS,
-    "ms per request before it in the first wave": lambda one: one.first_wave * (one.row.concurrency or 0) / 2,
+    "ms per client": lambda one: one.clients,
+    "ms per 1,000 tokens/s": lambda one: one.clients / one.tpot_ms,
+    "us per prompt token": lambda one: one.prompt_tokens / MS,
+    "ms per request before it in the first wave": lambda one: one.first_wave * one.clients / 2,
     "us per prompt token before it in the first wave": (
-        lambda one: one.first_wave * (one.row.concurrency or 0) / 2 * (one.row.isl or 0.0) / MS
+        lambda one: one.first_wave * one.clients / 2 * one.prompt_tokens / MS
     ),
 }
 """Time that a cause adds to the mean TTFT of a row for a coefficient of 1 [ms]."""
-GROUPS: dict[str, Callable[[BenchRow], bool]] = {
-    "vLLM, InferenceX": lambda row: row.engine == "vLLM" and row.source_key == "inferencex",
-    "vLLM, other publishers": lambda row: row.engine == "vLLM" and row.source_key != "inferencex",
-    "SGLang, InferenceX": lambda row: row.engine == "SGLang" and row.source_key == "inferencex",
-    "SGLang, other publishers": lambda row: row.engine == "SGLang" and row.source_key != "inferencex",
-    "TensorRT-LLM, InferenceX": lambda row: row.engine == "TensorRT-LLM" and row.source_key == "inferencex",
+INFERENCEX = "inferencex"
+"""Campaign with the most rows, whose client is the same for all engines."""
+GROUPS = {
+    "vLLM, InferenceX": ("vLLM", True),
+    "vLLM, other publishers": ("vLLM", False),
+    "SGLang, InferenceX": ("SGLang", True),
+    "SGLang, other publishers": ("SGLang", False),
+    "TensorRT-LLM, InferenceX": ("TensorRT-LLM", True),
 }
+"""Name of a group of rows -> their engine, and whether they are InferenceX's."""
 
 
 def loaded_rows(rows: dict[str, BenchRow], left_out: Path) -> list[LoadedRow]:
@@ -128,7 +146,7 @@ def repeats(rows: Iterable[BenchRow]) -> str:
     by_setting: dict[tuple[object, ...], list[BenchRow]] = defaultdict(list)
     for row in rows:
         if (
-            row.source_key == "inferencex"
+            row.source_key == INFERENCEX
             and row.engine == "vLLM"
             and {"ttft_mean_ms", "tpot_mean_ms"} <= set(row.measured)
         ):
@@ -140,7 +158,7 @@ def repeats(rows: Iterable[BenchRow]) -> str:
             if one.measured != other.measured:
                 release = "one release" if one.engine_version == other.engine_version else "two releases"
                 ratios = [one.measured[name] / other.measured[name] for name in ("ttft_mean_ms", "tpot_mean_ms")]
-                apart[release].append(tuple(abs(log(ratio)) for ratio in ratios))
+                apart[release].append(tuple(abs(ln(ratio)) for ratio in ratios))
     texts = []
     for release, found in sorted(apart.items()):
         ttft, tpot = (median(one[i] for one in found) for i in range(2))
@@ -149,22 +167,19 @@ def repeats(rows: Iterable[BenchRow]) -> str:
 
 
 def replayed(row: BenchRow) -> str:
-    """Return the errors of a replay's first tokens, counted from arrivals, without and with a wait for a seat.
+    """Return the errors of a replay's first tokens, counted from arrivals, of requests scheduled at once and later.
 
-    The record counts from the time when the engine's core takes the request from its input queue, at the end of a step.
+    The record counts from the time when the engine's core reads the request from its input queue, at the end of a step.
     """
     with prepared(row, load_catalog()) as one:
-        plan = getattr(one, "plan", None)
-        if plan is None:
-            return "not covered"
-        log_ = RunningFleet(with_client_pause(plan)).run()
+        log = RunningFleet(with_client_pause(one.plan)).run()
     with Path(row.replay).open(encoding="utf-8", newline="") as file:
         record = list(csv.DictReader(line for line in file if not line.startswith("#")))
     columns = ("arrival_s", "queued_s", "scheduled_s", "ttft_ms", "tpot_ms")
     arrived_s, queued_s, scheduled_s, ttft_ms, tpot_ms = (
         np.array([float(line[name]) for line in record]) for name in columns
     )
-    requests = sorted(log_.requests, key=lambda request: request.index)
+    requests = sorted(log.requests, key=lambda request: request.index)
     simulated_ms = MS * np.array([request.first_token_s - request.arrived_s for request in requests])
     from_arrival_ms = ttft_ms + MS * (queued_s - arrived_s)
     texts = []
@@ -185,7 +200,10 @@ def main(measured: Path, left_out: Path) -> None:
     """Print the tables."""
     rows = {row.id: row for row in read_rows(measured)}
     loaded = loaded_rows(rows, left_out)
-    groups = {name: [one for one in loaded if belongs(one.row)] for name, belongs in GROUPS.items()}
+    groups = {
+        name: [one for one in loaded if (one.row.engine, one.row.source_key == INFERENCEX) == members]
+        for name, members in GROUPS.items()
+    }
     groups = {name: of for name, of in groups.items() if len(of) >= FEWEST_ROWS}
     print(f"| missing time | {' | '.join(groups)} |\n{'| --- ' * (len(groups) + 1)}|")
     for name, cause in CAUSES.items():
