@@ -22,8 +22,8 @@ class Spec(BaseModel):
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """Return the model as plain data, by pydantic's *options*.
 
-        Raises what a serialiser raises; pydantic alone would make an error of its own even of Ctrl-C and of the end
-        of a time limit.
+        Raises what a serialiser raises, also KeyboardInterrupt and the end of a time limit, which pydantic alone
+        would replace by an error of its own.
         """
         try:
             return super().model_dump(**options)

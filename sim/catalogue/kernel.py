@@ -2,11 +2,11 @@
 
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.quantization import ComputeType
-from sim.catalogue.value import Value
+from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
 
 
-class KernelChoice(Spec):
+class KernelChoice(Sourced):
     """Kernel of routed experts that an engine runs by default, where the arithmetic depends on engine and card."""
 
     engines: tuple[str, ...]
@@ -22,11 +22,9 @@ class KernelChoice(Spec):
     measured_as: str = ""
     """Column `format` of the kernel in kernels/measured.csv; empty: not measured there."""
     overlaps: bool = False
-    """Whether the kernel computes while it reads weights: its rate alone contains the reading, which a step adds."""
+    """True if the kernel computes while it reads weights: its rate alone contains the reading, which a step adds."""
     rereads: bool = False
-    """Whether each token reads the weights of its experts anew, so that memory limits prompts as it limits decoding."""
-    source: str
-    where: str
+    """True if each token reads the weights of its experts anew, so that memory limits prompts as it limits decoding."""
 
     def applies(self, engine: str, gpu: Gpu, quantization: str) -> bool:
         """Return whether *engine* runs this kernel for *quantization* on *gpu*."""

@@ -48,7 +48,7 @@ def book(
     meters.steps += steps
     meters.sequence_s += duration_s * (decodes + batch.prefill_seqs)
     meters.output_tokens += batch.sampled_seqs * steps
-    if second_load_s:  # another line of the CPU's caches
+    if second_load_s:  # its meters lie in a cache line that other steps need not write
         meters.second_load_s += second_load_s
     if batch.draft_tokens:
         decodes += batch.draft_tokens

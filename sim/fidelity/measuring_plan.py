@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.engine import family_of
 from sim.message import Message
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -97,7 +96,7 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs, number
     tp, pp, dp = _layout(pool, inputs)
     gpu, files = inputs.gpu.id, []
     again = f"-{number}" if number > 1 else ""
-    ending = "jsonl" if family_of(inputs.engine.id) == "sglang" else "json"
+    ending = "jsonl" if inputs.engine_family == "sglang" else "json"
     yield "# " + Message(
         "{fleet}: {model} on {gpus} x {gpu}. Start the server as planned, then run on its host:",
         plan.fleet, inputs.model.id, tp * pp * dp, gpu,
@@ -121,8 +120,8 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs, number
 
 
 def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, requests: int, file: str) -> str:
-    """Return the command of the engine's client for a load; servers of other engines are measured with vLLM's."""
-    engine, warm = family_of(inputs.engine.id), min(2 * clients, requests)
+    """Return the command that measures a load: SGLang's client for its own servers, vLLM's for all others."""
+    engine, warm = inputs.engine_family, min(2 * clients, requests)
     common = {
         "model": shlex.quote(inputs.model.hf_id or inputs.model.id),
         "random-input-len": prompt,

@@ -277,7 +277,9 @@ COUNT = r"0*([1-9][0-9]{0,8})\b"
 BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
 """Pattern of a batch that a rank computes at once, which requires recomputation."""
 RECOMPUTED_LAYERS = re.compile(rf"recomputes {COUNT} layers")
-EIGHT_BIT_ATTENTION = "fp8 attention"
+"""Pattern of the number of layers that full recomputation repeats, where it does not repeat all."""
+EIGHT_BIT_ATTENTION = re.compile("fp8 attention")
+"""Pattern of attention in 8 bits, in a run whose matrix products have 8 bits or fewer."""
 NVL72_GPUS = 72
 LARGEST_SHARE = 0.6
 """Largest fraction of the memory for weights, gradients and states if the layout is not known."""
@@ -357,7 +359,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
         method=method,
         recompute=_recompute(row, (facts.adapters_recompute if method != "full" else None) or facts.recompute, network),
         recomputed_layers=min(1.0, int(repeated[1]) / network.layers) if repeated else 1.0,
-        eight_bit_attention=EIGHT_BIT_ATTENTION in note and precision in EIGHT_BIT,
+        eight_bit_attention=bool(EIGHT_BIT_ATTENTION.search(note)) and precision in EIGHT_BIT,
         gpus_per_node=per_node,
         node_bytes_per_s=node_bytes_per_s(row.text("interconnect_inter"), gpu, host) * max(1.0, per_node / host),
         host_bytes_per_s=PCIE4_HOST_BYTES_PER_S if offloaded else 0.0,

@@ -78,7 +78,7 @@ class LoadedRuns:
         return found
 
     def prepare(self, run: str) -> None:
-        """Read what changes of the finished run in the folder *run* will need, where no request waits for its turn."""
+        """Read what other prices and limits of the finished run in the folder *run* need, unless too many wait."""
         with suppress(RefusedRequest, ScenarioErrors), self.turn():
             answers = self._answers(run)
             if isinstance(answers, RunAnswers):
@@ -183,7 +183,7 @@ class AnswerRoutes:
         """Return the confidence of each point's prediction, keyed by point.
 
         Confidence is independent of prices and limits, so the loaded answer for the page's values is reused. The page
-        asks after its answer: what sliders need is read after this response.
+        requests marks once it shows its answer; after this response, the run's meters are read for its sliders.
         """
         found = self.runs.answer(required_parameter(request, "run"), values_of(request))
         if not isinstance(found, RunAnswer):

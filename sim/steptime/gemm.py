@@ -54,7 +54,7 @@ def p_norm_s(compute_s: float, memory_s: float, exponent: float) -> float:
 class TokenStepCost:
     """Cost of a step that depends on its number of tokens only, not on their contexts [s].
 
-    Not frozen, as with `GemmTimes`; instances are never modified.
+    Instances are never modified; the class is not frozen for the reason of `GemmTimes`.
     """
 
     total_s: float

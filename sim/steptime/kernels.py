@@ -11,6 +11,7 @@ from typing import Literal
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import version_distance, version_of
+from sim.catalogue.kernel import KernelChoice
 from sim.catalogue.model import Matrix, matrices
 from sim.catalogue.quantization import ComputeType, arithmetic, bits, covers
 from sim.catalogue.value import Value
@@ -74,7 +75,7 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
     rates = GpuRates.of(inputs)
     for part, matrix in _first_matrices(inputs):
         compute, own = arithmetic(inputs.quantization, matrix), covers(inputs.quantization, matrix)
-        chosen, peak = inputs.chosen_kernel if part == "experts" else None, rates.peak_flops(matrix)
+        chosen, peak = _chosen(inputs, part), rates.peak_flops(matrix)
         yield KernelRate(
             part,
             inputs.quantization.name if own else compute,
@@ -104,7 +105,7 @@ def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], c
             continue
         known = [one for one in rate.measured if one.format in REACHED and _in_era(inputs, one)]
         peak = rates.peak_flops(parts[rate.part])
-        chosen = inputs.chosen_kernel if rate.part == "experts" else None
+        chosen = _chosen(inputs, rate.part)
         overlaps = chosen is not None and chosen.overlaps
         if inputs.gpu.blackwell and known and known[-1].arithmetic_flops and not overlaps:
             one = known[-1]
@@ -128,6 +129,10 @@ def _first_matrices(inputs: RooflineInputs) -> list[tuple[Part, Matrix]]:
         if one.role not in ("embedding", "lm_head", "router", "vector"):
             first.setdefault(_part(inputs, one), one)
     return sorted(first.items(), key=lambda found: PARTS.index(found[0]))
+
+
+def _chosen(inputs: RooflineInputs, part: Part) -> KernelChoice | None:
+    return inputs.chosen_kernel if part == "experts" else None
 
 
 def _in_era(inputs: RooflineInputs, one: MeasuredKernel) -> bool:
@@ -156,8 +161,8 @@ def _measured_alone(
 ) -> tuple[MeasuredKernel, ...]:
     """Return the rows for this kernel and engine: on this card, else on the first card of the same architecture."""
     format = MEASURED_FORMATS.get(inputs.kernel.id) if own else {"fp16": "bf16", "fp8": "fp8"}.get(compute)
-    if part == "experts" and inputs.chosen_kernel is not None:
-        format = inputs.chosen_kernel.measured_as
+    if (chosen := _chosen(inputs, part)) is not None:
+        format = chosen.measured_as
     if own and format == "fp8" and inputs.quantization.group_size is not None:
         format = BLOCKS
     known = [

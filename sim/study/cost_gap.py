@@ -157,7 +157,7 @@ def metered_together(first: CasePlan, second: CasePlan) -> bool:
     pools = first.pools[0], second.pools[0]
     inputs = [_roofline(pool).inputs for pool in pools]
     return inputs[0].speed == inputs[1].speed and all(
-        isinstance(one.load, LoadLaw)
+        one.load is not None
         and pool.power is not None
         and not (pool.pipeline_parallel_size > 1 or pool.lockstep or pool.models)
         for one, pool in zip(inputs, pools, strict=True)
@@ -230,14 +230,14 @@ def _coefficients(of: dict[str, RooflineInputs]) -> StepTimeCoefficients:
     return base.coefficients.model_copy(update=update)
 
 
-def _load(of: dict[str, RooflineInputs]) -> Any:
-    """Return the energy law of the power's card, scaled to the rates of the other cards.
+def _load(of: dict[str, RooflineInputs]) -> LoadLaw | None:
+    """Return the load law of the power's card, scaled to the rates of the other cards.
 
     Operations, bytes and tokens have the energy that they have on the power's card; a faster card does more of them.
     """
     law, own = of[POWER].load, of[POWER].gpu
-    if not isinstance(law, LoadLaw):
-        return law
+    if law is None:
+        return None
     compute = of[COMPUTE].gpu.fp16_flops.value / own.fp16_flops.value
     memory = of[BANDWIDTH].gpu.memory_bytes_per_s.value / own.memory_bytes_per_s.value
     return replace(law, compute=law.compute * compute, memory=law.memory * memory)

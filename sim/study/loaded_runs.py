@@ -312,7 +312,7 @@ class RunAnswers:
 
     def prepare(self) -> None:
         """Read what other prices and limits need, so that the first of them takes as long as the next."""
-        assert self._cohorts is not None
+        _ = self._cohorts
 
     @cached_property
     def _cohorts(self) -> list[WindowRequests | None]:

@@ -55,7 +55,7 @@ class OptimizerStep:
     method: Method = "full"
     recompute: Recompute = "none"
     recomputed_layers: float = 1.0
-    """Fraction of the layers that full recomputation repeats."""
+    """Fraction of the layers that full recomputation repeats; unused with `selective` and `none`."""
     eight_bit_attention: bool = False
     """True if attention computes in 8 bits, not in 16."""
     gpus_per_node: int = 8
@@ -84,6 +84,11 @@ class OptimizerStep:
         """Mean number of tokens that a token attends to: half of the sequence behind a causal mask."""
         seen = self.sequence * self.fill
         return seen / 2 if self.network.causal else seen
+
+    @property
+    def repeated_layers(self) -> float:
+        """Fraction of the layers whose whole forward pass is repeated before the backward pass."""
+        return self.recomputed_layers if self.recompute == "full" else 0.0
 
     @property
     def held_params(self) -> float:

@@ -254,16 +254,12 @@ def launch_passes(job: OptimizerStep) -> float:
     """
     adapted = 0.0 if job.method == "full" else ADAPTER_LAUNCHES
     dequantised = DEQUANTISATION_LAUNCHES if job.method == "qlora" else 0.0
-    return (
-        (1 + BACKWARD_PASSES + (job.recomputed_layers if job.recompute == "full" else 0.0))
-        / 3
-        * (1 + adapted + dequantised)
-    )
+    return (1 + BACKWARD_PASSES + job.repeated_layers) / (1 + BACKWARD_PASSES) * (1 + adapted + dequantised)
 
 
 def repeated_passes(job: OptimizerStep, rates: TrainingRates) -> float:
     """Return the time of the forward passes that full recomputation repeats, in forward passes."""
-    return rates.recompute_share * job.recomputed_layers if job.recompute == "full" else 0.0
+    return rates.recompute_share * job.repeated_layers
 
 
 def trained_params(job: OptimizerStep) -> float:
@@ -354,12 +350,12 @@ def step_work(job: OptimizerStep) -> StepWork:
     """Return the arithmetic and memory traffic of an optimizer step of *job*."""
     network, parallel = job.network, job.parallel
     ranks, backward = parallel.tensor * parallel.pipeline, backward_passes(job)
-    again = job.recomputed_layers if job.recompute == "full" else 0.0
+    again = job.repeated_layers
     pass_flop = network.forward_flop + network.head_flop
     attention_flop = 4 * network.attention_width * job.context
     needed = (pass_flop + attention_flop) * (1 + backward)
     flop = network.forward_flop * (1 + backward + again) + network.head_flop * (1 + backward)
-    flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (again or job.recompute == "selective"))
+    flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (1.0 if job.recompute == "selective" else again))
     wide = 2 if job.precision in ("fp32", "tf32") else 1
     weights = WEIGHT_BYTES * job.held_params * (1 + backward + again)
     moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units

@@ -318,7 +318,7 @@ def test_published_configurations_complete_rows(
     (row,) = read_training(path)
     job = case_of(row, CATALOG, FIGURED.data).job
     assert (job.parallel.tensor, job.parallel.context, job.precision) == (tensor, context, precision)
-    assert (job.recomputed_layers if job.recompute == "full" else 0.0) == pytest.approx(recomputed)
+    assert job.repeated_layers == pytest.approx(recomputed)
     assert job.parallel.zero == 1
 
 

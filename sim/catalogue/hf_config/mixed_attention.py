@@ -130,11 +130,11 @@ HYBRID: dict[str, Callable[[Config], Fields]] = {
 LINEAR_INTERVAL = 4
 """Period of layers with full attention in Qwen3-Next and Qwen3.5, for configs without layer types."""
 FINE, COARSE = 4, 128
+"""Tokens per cache entry of DeepSeek-V4: where an indexer selects entries (CSA), and where all are read (HCA)."""
 SHARED = 2
 """Tokens of an entry in the first of DeepSeek-V4.1's layers with entries; in the others an entry is a token."""
 ENGRAM_BITS = 8.25
 """Bits of a number in DeepSeek-V4.1's tables of n-grams: 8, and a scale of 8 for 32 numbers."""
-"""Tokens per cache entry of DeepSeek-V4: where an indexer selects entries (CSA), and where all are read (HCA)."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
 """Defaults of DeepSeek-V3.2's indexer, where the config leaves them out."""
 
@@ -301,6 +301,7 @@ def _entry_indexer(config: Config, ratio: int, layers: int, indexing: int) -> Fi
 
 
 def _of_entries(config: Config, compressed: Fields, indexer: Fields) -> Fields:
+    """Return the fields of a model whose attention reads *compressed* entries that *indexer* selects."""
     inner = config.keys.get("intermediate_size") or config.count("moe_intermediate_size")
     plain = Config(config.path, {**config.keys, "intermediate_size": inner})
     return llama(plain) | shared_moe(config) | {"compressed": compressed, "indexer": indexer}
