@@ -6,7 +6,7 @@ python benchmarks/fit/fidelity.py MEASURED outputs/fit/left_out.csv docs/images/
 import csv
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
 from rows import judged, left_out, publisher, publisher_named, read_rows, thinned
 from steptime import compared_rows, simulated
 
+from sim.benchdata import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.bench_scenario import layout, layout_name
 from sim.fidelity.picture import Points, key_of, scatter
@@ -148,22 +149,25 @@ def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: 
     )
 
 
-def joint(lines: list[Line], measured: Path, scheme: str) -> str:
-    """Return the Markdown table of biases of TTFT and TPOT of the same rows, by engine with its layouts and loads."""
-    rows, campaigns = {row.id: row for row in read_rows(measured)}, campaigns_of(load_catalog())
+def joint_errors(lines: Iterable[Line], rows: Mapping[str, BenchRow]) -> Iterator[JointError]:
+    """Yield the errors of rows with TTFT and TPOT from *lines* of one scheme."""
+    campaigns = campaigns_of(load_catalog())
     times: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for line in lines:
-        if line["scheme"] == scheme:
-            times[line["id"]][line["metric"]] = float(line["predicted"]), float(line["measured"])
-    found = []
+        times[line["id"]][line["metric"]] = float(line["predicted"]), float(line["measured"])
     for name, of in times.items():
         if "ttft" in of and "tpot" in of:
             row = rows[name]
             ttft, tpot = of["ttft"], of["tpot"]
             shape = layout_name(*layout(row, campaigns.setup(row)))
             errors = ttft[0] / ttft[1] - 1, tpot[0] / tpot[1] - 1, answer_error(row, ttft, tpot)
-            server = (row.gpu, row.model_family)
-            found.append(JointError(row.engine, shape, load_class(row), server, *errors))
+            yield JointError(row.engine, shape, load_class(row), (row.gpu, row.model_family), *errors)
+
+
+def joint(lines: list[Line], measured: Path, scheme: str) -> str:
+    """Return the Markdown table of biases of TTFT and TPOT of the same rows, by engine with its layouts and loads."""
+    rows = {row.id: row for row in read_rows(measured)}
+    found = joint_errors((line for line in lines if line["scheme"] == scheme), rows)
     text = ["| engine | rows with | rows, pairs | TTFT | TPOT | answer: bias, error | short, long | long, short |"]
     text.append("| --- " * 8 + "|")
     for one in joint_scores(found):

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from fidelity import TABLES, Line
+from fidelity import TABLES, Line, joint_errors
 from llama_cpp import rows as single_streams
 from llama_cpp import shipped_prompt_s
 from rows import read_rows
@@ -25,35 +25,25 @@ from sim.benchdata import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.bench_scenario import layout, layout_name
 from sim.fidelity.prediction import campaigns_of, predict
-from sim.fidelity.scores import answer_error
 
 Errors = Mapping[str, Sequence[float]]
 """Name of a pair -> signed errors of its rows."""
 Belongs = Callable[[BenchRow], bool]
-RTX_BLACKWELL = re.compile(r"\b50[5-9]0\b|PRO.?[4-6][05]00|GB10|Spark", re.IGNORECASE)
-SMALL = re.compile(r"RTX|GeForce|GTX|Titan|Radeon|\bRX\b|W7900|R9700|Arc|GB10|Spark|Apple|Ryzen|Jetson", re.IGNORECASE)
-"""Graphics cards, workstations and systems on a chip."""
+RTX_BLACKWELL = r"\b50[5-9]0\b|PRO.?[4-6][05]00|GB10|Spark"
+"""Pattern of RTX 50, RTX PRO and DGX Spark (sm_120, sm_121)."""
+SMALL = r"RTX|GeForce|GTX|Titan|Radeon|\bRX\b|W7900|R9700|Arc|GB10|Spark|Apple|Ryzen|Jetson"
+"""Pattern of graphics cards, workstations and systems on a chip."""
 SERVER_CARDS = ("h100", "a100", "l40s", "a40", "rtx-a6000", "rtx-6000-ada")
 MAY_2024 = "llama.cpp-0.2900"
 NO_ROWS = "no rows in the project's tables"
 
 
-def engine_in(engine: str, precision: str) -> Belongs:
-    """Return the choice of rows of *engine* in a precision that starts with *precision*."""
-    return lambda row: row.engine.startswith(engine) and row.precision.lower().startswith(precision)
-
-
-def rtx_blackwell(precision: str) -> Belongs:
-    """Return the choice of rows of RTX 50, RTX PRO and DGX Spark (sm_120, sm_121) in *precision*."""
-    return lambda row: bool(RTX_BLACKWELL.search(row.gpu)) and row.precision.lower().startswith(precision)
-
-
-def gpus(pattern: str, engine: str = "", precision: str = "") -> Belongs:
-    """Return the choice of rows whose GPU, engine and precision match."""
+def rows_of(gpu: str = "", engine: str = "", precision: str = "") -> Belongs:
+    """Return the choice of rows by patterns: *gpu* anywhere in the name, the start of engine and precision."""
     return lambda row: (
-        re.search(pattern, row.gpu, re.IGNORECASE) is not None
+        re.search(gpu, row.gpu, re.IGNORECASE) is not None
         and re.match(engine, row.engine, re.IGNORECASE) is not None
-        and precision in row.precision.lower()
+        and re.match(precision, row.precision, re.IGNORECASE) is not None
     )
 
 
@@ -77,18 +67,22 @@ CLASSES: tuple[tuple[str, Belongs, tuple[str, ...]], ...] = (
     ("expert parallel", laid_out("EP"), ("ttft", "tpot")),
     ("attention DP", laid_out("attention DP"), ("ttft", "tpot")),
     *(
-        (f"{engine}, {precision}", engine_in(engine, precision), ("ttft", "tpot"))
+        (f"{engine}, {precision}", rows_of(engine=engine, precision=precision), ("ttft", "tpot"))
         for engine in ("TensorRT-LLM", "vLLM")
         for precision in ("fp8", "nvfp4")
     ),
     *(
-        (f"RTX 50, RTX PRO, Spark (sm_120, sm_121): {precision}", rtx_blackwell(precision), ("ttft", "tpot"))
+        (
+            f"RTX 50, RTX PRO, Spark (sm_120, sm_121): {precision}",
+            rows_of(RTX_BLACKWELL, precision=precision),
+            ("ttft", "tpot"),
+        )
         for precision in ("fp8", "nvfp4", "bf16")
     ),
-    ("delta net or experts, llama.cpp, Ollama, MLX on Metal", gpus("Apple", "(llama|ollama|mlx)"), ("tpot",)),
-    ("Turing (T4)", gpus(r"\bT4\b"), ("tpot",)),
-    ("RDNA 3.5", gpus("Ryzen|8060S|Strix"), ("tpot",)),
-    ("several Sparks over RoCE", lambda row: bool(gpus("Spark|GB10")(row)) and row.n_gpus > 1, ("tpot",)),
+    ("delta net or experts, llama.cpp, Ollama, MLX on Metal", rows_of("Apple", "(llama|ollama|mlx)"), ("tpot",)),
+    ("Turing (T4)", rows_of(r"\bT4\b"), ("tpot",)),
+    ("RDNA 3.5", rows_of("Ryzen|8060S|Strix"), ("tpot",)),
+    ("several Sparks over RoCE", lambda row: rows_of("Spark|GB10")(row) and row.n_gpus > 1, ("tpot",)),
     ("RTX PRO 6000, tensor parallel over PCIe", without_peers, ("tput", "tpot")),
 )
 """Label, rows, and metrics of each class of serving rows."""
@@ -117,17 +111,11 @@ def size(errors: Errors, what: str = "") -> str:
 
 def shared_rows(lines: Iterable[Line], rows: Mapping[str, BenchRow]) -> str:
     """Return how many InferenceX rows have TTFT too short and TPOT too long, and the bias of the whole answer."""
-    times: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for line in lines:
-        if rows[line["id"]].source_key == "inferencex":
-            times[line["id"]][line["metric"]] = float(line["predicted"]), float(line["measured"])
-    both = {name: of for name, of in times.items() if {"ttft", "tpot"} <= of.keys()}
-    crossed = sum(of["ttft"][0] < of["ttft"][1] and of["tpot"][0] > of["tpot"][1] for of in both.values())
+    both = list(joint_errors((line for line in lines if rows[line["id"]].source_key == "inferencex"), rows))
     answers: dict[str, list[float]] = defaultdict(list)
-    for name, of in both.items():
-        row = rows[name]
-        answers[f"{row.gpu} {row.model_family}"].append(answer_error(row, of["ttft"], of["tpot"]))
-    return f"{crossed} of {len(both)} rows; {bias(answers, 'answer')}"
+    for one in both:
+        answers[" ".join(one.pair)].append(one.answer)
+    return f"{sum(one.ttft < 0 < one.tpot for one in both)} of {len(both)} rows; {bias(answers, 'answer')}"
 
 
 def training(path: Path, measured: Path) -> Iterable[tuple[str, str]]:
@@ -216,7 +204,7 @@ def table(measured: Path, folder: Path) -> Iterable[tuple[str, str]]:
         found = [bias(of(metric, belongs), names[metric]) for metric in metrics]
         yield label, "; ".join(filter(None, found)) or NO_ROWS
     yield "TTFT short and TPOT long in one row, InferenceX", shared_rows(lines, rows)
-    small = [size(of(metric, lambda row: bool(SMALL.search(row.gpu))), names[metric]) for metric in ("tpot", "ttft")]
+    small = [size(of(metric, rows_of(SMALL)), names[metric]) for metric in ("tpot", "ttft")]
     yield "small machines, error", "; ".join(filter(None, small))
     yield "llama.cpp of May 2024, prompts on server cards", prompts_of_llama_cpp(measured / "single_stream.csv")
     yield from training(folder / "training.csv", measured)
