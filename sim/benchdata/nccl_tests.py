@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isclose
 from pathlib import Path
 
 from sim.benchdata.errors import BenchdataError
@@ -20,6 +21,8 @@ USUAL_HEADS = ("size", "count", "type", "redop", "root", "time")
 SUM = "sum"
 """Reduction operation of all_reduce_perf; other tests print another or none."""
 LEAST_SIZES = 3
+LEAST_BANDWIDTH, ROUNDING = 0.5, 0.05
+"""Bandwidth from which a line is checked against its time [GB/s], and the relative deviation that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,14 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
             continue
         try:
             # a bandwidth follows each time; a line without it was cut off, perhaps within the time
-            operation, time_us, _bandwidth = cells[3], float(cells[time_column]), cells[time_column + 1]
+            operation, time_us, bandwidths = cells[3], float(cells[time_column]), cells[time_column + 1 :]
+            agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks)
         except (IndexError, ValueError):
             problems.append(
                 (str(path), number, "is not a line of all_reduce_perf: size, count, type, redop, root, time")
             )
             continue
-        if operation != SUM or not 0 < time_us < float("inf"):
+        if operation != SUM or not 0 < time_us < float("inf") or not agrees:
             problems.append((str(path), number, "holds no time of an all-reduce that sums (all_reduce_perf)"))
         elif float(cells[0]) > 0:
             times[float(cells[0])] = time_us / US_PER_S
@@ -82,6 +86,18 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         raise BenchdataError(problems)
     sizes: Sequence[float] = sorted(times)
     return AllReduceRun(ranks, tuple(sizes), tuple(times[size] for size in sizes))
+
+
+def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks: int) -> bool:
+    """Return whether the printed *bandwidths* are those of an all-reduce between *ranks* GPUs, with a time in us.
+
+    Other sums have the same columns: the bus bandwidth of a reduce-scatter is half of an all-reduce's.
+    """
+    algorithm, bus = float(bandwidths[0]), float(bandwidths[1])
+    if algorithm < LEAST_BANDWIDTH or ranks < 2:
+        return True
+    wanted = size / time_us / 1e3, algorithm * 2 * (ranks - 1) / ranks
+    return all(isclose(*pair, rel_tol=ROUNDING) for pair in zip((algorithm, bus), wanted, strict=True))
 
 
 def all_reduces_in(paths: Sequence[Path]) -> tuple[list[AllReduceRun], list[Path]]:

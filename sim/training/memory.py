@@ -88,29 +88,29 @@ def memory(job: OptimizerStep, layout: FrameworkMemory) -> TrainingMemory:
 
     """
     parallel = job.parallel
-    data = parallel.data * parallel.context
-    resident = _resident_params(job)
-    trained = resident * trained_params(job) / job.held_params
+    resident = _resident_params(job, job.held_params)
+    sharded = _resident_params(job, job.network.params) / (parallel.data * parallel.context)
+    trained = trained_params(job) / job.held_params
     wide = 2 * WEIGHT_BYTES if job.precision in ("fp32", "tf32") else WEIGHT_BYTES
     weight_bytes = layout.four_bit_bytes if job.method == "qlora" else wide
     if job.method == "lora" and layout.eight_bit_weights and job.precision in EIGHT_BIT:
         weight_bytes = EIGHT_BIT_BYTES
     on_host = bool(job.host_bytes_per_s)
     return TrainingMemory(
-        weights_bytes=resident * weight_bytes / (data if parallel.zero == 3 and not layout.whole_weights else 1),
-        gradients_bytes=trained * layout.gradient_bytes / (data if parallel.zero >= 2 else 1),
-        states_bytes=0.0 if on_host else trained * layout.state_bytes / (data if parallel.zero >= 1 else 1),
+        weights_bytes=(sharded if parallel.zero == 3 and not layout.whole_weights else resident) * weight_bytes,
+        gradients_bytes=(sharded if parallel.zero >= 2 else resident) * trained * layout.gradient_bytes,
+        states_bytes=0.0 if on_host else (sharded if parallel.zero >= 1 else resident) * trained * layout.state_bytes,
         activations_bytes=_activations(job, layout) * layout.activation_factor,
         logits_bytes=_logits(job) * layout.activation_factor,
         reserve_bytes=layout.reserve_bytes,
     )
 
 
-def _resident_params(job: OptimizerStep) -> float:
-    """Return the parameters on the fullest model-parallel rank: its layers and the embedding."""
+def _resident_params(job: OptimizerStep, held_params: float) -> float:
+    """Return the parameters of *held_params* on the fullest model-parallel rank: its layers and the embedding."""
     network, parallel = job.network, job.parallel
     embedding = float(network.vocab * network.hidden)
-    body = max(0.0, job.held_params - embedding)
+    body = max(0.0, held_params - embedding)
     stages = min(parallel.pipeline, network.layers)
     deepest = -(-network.layers // stages) / network.layers
     return (body * deepest + embedding) / parallel.tensor

@@ -201,7 +201,7 @@ def _interruptions(spec: TrainingJob, one: BoundJob) -> Interruptions:
     rates = [(count / part.mtbf_h, part.repair_h) for part, count in counted if part is not None]
     rate_per_h = sum(rate for rate, _ in rates)
     repair_h = sum(rate * repair for rate, repair in rates) / rate_per_h if rate_per_h else 0.0
-    saved_bytes = trained_params(job) * SAVED_BYTES
+    saved_bytes = trained_params(job, whole=True) * SAVED_BYTES
     transfer_s = saved_bytes / saves.bytes_per_s if saves and saves.bytes_per_s else 0.0
     save_s = (saves.save_s or transfer_s) if saves else 0.0
     return Interruptions(

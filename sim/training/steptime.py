@@ -262,9 +262,12 @@ def repeated_passes(job: OptimizerStep, rates: TrainingRates) -> float:
     return rates.recompute_share * job.repeated_layers
 
 
-def trained_params(job: OptimizerStep) -> float:
-    """Return the number of parameters with gradients and optimizer states, on one copy of the model."""
-    return job.held_params * (1.0 if job.method == "full" else LORA_SHARE)
+def trained_params(job: OptimizerStep, whole: bool = False) -> float:
+    """Return the number of parameters with gradients and optimizer states, on the ranks of one copy of the model.
+
+    *whole*: with all routed experts, also those on other data-parallel ranks: what ZeRO shards over all of these.
+    """
+    return (job.network.params if whole else job.held_params) * (1.0 if job.method == "full" else LORA_SHARE)
 
 
 def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
@@ -327,7 +330,7 @@ def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes:
 def _optimizer_s(job: OptimizerStep, rates: TrainingRates) -> float:
     parallel = job.parallel
     shards = parallel.tensor * parallel.pipeline * (parallel.data * parallel.context if parallel.zero else 1)
-    share = trained_params(job) / shards
+    share = trained_params(job, whole=parallel.zero > 0) / shards
     seconds = share * OPTIMIZER_BYTES / rates.bytes_per_s
     if job.host_bytes_per_s:
         seconds += 2 * share * STATE_BYTES / job.host_bytes_per_s
@@ -360,8 +363,9 @@ def step_work(job: OptimizerStep) -> StepWork:
     weights = WEIGHT_BYTES * job.held_params * (1 + backward + again)
     moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units
     shards = ranks * (parallel.data * parallel.context if parallel.zero else 1)
+    trained = trained_params(job, whole=parallel.zero > 0)
     return StepWork(
         model_flop=needed * job.global_batch * job.sequence * job.fill,
         gpu_flop=flop * job.units * job.micro_batches / ranks,
-        gpu_bytes=moved * job.micro_batches / ranks + OPTIMIZER_BYTES * trained_params(job) / shards,
+        gpu_bytes=moved * job.micro_batches / ranks + OPTIMIZER_BYTES * trained / shards,
     )

@@ -62,6 +62,24 @@ def test_every_mistake_has_its_line(text: str, problem: str) -> None:
     assert str(error.value).startswith(problem)
 
 
+@pytest.mark.parametrize(
+    ("time", "algorithm", "bus", "read"),
+    [
+        ("1000.0", "1.05", "1.05", True),
+        ("1000.0", "1.05", "0.52", False),  # a reduce-scatter
+        ("1.000", "1.05", "1.05", False),  # a time in ms
+        ("1000.0", "N/A", "N/A", False),
+    ],
+)
+def test_bandwidths_of_another_test_or_unit_are_refused(time: str, algorithm: str, bus: str, read: bool) -> None:
+    text = HEAD + TIMES + f"  1048576  262144  float  sum  -1  {time}  {algorithm}  {bus}  0\n"
+    if read:
+        assert read_all_reduce(Path("a.txt"), text).time_s[-1] == 1e-3
+    else:
+        with pytest.raises(BenchdataError, match=r"a.txt:15: "):
+            read_all_reduce(Path("a.txt"), text)
+
+
 def test_all_reduces_are_told_from_results(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(HEAD + TIMES)
     (tmp_path / "b.json").write_text('{"completed": 1}')

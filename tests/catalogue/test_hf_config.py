@@ -324,6 +324,28 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kv_source_layer_ids", None),
+        ("kv_source_layer_ids", [2, 8, 14]),  # nothing stores what the last 20 layers read
+        ("kv_source_layer_ids", [8, 14, 20]),
+        ("kv_source_layer_ids", [2, 8, 14, 20, 99]),
+        ("kv_source_layer_ids", [2, 2, 8, 20]),
+        ("index_source_layer_ids", [1, 2, 20]),
+        ("index_source_layer_ids", ["2", 20]),
+        ("engram_num_embeddings", [384006168, -1]),
+        ("engram_max_ngram_size", 1),
+    ],
+)
+def test_entries_without_their_source_are_refused(key: str, value: object, tmp_path: Path) -> None:
+    config = CONFIGS["deepseek-v4.1-flash"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"text_config": config["text_config"] | {key: value}}))
+    with pytest.raises(ConfigError, match=f"config.json: {key}: "):
+        model_from_config(path)
+
+
+@pytest.mark.parametrize(
     ("keys", "message"),
     [
         ({}, "model_type: missing"),

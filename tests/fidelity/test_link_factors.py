@@ -37,7 +37,8 @@ def test_a_host_becomes_right_by_its_table_of_all_reduces_alone() -> None:
     link, ranks = CATALOG.link("pcie5-x16-no-p2p"), "#  Rank  0 Group\n#  Rank  1 Group\n"
     slow = {f"links.{link.id}.{name}": Factor(factor=3.0) for name in ("latency", "time_per_byte")}
     host = AllReduce.over(calibration_of("rtx-pro-6000", slow).link(link), 2, 1.0)
-    lines = [f"{int(size)} 1 float sum -1 {1e6 * host.time_s(size):.2f} 1.0 1.0 0" for size in SIZES]
+    rate = {size: f"{size / host.time_s(size) / 1e9:.2f}" for size in SIZES}
+    lines = [f"{size:.0f} 1 float sum -1 {1e6 * host.time_s(size):.2f} {rate[size]} {rate[size]} 0" for size in SIZES]
     measured = read_all_reduce(Path("all-reduce-2.txt"), ranks + "\n".join(lines))
     fitted = calibrate_link([measured], "rtx-pro-6000", link.id, CATALOG, "all-reduce-2.txt")
     calibrated = AllReduce.over(fitted.calibration.link(link), 2, 1.0)

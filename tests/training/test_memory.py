@@ -7,7 +7,8 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.training.job import OptimizerStep, Parallel
 from sim.training.memory import FrameworkMemory, activation_bytes, memory
-from sim.training.network import ForwardCost, of_dimensions
+from sim.training.network import ForwardCost, of_dimensions, of_model
+from sim.training.steptime import trained_params
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
@@ -42,6 +43,20 @@ def test_states_are_sixteen_bytes_a_parameter_and_zero_shards_them() -> None:
     totals = [one.weights_bytes + one.gradients_bytes + one.states_bytes for one in held]
     expected = [16.0, 4 + 12 / 8, 2 + 14 / 8, 16 / 8]
     assert totals == pytest.approx([share * params for share in expected])
+
+
+@pytest.mark.parametrize(("tensor", "expert"), [(1, 1), (1, 8), (2, 8), (8, 8)])
+def test_shards_of_all_ranks_are_the_whole_model(tensor: int, expert: int) -> None:
+    network = of_model(CATALOG.model("qwen3-30b-a3b"))
+    ranks = Parallel(tensor=tensor, data=64 // tensor, expert=expert, zero=3)
+    held = memory(job(network, ranks), FrameworkMemory())
+    found = held.weights_bytes, held.gradients_bytes, held.states_bytes
+    assert found == pytest.approx([number * network.params / 64 for number in (2, 2, 12)])
+    first = memory(job(network, replace(ranks, zero=1)), FrameworkMemory())
+    assert first.states_bytes == held.states_bytes
+    assert first.weights_bytes >= 2 * network.params / 64
+    sharded = trained_params(job(network, ranks), whole=True)
+    assert sharded == trained_params(job(network, replace(ranks, expert=1))) == network.params
 
 
 def test_full_recomputation_keeps_the_inputs_of_layers() -> None:

@@ -270,22 +270,39 @@ def _deepseek_v41(config: Config) -> Fields:
     """
     layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
     if len(ratios) < layers or any(ratio not in (0, 1, SHARED) for ratio in ratios) or SHARED not in ratios[:layers]:
-        raise config.no_step_time("compress_ratios", "attention to shared entries in another form than DeepSeek-V4.1's")
-    fine, whole = (ratios[:layers].count(ratio) for ratio in (SHARED, 1))
-    sources, indexing = (
-        [ratios[one] for one in config.get(key, list, []) if isinstance(one, int) and 0 <= one < layers]
-        for key in ("kv_source_layer_ids", "index_source_layer_ids")
-    )
-    compressed = _entries(config) | {"fine_layers": fine, "fine_ratio": SHARED, "fine_sources": sources.count(SHARED)}
-    compressed |= {"coarse_layers": 0, "whole_layers": whole, "whole_sources": sources.count(1)}
+        raise config.no_step_time("compress_ratios", SHARED_OTHERWISE)
+    ratios = ratios[:layers]
+    fine, whole = ratios.count(SHARED), ratios.count(1)
+    stored, indexing = (_sources(config, key, ratios) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+    compressed = _entries(config) | {"fine_layers": fine, "fine_ratio": SHARED, "fine_sources": stored.count(SHARED)}
+    compressed |= {"coarse_layers": 0, "whole_layers": whole, "whole_sources": stored.count(1)}
     compressed |= {"whole_indexing_layers": indexing.count(1)}
     fields = _of_entries(config, compressed, _entry_indexer(config, SHARED, fine + whole, len(indexing)))
-    rows = [one for one in config.get("engram_num_embeddings", list, []) if isinstance(one, int)]
+    rows = config.get("engram_num_embeddings", list, [])
     if not rows:
         return fields
+    rows = [Config(config.path, {"engram_num_embeddings": one}).count("engram_num_embeddings") for one in rows]
     looked_up = (config.count("engram_max_ngram_size") - 1) * config.count("engram_n_heads")
+    if not looked_up:
+        raise config.no_step_time("engram_max_ngram_size", "a table of n-grams that are single tokens")
     table = {"rows": sum(rows), "width": config.count("engram_head_dim"), "bits": ENGRAM_BITS, "layers": len(rows)}
     return fields | {"ngram_embedding": table | {"rows_per_token": looked_up}}
+
+
+SHARED_OTHERWISE = "attention to shared entries in another form than DeepSeek-V4.1's"
+
+
+def _sources(config: Config, key: str, ratios: list[int]) -> list[int]:
+    """Return the ratios of the layers that *key* lists, of all layers' *ratios*.
+
+    Raises ConfigError where a layer listed has no entries, or one with entries has no source of its ratio before it.
+    """
+    ids = config.get(key, list, [])
+    known = len(set(map(str, ids))) == len(ids) and all(type(one) is int and 0 <= one < len(ratios) for one in ids)
+    first = {ratio: ratios.index(ratio) for ratio in set(ratios) if ratio}
+    if not known or any(not ratios[one] for one in ids) or not set(first.values()) <= set(ids):
+        raise config.no_step_time(key, SHARED_OTHERWISE)
+    return [ratios[one] for one in ids]
 
 
 def _entry_indexer(config: Config, ratio: int, layers: int, indexing: int) -> Fields:
