@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from itertools import repeat
+from itertools import chain, repeat
 from math import inf, isnan
 from typing import ClassVar, Protocol
 
@@ -69,12 +69,8 @@ class OpenSource(TimedWakeup, RequestSource):
         """Requests that have arrived."""
         self._env = env
         self._send = send
-        self._offered = offered
-        self._batch: list[Request] = []
-        """Requests that were read from *offered* together."""
-        self._read = 0
-        """Number of requests of the batch that have been read."""
-        self._following = self._next()
+        self._offered = chain.from_iterable(offered)
+        self._following = next(self._offered, None)
         self._arm()
 
     @property
@@ -92,15 +88,6 @@ class OpenSource(TimedWakeup, RequestSource):
 
     def answered(self, request: Request, now: float) -> None:
         """Ignore the answer: an open loop does not wait for answers."""
-
-    def _next(self) -> Request | None:
-        """Return the next request that is offered; None if there is none."""
-        if self._read == len(self._batch):
-            self._batch, self._read = next(self._offered, []), 0
-            if not self._batch:
-                return None
-        self._read += 1
-        return self._batch[self._read - 1]
 
     def _arm(self) -> None:
         self._env.move_call(self, inf if self._following is None else self._following.arrived_s)
@@ -122,10 +109,10 @@ class OpenSource(TimedWakeup, RequestSource):
         """Send *first* and the requests that arrive with it. Return the next one."""
         now = first.arrived_s
         together = [first]
-        following = self._next()
+        following = next(self._offered, None)
         while following is not None and following.arrived_s == now:
             together.append(following)
-            following = self._next()
+            following = next(self._offered, None)
         self._following = following
         self.requests.extend(together)
         self._send(together, now)

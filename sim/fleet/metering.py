@@ -94,6 +94,7 @@ class MeterLog:
         return FleetLog(requests, self._intervals, totals, pools, end_s, second_intervals=self._second_intervals)
 
     def _interval(self, replica: Replica, start_s: float, end_s: float, used: Meters, second: bool = False) -> Interval:
+        """Return the interval of *replica* with the meters *used*; *second*: with the energy under its second power."""
         pool = self._plan.pools[replica.pool]
         horizon_s = self._plan.horizon_s
         duration_s = end_s - start_s
