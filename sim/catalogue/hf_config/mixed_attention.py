@@ -290,6 +290,7 @@ def _deepseek_v41(config: Config) -> Fields:
 
 
 SHARED_OTHERWISE = "attention to shared entries in another form than DeepSeek-V4.1's"
+"""Part that is refused where layers share entries otherwise."""
 
 
 def _sources(config: Config, key: str, ratios: list[int]) -> list[int]:

@@ -238,10 +238,10 @@ def _corners_around(x: Any, y: Any, width: float, height: float, gap: float) -> 
     right, left, middle = x + gap, x - gap - width, x - width / 2
     above, below, level = y + gap, y - gap - height, y - height / 2
     return (
-        *((middle, above), (right, level), (middle, below), (left, level)),
-        *((right, above), (right, below), (left, above), (left, below)),
-        *((left, above + gap), (left, below - gap)),
-    )
+        (middle, above), (right, level), (middle, below), (left, level),
+        (right, above), (right, below), (left, above), (left, below),
+        (left, above + gap), (left, below - gap),
+    )  # fmt: skip
 
 
 INK = "#222222"

@@ -80,14 +80,15 @@ def quantities(scenario: Scenario, case: Case) -> str:
 
 def _once_per_point(function: Callable[[Scenario, Case], Found]) -> Callable[[Scenario, Case], Found]:
     """Decorate *function*, whose value does not depend on the replication: consecutive replications share it."""
-    last: list[Any] = [None, None, None, None]
+    last: tuple[Any, ...] = ()
 
     @wraps(function)
     def found(scenario: Scenario, case: Case) -> Found:
-        key = [scenario, case.fleet, case.overrides]
-        if not all(map(is_, key, last)):
-            last[:] = [*key, function(scenario, case)]
-        value: Found = last[-1]
+        nonlocal last
+        key, known = (scenario, case.fleet, case.overrides), last  # another thread may replace the last one
+        if not known or not all(map(is_, key, known)):
+            last = known = (*key, function(scenario, case))
+        value: Found = known[-1]
         return value
 
     return found
