@@ -31,7 +31,7 @@ LONG_PROMPT, LONG_TIMES, FEW_TOKENS = 8192, 4, 16
 NCCL_VENDORS = ("nvidia", "amd")
 """Vendors whose GPUs all_reduce_perf measures, of nccl-tests and of rccl-tests."""
 PORTS = {"llama.cpp": 8080, "lm-studio": 1234, "lmdeploy": 23333, "mlx-lm": 8080, "ollama": 11434}
-"""Usual ports of the engines' servers; all others have that of vLLM's client, 8000. SGLang's client knows its own."""
+"""Usual ports of engines' servers that differ from the default of the client that measures them (vLLM's: 8000)."""
 QUANTILES = (np.arange(64) + 0.5) / 64
 
 
@@ -122,7 +122,7 @@ def _server_lines(plan: CasePlan, pool: PoolPlan, inputs: RooflineInputs, number
 def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, requests: int, file: str) -> str:
     """Return the command that measures a load: SGLang's client for its own servers, vLLM's for all others."""
     engine, warm = inputs.engine_family, min(2 * clients, requests)
-    common = {
+    options = {
         "model": shlex.quote(inputs.model.hf_id or inputs.model.id),
         "random-input-len": prompt,
         "random-output-len": answer,
@@ -131,13 +131,13 @@ def _bench(inputs: RooflineInputs, prompt: int, answer: int, clients: int, reque
     }
     if engine == "sglang":
         client, last = "python -m sglang.bench_serving", "--flush-cache"
-        common = {"backend": engine, "dataset-name": "random-ids", **common, "random-range-ratio": 1}
-        common |= {"warmup-requests": warm, "output-file": file}
+        options = {"backend": engine, "dataset-name": "random-ids", **options, "random-range-ratio": 1}
+        options |= {"warmup-requests": warm, "output-file": file}
     else:
         client, last = "vllm bench serve", "--ignore-eos --save-result"
-        common = {"dataset-name": "random", **common, "num-warmups": warm, "result-filename": file}
-        common |= {"port": PORTS[engine]} if engine in PORTS else {}
-    return " ".join([client, *(f"--{name} {value}" for name, value in common.items()), last])
+        options = {"dataset-name": "random", **options, "num-warmups": warm, "result-filename": file}
+        options |= {"port": PORTS[engine]} if engine in PORTS else {}
+    return " ".join([client, *(f"--{name} {value}" for name, value in options.items()), last])
 
 
 def _mean_lengths(workload: Workload) -> Sequence[int]:
