@@ -1,6 +1,6 @@
 """Reading and writing of files that a user names. Pipes and devices are refused: reading them could block for ever.
 
-`keep_beside_bytecode` writes files that the program keeps for its next start.
+`keep_beside_bytecode` writes files that the program keeps for its next start, `kept_beside_bytecode` reads them.
 
 A program that works for others (the workspace in the browser, and the runs that it starts) is confined to some folders:
 every file is opened below one of them, step by step and through no link, whatever a check found before.
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import IO, Any
@@ -120,8 +121,25 @@ def write_below(root: Path, file: Path, text: str) -> None:
         os.close(folder)
 
 
+def kept_beside_bytecode(file: Path) -> bytes:
+    """Return what `keep_beside_bytecode` wrote to *file*; empty if there is nothing, or not as this Python wrote it.
+
+    Bytecode is run unchecked: damaged, it ends the process.
+    """
+    try:
+        sealed = file.read_bytes()
+    except OSError:
+        return b""
+    content = sealed[len(_seal(b"")) :]
+    return content if sealed.startswith(_seal(content)) else b""
+
+
+def _seal(content: bytes) -> bytes:
+    return MAGIC_NUMBER + source_hash(content)
+
+
 def keep_beside_bytecode(file: Path, content: bytes) -> None:
-    """Replace *file*, which saves time at the next start, by *content*.
+    """Replace *file*, which saves time at the next start, by *content* with a seal.
 
     Without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access it stays as it is.
     """
@@ -129,7 +147,7 @@ def keep_beside_bytecode(file: Path, content: bytes) -> None:
         return
     aside = file.with_suffix(f".{os.getpid()}")
     try:
-        aside.write_bytes(content)
+        aside.write_bytes(_seal(content) + content)
         aside.replace(file)
     except OSError:
         with suppress(OSError):

@@ -17,6 +17,7 @@ from sim.infile import (
     confined_also,
     json_objects,
     keep_beside_bytecode,
+    kept_beside_bytecode,
     opened,
     why_outside,
     write_below,
@@ -158,4 +159,4 @@ def test_files_beside_bytecode_are_kept_where_possible(
         keep_beside_bytecode(tmp_path / "some.methods", b"new")
     assert not list(tmp_path.iterdir())
     keep_beside_bytecode(tmp_path / "some.methods", b"new")
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
+    assert [kept_beside_bytecode(path) for path in tmp_path.iterdir()] == [b"new"]

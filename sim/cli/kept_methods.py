@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from sim.infile import keep_beside_bytecode
+from sim.infile import keep_beside_bytecode, kept_beside_bytecode
 
 MOST_KEPT = 10_000
 """Largest number of kept methods; beyond it, only those that the latest start lacked are kept."""
@@ -23,14 +23,15 @@ def keep_generated_methods(file: Path | None = None) -> None:
     A damaged file is replaced.
     """
     file = file or Path(cache_from_source(__file__)).with_suffix(".methods")
-    kept = _read(file)
+    found = kept_beside_bytecode(file)
+    kept: dict[str, bytes] = marshal.loads(found) if found else {}
     added: dict[str, bytes] = {}
 
     def run(source: str, scope: dict[str, Any] | None, names: dict[str, Any]) -> None:
         """Execute *source* as the built-in function `exec` does."""
         code: CodeType
-        if found := kept.get(source):
-            code = marshal.loads(found)
+        if source in kept:
+            code = marshal.loads(kept[source])
         else:
             code = compile(source, "<string>", "exec", dont_inherit=True)
             added[source] = marshal.dumps(code)
@@ -43,11 +44,3 @@ def keep_generated_methods(file: Path | None = None) -> None:
 
     vars(dataclasses)["exec"] = run
     atexit.register(write)
-
-
-def _read(file: Path) -> dict[str, bytes]:
-    try:
-        kept = marshal.loads(file.read_bytes())
-    except (OSError, ValueError, EOFError, TypeError):
-        return {}
-    return kept if isinstance(kept, dict) else {}

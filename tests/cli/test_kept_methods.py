@@ -27,11 +27,17 @@ def test_generated_methods_are_kept_for_the_next_start(
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     keep_generated_methods(file)
     fresh = make()
-    at_exit[0]()
+    at_exit.pop()()
     written = file.read_bytes()
+    for damaged in (written[:-1], written[:-9] + b"?" + written[-8:], b"?" + written[1:], written + b"?"):
+        file.write_bytes(damaged)
+        keep_generated_methods(file)
+        assert repr(make()(2)) == "Made(gpus=2, name='a100')"
+        at_exit.pop()()
+        assert file.read_bytes() == written
     keep_generated_methods(file)
     kept = make()
-    at_exit[1]()
+    at_exit.pop()()
     assert file.read_bytes() == written
     assert list(tmp_path.iterdir()) == [file]
     for made in (fresh, kept):

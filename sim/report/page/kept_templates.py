@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from sim.infile import keep_beside_bytecode
+from sim.infile import keep_beside_bytecode, kept_beside_bytecode
 
 
 class KeptTemplates:
@@ -21,14 +21,16 @@ class KeptTemplates:
         self.folder = folder or Path(cache_from_source(__file__)).parent
 
     def get_bucket(self, environment: Any, name: str, filename: str | None, source: str) -> Any:
-        """Return the bytecode of the template *name*; empty where there is none of this *source*."""
+        """Return the bytecode of the template *name*; empty where none is of this *source*, compiled in this way."""
+        from importlib.metadata import version
+
         from jinja2.bccache import Bucket
 
-        bucket = Bucket(environment, name, hashlib.sha256(source.encode()).hexdigest())
-        try:
-            bucket.load_bytecode(BytesIO(self._file(name).read_bytes()))
-        except Exception:  # pickle raises any error for a damaged file
-            bucket.reset()
+        options = environment.autoescape, environment.trim_blocks, environment.lstrip_blocks
+        compiled_from = repr((version("jinja2"), options, source))
+        bucket = Bucket(environment, name, hashlib.sha256(compiled_from.encode()).hexdigest())
+        if kept := kept_beside_bytecode(self._file(name)):
+            bucket.load_bytecode(BytesIO(kept))
         return bucket
 
     def set_bucket(self, bucket: Any) -> None:
