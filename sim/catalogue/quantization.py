@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from sim.catalogue.engine import family_of
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.value import Value
 from sim.spec import Count, Spec
@@ -75,6 +76,16 @@ def native_quantization(
     if quantization.native and model.native_quantization:
         native = model.native_quantization
     return quantization if native is None else lookup(native)
+
+
+GGUF_ENGINES = ("llama.cpp", "ollama", "lm-studio")
+"""Families of engines that read GGUF files, in which attention, embeddings and LM head of gpt-oss are Q8_0."""
+
+
+def gguf_format(quantization: str, model: Model, engine: str) -> str:
+    """Return the format that *engine* reads for *quantization*, all ids: the GGUF file's for a checkpoint in mxfp4."""
+    own = model.native_dtype == "mxfp4" and quantization in ("none", "mxfp4")
+    return "gguf-mxfp4" if own and family_of(engine) in GGUF_ENGINES else quantization
 
 
 def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:

@@ -12,7 +12,7 @@ from sim.catalogue.engine import Engine, Version, at_version, family_of, version
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.model import Model
-from sim.catalogue.quantization import KvCacheDtype
+from sim.catalogue.quantization import KvCacheDtype, gguf_format
 from sim.message import Message, joined
 
 
@@ -26,10 +26,6 @@ class Names:
     kv_cache_dtype: KvCacheDtype
     engine: Engine
     link: str
-
-
-GGUF_ENGINES = ("llama.cpp", "ollama", "lm-studio")
-"""Families of engines that read GGUF files, in which attention, embeddings and LM head of gpt-oss are Q8_0."""
 
 
 class NotCovered(ValueError):
@@ -79,11 +75,9 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
             missing.append(Message("unknown engine {engine!r}: its overheads have not been measured", row.engine))
     except UnknownId:
         missing.append(Message("unknown engine {engine!r}", row.engine))
-    gguf = engine is not None and family_of(engine.id) in GGUF_ENGINES
-    if gguf and model is not None and model.native_dtype == "mxfp4" and quantization in ("none", "mxfp4"):
-        quantization = "gguf-mxfp4"
     if missing or gpu is None or model is None or engine is None or kv is None:
         raise NotCovered(joined("; ", missing), gpu, model, engine)
+    quantization = gguf_format(quantization, model, engine.id)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
 
 

@@ -23,7 +23,7 @@ from sim.catalogue.gpu import Gpu, sliced
 from sim.catalogue.kernel import Kernel
 from sim.catalogue.link import Link
 from sim.catalogue.model import Model, OtherModel
-from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quantization
+from sim.catalogue.quantization import KvCacheDtype, Quantization, gguf_format, native_quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.infile import state_of
@@ -185,9 +185,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     service = found if isinstance(found, OtherModel) else None
     model = None if isinstance(found, OtherModel) else found
     quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
-    stored = _format(quantization or "", model, catalog) if model else None
-    kernel_id = nearest(*(level.kernel for level in levels), _kernel(stored, gpu) if stored else None)
     engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
+    stored = _format(quantization or "", model, engine, catalog) if model else None
+    kernel_id = nearest(*(level.kernel for level in levels), _kernel(stored, gpu) if stored else None)
     calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
     server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
@@ -358,8 +358,9 @@ def _groups_conflict(pool: Pool, batching: Vllm, beside_others: bool) -> str:
     return " and ".join(name for name, has in used.items() if has)
 
 
-def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:
+def _format(quantization: str, model: Model, engine: Engine, catalog: Catalog) -> Quantization:
     requested = catalog.quantization(quantization)
+    requested = catalog.quantization(gguf_format(requested.id, model, engine.id))
     try:
         return native_quantization(requested, model, catalog.quantization)
     except UnknownId:

@@ -271,6 +271,21 @@ def test_a_replica_over_a_link_rests_on_the_figures_that_its_exchanges_take(
     assert name in facts
 
 
+@pytest.mark.parametrize("format", ["none", "mxfp4", "q"])
+@pytest.mark.parametrize(
+    ("engine", "stored"), [("llama.cpp", "gguf-mxfp4"), ("ollama", "gguf-mxfp4"), ("vllm", "mxfp4")]
+)
+def test_engines_of_gguf_files_read_gpt_oss_as_these_store_it(
+    tmp_path: Path, catalog: Catalog, engine: str, stored: str, format: str
+) -> None:
+    data = scenario_data(engine=engine, quantization="gguf-q8_0" if format == "q" else format) | {
+        "model": "gpt-oss-20b"
+    }
+    steptime = plan_of(tmp_path, catalog, data).pools[0].steptime
+    assert isinstance(steptime, RooflineStepTime)
+    assert steptime.inputs.quantization.id == ("gguf-q8_0" if format == "q" else stored)
+
+
 @pytest.mark.parametrize(
     ("gpu", "quantization", "kernel"),
     [
