@@ -23,6 +23,8 @@ from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.spec import Spec
 from sim.training.bind import BoundJob, JobHardware, job_figures
+from sim.training.figures import needs_new_kernels
+from sim.training.job import OptimizerStep
 from sim.training.run import TrainingRun, training_run
 from sim.training.schema import JobFleet, JobScenario, WorkScenario
 from sim.units import GB
@@ -124,8 +126,6 @@ def _nameplate_w(hardware: JobHardware, power: Power) -> float | None:
 
 
 RATES = {"fp32": "fp32_flops", "tf32": "tf32_flops", "fp8": "fp8_flops", "nvfp4": "fp4_flops"}
-SHARED = ("gemm_exponent", "attention_time_factor", "recompute_share", "network_efficiency")
-"""Fitted figures that every job uses; the last only if the job fills several nodes."""
 
 
 def hardware_facts(prefix: str, hardware: JobHardware, pool: PoolOfJobs, catalog: Catalog) -> Iterator[Fact]:
@@ -163,8 +163,11 @@ def _fitted(place: str, one: BoundJob, catalog: Catalog) -> Iterator[Fact]:
     efficiency, figures = kernels.efficiency(job.gpu), data.figures
     yield Fact(f"{place}.steptime.compute", efficiency.compute)
     yield Fact(f"{place}.steptime.memory", efficiency.memory)
-    yield from _values(f"{place}.training", figures, SHARED if job.nodes > 1 else SHARED[:-1])
-    yield from _values(f"{place}.training.gpu", figures.gpu(job.gpu))
+    older = data.stacks[one.framework].older_attention and needs_new_kernels(job.gpu)
+    yield from _values(f"{place}.training", figures, _shared(job, older))
+    other = "compute_time_factor" if job.network.convolutional else "convolution_time_factor"
+    card = figures.gpu(job.gpu)
+    yield from _values(f"{place}.training.gpu", card, [name for name in type(card).model_fields if name != other])
     yield from _values(f"{place}.training.{one.framework}", figures.stacks[one.framework])
     if job.parallel.gpus > 1:
         yield Fact(f"{place}.training.link.{job.link.id}", figures.link_factor(job.link))
@@ -172,6 +175,24 @@ def _fitted(place: str, one: BoundJob, catalog: Catalog) -> Iterator[Fact]:
         yield from _values(f"{place}.training.network", own)
     if (trained := data.networks.get(job.network.id)) is not None:
         yield from _values(f"job.model.{job.network.id}", trained)
+
+
+def _shared(job: OptimizerStep, older: bool) -> list[str]:
+    """Return the figures of every card and framework that *job* uses; *older*: its attention kernels are Ampere's."""
+    network, wide = job.network, job.precision in ("fp32", "tf32")
+    used = {
+        "gemm_exponent": True,
+        "attention_time_factor": network.attention_width > 0,
+        "older_attention_time_factor": older and network.attention_width > 0,
+        "recompute_share": job.recompute == "full" or (job.recompute == "selective" and network.attention_width > 0),
+        "fp32_time_factor": wide,
+        "fp8_time_factor": job.precision == "fp8",
+        "fp4_time_factor": job.precision == "nvfp4",
+        "expert_time_factor": network.expert_flop > 0,
+        "expert_exposed_share": network.routed_copies > 0 and job.parallel.expert > 1,
+        "network_efficiency": job.nodes > 1,
+    }
+    return [name for name, has in used.items() if has]
 
 
 def _values(prefix: str, spec: Spec, names: Iterable[str] = ()) -> Iterator[Fact]:

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.value import Value
 from sim.jobs.load import load_job
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.training.bind import bind_job, gpus_of
+from sim.training.bind import JobHardware, bind_job, gpus_of, job_figures
+from sim.training.figures import TrainingFigures, rates
+from sim.training.plan import training_facts
+from sim.training.steptime import step_time
 from sim.yamlio import dump
 
 JOB = {"kind": "training", "model": "llama3.1-8b", "tokens": 1e9, "global_batch": 64, "sequence": 2048}
@@ -87,6 +91,42 @@ def test_a_swept_size_is_blamed_at_its_value(tmp_path: Path, catalog: Catalog) -
     path = written(tmp_path, scenario(A100, {}, sweep=sweep))
     with pytest.raises(ScenarioErrors, match=r"sweep.job.parallel.tp.1: .*3 does not divide the 32 heads"):
         load_job(path, catalog=catalog)
+
+
+B200 = {"gpu": "b200-180gb-sxm", "gpus": 16, "network": {"link": "infiniband-ndr", "adapters": 8}}
+MOE = {"model": "qwen3-30b-a3b", "parallel": {"dp": 16, "ep": 16, "zero": 1, "recompute": "full"}}
+IMAGES = {"model": "resnet-50", "sequence": None, "tokens": None, "samples": 1000}
+
+
+@pytest.mark.parametrize(
+    ("pool", "job"),
+    [
+        (A100, {}),
+        ({**A100, "gpus": 1}, {"lora": {"weights": "4bit"}, "parallel": {"recompute": "selective"}}),
+        ({**B200, "precision": "fp8", "framework": "megatron-2021"}, MOE),
+        ({**A100, "precision": "tf32"}, IMAGES),
+    ],
+)
+def test_facts_list_the_fitted_figures_that_matter(tmp_path: Path, catalog: Catalog, pool: Data, job: Data) -> None:
+    loaded = load_job(written(tmp_path, scenario(pool, job)), catalog=catalog)
+    wanted, known = loaded.fleets[0].pools[0], job_figures(catalog)
+    one, hardware = bind_job(loaded.job, wanted, catalog), JobHardware.of(wanted, catalog)
+    bound = one.job
+
+    def step_s(figures: TrainingFigures) -> float:
+        data = known.data.model_copy(update={"figures": figures})
+        inputs = known.kernels, bound.gpu, bound.link, bound.network, bound.precision, one.framework
+        return step_time(bound, rates(data, *inputs)).step_s
+
+    figures, moving = known.data.figures, set()
+    for name in type(figures).model_fields:
+        value = getattr(figures, name)
+        if isinstance(value, Value):
+            other = value.model_copy(update={"value": 1.1 * value.value})
+            moving |= {name} if step_s(figures.model_copy(update={name: other})) != step_s(figures) else set()
+    paths = [fact.path.split(".") for fact in training_facts("fleets.f", one, hardware, catalog)]
+    assert {path[-1] for path in paths if path[-2] == "training"} == moving
+    assert len([path for path in paths if path[-2:-1] == ["gpu"] and path[-3] == "training"]) == 2
 
 
 def test_the_pool_wins_key_by_key(tmp_path: Path, catalog: Catalog) -> None:

@@ -237,9 +237,22 @@ def _gpu_fields(pool: BoundPool, computed: bool) -> tuple[str, ...]:
     if pool.model is not None:
         names.append("memory_bytes")
     if computed and pool.quantization is not None:
-        rate = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s", "fp4": "fp4_flops"}
-        names += ["memory_bytes_per_s", "fp16_flops", rate[pool.quantization.compute]]
+        names += ["memory_bytes_per_s", "fp16_flops", RATES[pool.quantization.compute]]
     return tuple(dict.fromkeys(names))
+
+
+RATES = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s", "fp4": "fp4_flops"}
+"""Field of a GPU with the dense rate in each arithmetic."""
+
+
+def _more_rates(inputs: RooflineInputs) -> tuple[str, ...]:
+    """Return the GPU's rates that matter besides those of 16 bits and of the weight format's own arithmetic."""
+    chosen = inputs.chosen_kernel if inputs.model.moe is not None else None
+    beside = inputs.quantization.beside_bits_per_weight is not None
+    used = [chosen.compute] if chosen is not None else []
+    used += [inputs.quantization.beside_compute] if beside else []
+    used += ["int8"] if "int8_share" in inputs.prompt_kernels else []
+    return tuple(RATES[one] for one in dict.fromkeys(used) if one not in ("fp16", inputs.quantization.compute))
 
 
 def _parameters(model: Model) -> Value:
@@ -329,6 +342,7 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
     options = pool.steptime.values(inputs.coefficients) if isinstance(pool.steptime, Roofline) else {}
     for name, value in (used_values(inputs) | options).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
+    yield from _some(f"{prefix}.gpu", inputs.gpu, _more_rates(inputs))
     if one_call(inputs) is not None:
         yield from _some(f"{prefix}.gpu", inputs.gpu, ("sm_count", "l2_bytes"))
     if pool.layout.gpus > 1:

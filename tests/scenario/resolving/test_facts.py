@@ -72,3 +72,16 @@ def test_facts_list_kernels_only_where_they_run(gpu: str, engine: str, told: set
     named = {"gpu.sm_count", "gpu.l2_bytes", "steptime.one_call_tile_rows", "steptime.hopper_tile_tokens"}
     facts = plan_of("llama3.1-8b", gpu, engine, {}).facts
     assert {path for fact in facts if (path := ".".join(fact.path.split(".")[-2:])) in named} == told
+
+
+@pytest.mark.parametrize(("model", "gpu", "engine", "rates"), [
+    ("gpt-oss-20b", "b200-180gb-sxm", "sglang-0.5", {"fp16_flops", "fp4_flops", "fp8_flops"}),
+    ("gpt-oss-20b", "b200-180gb-sxm", "vllm-0.14", {"fp16_flops", "fp4_flops"}),
+    ("deepseek-v4-flash", "h200-141gb-sxm", "vllm-0.14", {"fp16_flops", "fp8_flops"}),
+    ("gpt-oss-20b", "rtx-4090", "llama.cpp", {"fp16_flops", "int8_ops_per_s"}),
+])  # fmt: skip
+def test_facts_list_the_rates_of_all_kernels(model: str, gpu: str, engine: str, rates: set[str]) -> None:
+    facts = plan_of(model, gpu, engine, {"tensor_parallel_size": 1 if model == "gpt-oss-20b" else 4}).facts
+    assert {name for fact in facts if ".gpu." in fact.path and "_w" not in (name := fact.path.split(".")[-1])} - {
+        "memory_bytes", "memory_bytes_per_s", "sm_count", "l2_bytes"
+    } == rates  # fmt: skip
