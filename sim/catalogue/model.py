@@ -99,6 +99,11 @@ class CompressedAttention(Spec):
     """Copies of the residual stream that hyper-connections mix around each block."""
 
     @property
+    def overlapping(self) -> bool:
+        """True if an entry of a fine layer also contains the tokens of the one before it (V4)."""
+        return self.fine_sources is None
+
+    @property
     def stored_fine_layers(self) -> int:
         """Number of fine layers that store entries."""
         return self.fine_layers if self.fine_sources is None else self.fine_sources
@@ -410,7 +415,7 @@ def index_keys_per_token(model: Model) -> tuple[float, float]:
     if (indexer := model.indexer) is None:
         return 0.0, 0.0
     compressed = model.compressed
-    if compressed is None or compressed.fine_sources is None:
+    if compressed is None or compressed.overlapping:
         return float(indexer.indexing_layers), float(indexer.indexing_layers)
     fine = (indexer.indexing_layers - compressed.whole_indexing_layers) / compressed.fine_ratio
     return entries_per_token(model), fine + compressed.whole_indexing_layers
@@ -689,7 +694,7 @@ def _compressed_attention(model: Model, compressed: CompressedAttention) -> list
         Matrix("o_b_proj", "attention", groups * compressed.o_lora_rank, model.hidden, "inputs", *span),
     ]
     if compressed.fine_layers:
-        width = COMPRESSOR_WIDTHS // (1 if compressed.fine_sources is None else 2) * model.head_dim
+        width = COMPRESSOR_WIDTHS // (1 if compressed.overlapping else 2) * model.head_dim
         found.append(Matrix("fine_compressor", "router", model.hidden, width, "none", *fine))
     if compressed.whole_sources:
         whole = (0, compressed.whole_sources)

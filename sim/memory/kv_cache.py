@@ -151,13 +151,13 @@ def window_blocks(model: Model, compressed: CompressedAttention, dtype: KvCacheD
 
     entries = BLOCK_ENTRIES * kv_bytes_per_token_layer(model, kv_element_bytes(dtype))
     numbers = VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * model.head_dim
-    overlap = OVERLAP if compressed.fine_sources is None else 1
+    overlap = OVERLAP if compressed.overlapping else 1
     fine, coarse = FINE_BLOCK * overlap * numbers, COARSE_BLOCK * numbers
     yield WindowBlocks(compressed.window, BLOCK_ENTRIES, model.layers * block(entries, entries))
     fine_bytes = compressed.stored_fine_layers * block(entries, fine)
     yield WindowBlocks(overlap * compressed.fine_ratio, FINE_BLOCK, fine_bytes)
     yield WindowBlocks(compressed.coarse_ratio, COARSE_BLOCK, compressed.coarse_layers * block(entries, coarse))
-    if (indexer := model.indexer) is not None and compressed.fine_sources is None:  # V4.1 derives keys from entries
+    if (indexer := model.indexer) is not None and compressed.overlapping:  # V4.1 derives keys from entries
         keys = BLOCK_ENTRIES * index_key_bytes(model) * indexer.tokens_per_key
         state = FINE_BLOCK * OVERLAP * VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * indexer.head_dim
         yield WindowBlocks(OVERLAP * compressed.fine_ratio, FINE_BLOCK, indexer.indexing_layers * block(keys, state))

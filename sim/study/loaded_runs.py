@@ -316,6 +316,7 @@ class RunAnswers:
 
     @cached_property
     def _cohorts(self) -> list[WindowRequests | None]:
+        """Requests of each case; None where it could not run."""
         return [_cohort(one) for one in self.run.cases]
 
     def _at_prices(self, terms: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
@@ -344,7 +345,7 @@ class RunAnswers:
             Where limits cannot be changed in this run.
 
         """
-        if any(one.log is not None and not one.stored.requests().num_rows for one in self.run.cases[:1]):
+        if any(requests is not None and not len(requests.arrived_s) for requests in self._cohorts[:1]):
             _refuse(next(iter(levels)), "the run kept no requests: run it with requests: csv or parquet")
         if scenario.services:
             _refuse(next(iter(levels)), "the services of this run have limits of their own: run it with others")

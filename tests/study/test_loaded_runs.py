@@ -1,5 +1,6 @@
 """A run held in memory answers as `price`, and as another run, would."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Path:
 @pytest.fixture(scope="module")
 def answers(folder: Path, catalog: Catalog) -> RunAnswers:
     return RunAnswers(folder, catalog)
+
+
+@pytest.mark.slow
+def test_prepared_run_reads_no_file_for_other_prices_and_limits(
+    answers: RunAnswers, folder: Path, catalog: Catalog, tmp_path: Path
+) -> None:
+    prepared = RunAnswers(Path(shutil.copytree(folder, tmp_path / "run")), catalog)
+    prepared.prepare()
+    shutil.rmtree(tmp_path / "run")
+    values = {"slo.ttft_s": 0.5, "site.pue": 1.1}
+    rows = [[str(dict(point.row)) for point in one.under(values).points] for one in (prepared, answers)]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.slow
+def test_limits_of_a_run_without_requests_are_refused(catalog: Catalog, tmp_path: Path) -> None:
+    run_in(tmp_path / "run", catalog, requests="none", sweep=None, horizon_s=5, warmup_s=0)
+    prepared = RunAnswers(tmp_path / "run", catalog)
+    prepared.prepare()
+    with pytest.raises(ScenarioErrors, match="kept no requests"):
+        prepared.under({"slo.ttft_s": 0.5})
 
 
 PRICES = [
