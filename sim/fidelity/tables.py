@@ -169,7 +169,7 @@ def _score_table(found: Sequence[Score], group: str) -> FittedTable:
         errors = (score.median_error, score.p90_error, score.covered_median_error)
         bias = "" if score.bias is None else f"{100 * score.bias:+.0f} %"
         shown = name if name != before else ""
-        rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
+        rows.append([shown, _(score.quantity), str(score.rows), str(score.pairs), *map(_percent, errors), bias])
         before = name
     return FittedTable(heads, rows, frozenset({0, 1}), 2)
 
@@ -191,14 +191,16 @@ def joint_table(found: Sequence[JointScore]) -> FittedTable:
 
 def _ranking_table(found: Sequence[Ranking]) -> FittedTable:
     heads = (_("quantity"), _("comparisons"), _("pairs of rows"), _("faster one named"))
-    rows = [[one.quantity, str(one.comparisons), str(one.row_pairs), f"{100 * one.right_share:.0f} %"] for one in found]
+    rows = [
+        [_(one.quantity), str(one.comparisons), str(one.row_pairs), f"{100 * one.right_share:.0f} %"] for one in found
+    ]
     title = _("Two servers measured more than 10 % apart at the same task")
     return FittedTable(heads, rows, title=title)
 
 
 def _inside_table(found: Sequence[IntervalCoverage]) -> FittedTable:
     heads = (_("prediction"), _("quantity"), _("rows"), _("pairs"), _("inside"))
-    rows = [[_(one.mark), one.quantity, str(one.rows), str(one.pairs), f"{100 * one.share:.0f} %"] for one in found]
+    rows = [[_(one.mark), _(one.quantity), str(one.rows), str(one.pairs), f"{100 * one.share:.0f} %"] for one in found]
     return FittedTable(heads, rows, frozenset({0, 1}), 2, title=_("Measured within the interval of 80 %"))
 
 

@@ -221,11 +221,11 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
     heads = (_("class"), _("quantity"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
     rows, before = [], ""
     for score in scores(runs, GROUPS["class"][1]):
-        shown = score.group[0] if score.group[0] != before else ""
+        shown = _(score.group[0]) if score.group[0] != before else ""
         before = score.group[0]
         bias = "" if score.bias is None else f"{100 * score.bias:+.0f} %"
         errors = (_percent(score.median_error), _percent(score.p90_error))
-        rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *errors, bias])
+        rows.append([shown, _(score.quantity), str(score.rows), str(score.pairs), *errors, bias])
     parts.append(FittedTable(heads, rows, frozenset({0, 1}), 2))
     return parts
 

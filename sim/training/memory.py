@@ -107,9 +107,9 @@ def memory(job: OptimizerStep, layout: FrameworkMemory) -> TrainingMemory:
 
 
 def _resident_params(job: OptimizerStep, held_params: float) -> float:
-    """Return the parameters of *held_params* on the fullest model-parallel rank: its layers and the embedding."""
+    """Return the parameters of *held_params* on the fullest model-parallel rank: its layers and the embeddings."""
     network, parallel = job.network, job.parallel
-    embedding = float(network.vocab * network.hidden)
+    embedding = network.vocab * network.hidden + network.lookup_params
     body = max(0.0, held_params - embedding)
     stages = min(parallel.pipeline, network.layers)
     deepest = -(-network.layers // stages) / network.layers

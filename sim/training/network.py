@@ -50,6 +50,8 @@ class ForwardCost:
     """Part of `forward_flop` in routed experts."""
     expert_params: float = 0.0
     """Part of `params` in routed experts, active or not."""
+    lookup_params: float = 0.0
+    """Part of `params` in tables besides the token embedding, of which a pass reads a few rows only."""
     routed_width: float = 0.0
     """Numbers sent to routed experts per unit: hidden size x experts per token, summed over layers."""
     routed_copies: int = 0
@@ -85,6 +87,10 @@ class ForwardCost:
         return self.unit == "token"
 
 
+TOKENS = "embed_tokens"
+"""Name of the matrix of the token embedding."""
+
+
 def of_model(model: Model) -> ForwardCost:
     """Return the forward cost of a language model of the catalogue."""
     roles = ("attention", "mlp", "shared_expert", "expert", "router")
@@ -104,6 +110,7 @@ def of_model(model: Model) -> ForwardCost:
         layer_params=sum(active),
         expert_params_active=sum(used for one, used in zip(layers, active, strict=True) if one.role == "expert"),
         expert_params=sum(one.params for one in layers if one.role == "expert"),
+        lookup_params=sum(one.params for one in matrices(model) if one.role == "embedding" and one.name != TOKENS),
         routed_copies=moe.experts_per_token if moe else 0,
         routed_layers=model.expert_layers,
         routed_hidden=moe.latent if moe else 0,
@@ -148,6 +155,7 @@ def transformer(
     gated: bool,
     expert_params_active: float = 0.0,
     expert_params: float = 0.0,
+    lookup_params: float = 0.0,
     routed_copies: int = 0,
     routed_layers: int = 0,
     routed_hidden: int = 0,
@@ -180,6 +188,7 @@ def transformer(
         vocab=vocab,
         expert_flop=FLOP_PER_WEIGHT * expert_params_active,
         expert_params=expert_params,
+        lookup_params=lookup_params,
         routed_width=routed_width,
         routed_copies=routed_copies,
         attention_width=layers * queries * attention_factor,

@@ -277,7 +277,7 @@ def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
     experts_s = network.expert_flop * rates.expert_time_factor / rates.expert_flop_per_s
     compute_s = (dense_s + experts_s) * passes * job.units
     weight_bytes = WEIGHT_BYTES if job.method != "qlora" else FOUR_BIT_BYTES + 2 * WEIGHT_BYTES
-    weights_s = weight_bytes * job.held_params * passes / rates.bytes_per_s
+    weights_s = weight_bytes * (job.held_params - network.lookup_params) * passes / rates.bytes_per_s
     layers_s = float((compute_s**rates.exponent + weights_s**rates.exponent) ** (1 / rates.exponent))
     head_s = network.head_flop * (1 + backward_passes(job)) * job.units / rates.plain_flop_per_s
     return layers_s + head_s
@@ -360,7 +360,7 @@ def step_work(job: OptimizerStep) -> StepWork:
     flop = network.forward_flop * (1 + backward + again) + network.head_flop * (1 + backward)
     flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (1.0 if job.recompute == "selective" else again))
     wide = 2 if job.precision in ("fp32", "tf32") else 1
-    weights = WEIGHT_BYTES * job.held_params * (1 + backward + again)
+    weights = WEIGHT_BYTES * (job.held_params - network.lookup_params) * (1 + backward + again)
     moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units
     shards = ranks * (parallel.data * parallel.context if parallel.zero else 1)
     trained = trained_params(job, whole=parallel.zero > 0)

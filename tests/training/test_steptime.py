@@ -7,8 +7,17 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import Matrix, Model, matrices
 from sim.training.job import OptimizerStep, Parallel
+from sim.training.memory import FrameworkMemory, memory
 from sim.training.network import of_dimensions, of_model
-from sim.training.steptime import CAST_TRANSFERS, OPTIMIZER_BYTES, TrainingRates, reduce_s, step_time, tensor_exchange_s
+from sim.training.steptime import (
+    CAST_TRANSFERS,
+    OPTIMIZER_BYTES,
+    TrainingRates,
+    reduce_s,
+    step_time,
+    step_work,
+    tensor_exchange_s,
+)
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
@@ -54,6 +63,18 @@ def test_a_step_worked_by_hand() -> None:
 def test_a_llama_has_the_textbook_flop_of_a_token() -> None:
     llama = of_model(CATALOG.model("llama2-7b"))
     assert llama.forward_flop + llama.head_flop == pytest.approx(2 * (llama.params - 32000 * 4096), rel=1e-3)
+
+
+def test_tables_of_which_rows_are_looked_up_are_held_but_not_read() -> None:
+    network = of_model(CATALOG.model("gemma4-e2b"))
+    assert network.lookup_params == 262144 * 35 * 256
+    job = replace(JOB, network=network, micro_batch=1, sequence=1)
+    bare = replace(network, params=network.params - network.lookup_params, lookup_params=0.0)
+    assert step_time(job, RATES).matrix_s == step_time(replace(job, network=bare), RATES).matrix_s
+    work, less = (step_work(replace(job, network=one)) for one in (network, bare))
+    assert work.gpu_bytes - less.gpu_bytes == pytest.approx(OPTIMIZER_BYTES * network.lookup_params)
+    split = memory(replace(job, parallel=Parallel(pipeline=5)), FrameworkMemory())
+    assert split.weights_bytes > 2 * (network.lookup_params + 262144 * 1536)
 
 
 def test_recomputation_is_a_third_more_arithmetic_of_the_layers() -> None:
