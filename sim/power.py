@@ -210,8 +210,8 @@ def load_law(
 
 def unpacks(gpu: Gpu, weights: Quantization) -> bool:
     """Return whether *weights* are unpacked to 16 bits because *gpu*'s tensor cores do not support them."""
-    rates = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
-    return weights.bits_per_weight.value < FULL_BITS and rates[weights.compute] is None
+    supported = weights.compute != "fp16" and gpu.dense_rate(weights.compute) is not None
+    return weights.bits_per_weight.value < FULL_BITS and not supported
 
 
 def _uncapped_part(gpu: Gpu, power: "GpuPower") -> float:

@@ -39,7 +39,7 @@ class Device:
 
 def device_of(gpu: Gpu, precision: Precision) -> Device | None:
     """Return *gpu* computing in *precision*; None if its tensor cores do not support it."""
-    rate = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s}[precision]
+    rate = gpu.dense_rate(precision)
     if rate is None:
         return None
     return Device(

@@ -104,6 +104,10 @@ class Mig(Sourced):
 Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "huawei"]
 
 
+DENSE_RATES = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s", "fp4": "fp4_flops"}
+"""Arithmetic of matrix products -> field of `Gpu` with its dense rate."""
+
+
 class Gpu(Spec):
     """Datasheet and driver facts of one accelerator.
 
@@ -164,6 +168,11 @@ class Gpu(Spec):
     """Fraction of unified memory that the GPU may use; only for devices with unified memory."""
     mig: Mig | None = None
     """MIG profiles; None: not supported, or not in the catalogue."""
+
+    def dense_rate(self, compute: str) -> Value | None:
+        """Return the dense rate in arithmetic *compute*; None if the tensor cores do not support it."""
+        rate: Value | None = getattr(self, DENSE_RATES[compute])
+        return rate
 
     @property
     def pcie_card(self) -> bool:

@@ -43,8 +43,8 @@ class _Callbacks(TimedWakeup):
 class FleetClock:
     """Simulated time of a fleet, with the events of a SimPy environment and wake-up calls.
 
-    A wake-up call is no event object: it has one callback, cannot fail and cannot be waited for. Replicas ask for
-    several per request. What is due at one time happens in the order in which it was scheduled.
+    A wake-up call is no event object: it has one callback, cannot fail and cannot be waited for. Replicas move
+    theirs several times per request. What is due at one time happens in the order in which it was scheduled.
     """
 
     # not a subclass of `simpy.Environment`: compiled code reads its own fields directly, inherited ones by name

@@ -312,17 +312,12 @@ def known_overheads(engine: Engine) -> Overheads:
 
 def peak_flops(gpu: Gpu, compute: ComputeType) -> float:
     """Return the dense rate in arithmetic *compute*, or at 16 bits if the tensor cores do not support it [FLOP/s]."""
-    return (_rate(gpu, compute) or gpu.fp16_flops).value
+    return (gpu.dense_rate(compute) or gpu.fp16_flops).value
 
 
 def has_rate(gpu: Gpu, compute: ComputeType) -> bool:
     """Return whether the tensor cores support arithmetic *compute*."""
-    return _rate(gpu, compute) is not None
-
-
-def _rate(gpu: Gpu, compute: ComputeType) -> Value | None:
-    rates = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
-    return rates[compute]
+    return gpu.dense_rate(compute) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class FinishQueue:
         self._sum += sequence.finish_step
 
     def _place(self, sequence: Sequence) -> int:
-        """Return the place of *sequence*."""
+        """Return the place that *sequence* has, or would have, in this order."""
         sequences, finish_step, admission = self._sequences, sequence.finish_step, sequence.admission
         low, high = 0, len(sequences)
         while low < high:

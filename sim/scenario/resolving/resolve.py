@@ -19,7 +19,7 @@ from sim.batching import Dynamic, Scheduler, Slots, Vllm
 from sim.batchtime.one_pass import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import default_limit
-from sim.catalogue.gpu import Gpu
+from sim.catalogue.gpu import DENSE_RATES, Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.model import Model, activations_per_token, params_total
 from sim.catalogue.quantization import Quantization, kv_element_bytes, padded
@@ -237,12 +237,8 @@ def _gpu_fields(pool: BoundPool, computed: bool) -> tuple[str, ...]:
     if pool.model is not None:
         names.append("memory_bytes")
     if computed and pool.quantization is not None:
-        names += ["memory_bytes_per_s", "fp16_flops", RATES[pool.quantization.compute]]
+        names += ["memory_bytes_per_s", "fp16_flops", DENSE_RATES[pool.quantization.compute]]
     return tuple(dict.fromkeys(names))
-
-
-RATES = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s", "fp4": "fp4_flops"}
-"""Field of a GPU with the dense rate in each arithmetic."""
 
 
 def _more_rates(inputs: RooflineInputs) -> tuple[str, ...]:
@@ -252,7 +248,7 @@ def _more_rates(inputs: RooflineInputs) -> tuple[str, ...]:
     used = [chosen.compute] if chosen is not None else []
     used += [inputs.quantization.beside_compute] if beside else []
     used += ["int8"] if "int8_share" in inputs.prompt_kernels else []
-    return tuple(RATES[one] for one in dict.fromkeys(used) if one not in ("fp16", inputs.quantization.compute))
+    return tuple(DENSE_RATES[one] for one in dict.fromkeys(used) if one not in ("fp16", inputs.quantization.compute))
 
 
 def _parameters(model: Model) -> Value:
@@ -403,7 +399,7 @@ def _service_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[F
     if pool.gpu is None or pool.service is None:
         return
     device = one_pass_step_time(pool, catalog).device
-    rate = {"fp16": "fp16_flops", "fp8": "fp8_flops", "int8": "int8_ops_per_s"}[device.precision]
+    rate = DENSE_RATES[device.precision]
     yield from _some(f"{prefix}.gpu", pool.gpu, ("memory_bytes_per_s", rate, "sm_count"))
     yield from _all(f"{prefix}.model", pool.service)
     coefficients = batch_coefficients(catalog)
