@@ -96,8 +96,8 @@ def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks
     algorithm, bus = float(bandwidths[0]), float(bandwidths[1])
     if algorithm < LEAST_BANDWIDTH or ranks < 2:
         return True
-    wanted = size / time_us / 1e3, algorithm * 2 * (ranks - 1) / ranks
-    return all(isclose(*pair, rel_tol=ROUNDING) for pair in zip((algorithm, bus), wanted, strict=True))
+    same = isclose(algorithm * time_us * 1e3, size, rel_tol=ROUNDING)
+    return same and isclose(bus, algorithm * 2 * (ranks - 1) / ranks, rel_tol=ROUNDING)
 
 
 def all_reduces_in(paths: Sequence[Path]) -> tuple[list[AllReduceRun], list[Path]]:

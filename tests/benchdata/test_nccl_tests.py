@@ -68,6 +68,8 @@ def test_every_mistake_has_its_line(text: str, problem: str) -> None:
         ("1000.0", "1.05", "1.05", True),
         ("1000.0", "1.05", "0.52", False),  # a reduce-scatter
         ("1.000", "1.05", "1.05", False),  # a time in ms
+        ("0.000", "1.05", "1.05", False),
+        ("1000.0", "inf", "inf", False),
         ("1000.0", "N/A", "N/A", False),
     ],
 )
