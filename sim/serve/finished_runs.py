@@ -21,7 +21,6 @@ from sim.report.json_document import as_json
 from sim.report.prediction_accuracy import confidence_text, confidences_by_key, ring_key
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import showing
-from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import has_job
 from sim.serve.page_data import (
     WorkAnswer,
@@ -78,8 +77,11 @@ class LoadedRuns:
         return found
 
     def prepare(self, run: str) -> None:
-        """Read what other prices and limits of the finished run in the folder *run* need, unless too many wait."""
-        with suppress(RefusedRequest, ScenarioErrors), self.turn():
+        """Read what other prices and limits of the finished run in the folder *run* need, unless too many wait.
+
+        Errors are left to the first change, which reads again: nobody waits for this one.
+        """
+        with suppress(Exception), self.turn():
             answers = self._answers(run)
             if isinstance(answers, RunAnswers):
                 answers.prepare()

@@ -248,6 +248,19 @@ def test_two_runs_are_compared_in_their_currency_and_the_readers_words(client: T
 
 
 @pytest.mark.slow
+def test_a_change_tells_which_file_is_gone_since_the_first_answer(client: TestClient, folder: Path) -> None:
+    assert asked(client).status_code == 200
+    for file in (folder / RUN / "points").rglob("tables.arrow"):
+        file.unlink()
+    assert asked(client, of="marks").status_code == 200
+    found = asked(client, "site.pue=1.2")
+    assert (found.status_code, found.json()["errors"]) == (
+        422,
+        [{"message": "tables.arrow: no such file or directory"}],
+    )
+
+
+@pytest.mark.slow
 def test_every_point_is_marked_by_how_near_it_is_to_what_was_measured(client: TestClient) -> None:
     found = asked(client, of="marks").json()
     answer = asked(client).json()
