@@ -671,10 +671,15 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
         pp=layout.pipeline_parallel_size,
         dp=layout.data_parallel_size,
         beyond=tuple(_unmeasured_features(bound, catalog)),
-        calibrated=bound.calibration is not None,
+        calibrated=_has_runs(bound),
         own=calibrated(bound),
         gpu_class=gpu_class(gpu),
     )
+
+
+def _has_runs(bound: BoundPool) -> bool:
+    """Return whether the pool is calibrated on runs of a server, rather than on all-reduces alone."""
+    return bound.calibration is not None and bound.calibration.rows > 0
 
 
 def _unmeasured_features(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
@@ -682,7 +687,7 @@ def _unmeasured_features(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
     has = {
         "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None
         and bound.gpu.form_factor == ON_CHIP
-        and bound.calibration is None,
+        and not _has_runs(bound),
         "no measurement of the fit has replicas over several servers": network_of(bound, catalog),
         "no measurement of the fit has speculative decoding": getattr(bound.batching, "speculative", None),
         "no measurement of the fit has weights in host memory": bound.offload,

@@ -149,6 +149,20 @@ def test_calibration_of_a_gpu_that_shares_the_cpus_memory_counts(tmp_path: Path)
     assert (told.mark, told.why) == (NEAR, ("it is calibrated on your own runs of this server",))
 
 
+@pytest.mark.parametrize("gpu", ["l40", "dgx-spark-128gb"])
+def test_all_reduces_alone_bring_no_prediction_nearer_to_measurements(tmp_path: Path, gpu: str) -> None:
+    lengths = {name: {"distribution": "fixed", "value": 500} for name in ("prompt", "output")}
+    workload = {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": lengths}
+    marks = {}
+    for rows in (None, 0, 2):
+        pool = {"gpu": gpu, "calibration": None if rows is None else str(tmp_path / f"{rows}.yaml")}
+        (tmp_path / f"{rows}.yaml").write_text(json.dumps({"gpu": gpu, "rows": rows or 0}))
+        data = {"name": "x", "model": "llama3.1-8b", "horizon_s": 10, "workload": workload}
+        scenario = Scenario.model_validate(data | {"fleets": [{"name": "mine", "pools": [pool]}]})
+        marks[rows] = fleet_confidence(scenario, scenario.fleets[0], load_catalog())
+    assert marks[0] == marks[None] != marks[2]
+
+
 def test_fleet_confidence_is_that_of_its_farthest_pool() -> None:
     fleet = {
         "name": "both",
