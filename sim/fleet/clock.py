@@ -71,7 +71,7 @@ class FleetClock:
         """Move the wake-up call of *sleeper* to *at_s*, or to now if that is over; inf cancels it."""
         if at_s == inf:
             if sleeper._place >= 0:
-                self._cancel(sleeper)
+                self._remove(sleeper)
             return
         sleeper.call_s = at_s if at_s > self.now else self.now
         self._scheduled += 1
@@ -82,7 +82,8 @@ class FleetClock:
         else:
             self._settle(sleeper, sleeper._place)
 
-    def _cancel(self, sleeper: TimedWakeup) -> None:
+    def _remove(self, sleeper: TimedWakeup) -> None:
+        """Remove the call of *sleeper* from the heap."""
         place = sleeper._place
         sleeper.call_s, sleeper._place = inf, -1
         last = self._calls.pop()
@@ -118,7 +119,7 @@ class FleetClock:
         """Process the next event or wake-up call."""
         sleeper = self._calls[0]
         self.now = sleeper.call_s
-        self._cancel(sleeper)
+        self._remove(sleeper)
         sleeper.wake()
 
     def next_s(self) -> float:

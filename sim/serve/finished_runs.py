@@ -79,7 +79,7 @@ class LoadedRuns:
     def prepare(self, run: str) -> None:
         """Read what other prices and limits of the finished run in the folder *run* need, unless too many wait.
 
-        Errors are left to the first change, which reads again: nobody waits for this one.
+        Errors are ignored here: the first change reads again, and reports them.
         """
         with suppress(Exception), self.turn():
             answers = self._answers(run)
