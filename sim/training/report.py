@@ -81,7 +81,7 @@ def step_table(rows: Sequence[JobRow]) -> PageTable:
         _("Where the time of a step goes"),
         "",
         [_("cause"), *(_head(row) for row in feasible)],
-        [[cause, *(percent(one[cause] / sum(one.values())) for one in found)] for cause in causes],
+        [[_(cause), *(percent(one[cause] / sum(one.values())) for one in found)] for cause in causes],
     )
 
 
@@ -99,7 +99,7 @@ MEMORY = {
 def memory_table(rows: Sequence[JobRow]) -> PageTable:
     """Return the table of memory on the fullest GPU by use [GB]."""
     body = [
-        [words, *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
+        [_(words), *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
         for field, words in MEMORY.items()
     ]
     body.append([_("the GPU has"), *(plain(row.cells["memory_gb"]) for row in rows)])
@@ -110,7 +110,7 @@ def layout_table(rows: Sequence[JobRow]) -> PageTable:
     """Return the table of the job's parallelism and settings per fleet and sweep point."""
     keys = ("gpus", "servers", "dp", "tp", "pp", "zero", "recompute", "micro_batch", "precision", "framework")
     return PageTable(
-        "Layout",
+        _("Layout"),
         _("dp, tp, pp: data-, tensor- and pipeline-parallel ranks; zero: ZeRO stage; micro_batch: samples at once"),
         ["fleet", *(key.replace("_", " ") for key in keys)],
         [[_head(row), *(str(row.cells[key]) for key in keys)] for row in rows],

@@ -236,6 +236,10 @@ def _activations(network: ForwardCost) -> float:
     return ACTIVATIONS_PER_WIDTH * network.layers * network.hidden if network.is_transformer else 0.0
 
 
+def _gb(size: float) -> str:
+    return f"{size / GB:,.0f}" if size >= 1000 * GB else f"{size / GB:.3g}"
+
+
 def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, catalog: Catalog) -> str:
     capacity, memory = one.job.gpu.memory_bytes.value, one.memory
     if not one.fits:
@@ -246,12 +250,12 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
             "activations": memory.activations_bytes + memory.logits_bytes,
             "reserve": memory.reserve_bytes,
         }
-        by_use = ", ".join(f"{name} {size / GB:.3g}" for name, size in parts.items())
+        by_use = joined(", ", [Message("{part} {size}", Message(part), _gb(size)) for part, size in parts.items()])
         needs = Message(
-            "needs {total_bytes:.3g} GB of memory on each GPU ({by_use}), it has {capacity:.3g}",
-            memory.total_bytes / GB,
+            "needs {total_bytes} GB of memory on each GPU ({by_use}), it has {capacity}",
+            _gb(memory.total_bytes),
             by_use,
-            capacity / GB,
+            _gb(capacity),
         )
         return joined("; ", [needs, advice(one, catalog)])
     if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:

@@ -7,7 +7,9 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.jobs.load import load_job
+from sim.language import speaking, translate_message
 from sim.training.outcome import JobRow, job_outcomes, summary
+from sim.training.report import layout_table, memory_table, step_table
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -40,6 +42,13 @@ def test_mfu_is_six_flop_a_weight_and_token_and_attention(gpt3: list[JobRow]) ->
     a100 = gpt3[0].cells
     dense = 6 * 175e9 * a100["tokens_per_s"] / (1024 * 312e12)
     assert dense < a100["mfu"] < 1.05 * dense
+
+
+def test_tables_of_a_job_are_chinese_in_chinese(gpt3: list[JobRow]) -> None:
+    with speaking("zh"):
+        tables = [memory_table(gpt3), step_table(gpt3), layout_table(gpt3)]
+    words = [table.title for table in tables] + [row[0] for table in tables[:2] for row in table.rows]
+    assert [word for word in words if word.isascii()] == ["logits"]
 
 
 def test_times_sum_to_the_makespan(gpt3: list[JobRow]) -> None:
@@ -103,6 +112,8 @@ def test_the_error_of_a_job_that_does_not_fit_names_a_layout_that_does(catalog: 
     assert one.cells["status"] == "infeasible"
     assert one.cells["cost_usd"] is None
     assert "optimizer states 18.5" in one.cells["reason"]
+    with speaking("zh"):
+        assert "优化器状态 18.5" in translate_message(one.cells["reason"])
     assert two.cells["reason"].endswith("it fits with zero: 1")
 
 
