@@ -26,6 +26,15 @@ TIGHT = (
 )
 """Little KV, so that requests wait and are preempted."""
 
+POOLS = "[{gpu: rtx-4090, replicas: 1, batching: {policy: vllm}}]"
+ROLES = SMALL.replace(
+    POOLS,
+    """
+      - {name: prompts, role: prefill, gpu: rtx-4090, batching: {policy: vllm, async_scheduling: true}}
+      - {name: answers, role: decode, gpu: rtx-4090, batching: {policy: vllm, async_scheduling: true}}
+    kv_transfer: {link: ethernet-25g, overlap: layers}""",
+)
+
 
 def program(root: Path, *arguments: str, pure: bool) -> str:
     """Return the output of gpufleet on compiled modules, or on their sources."""
@@ -38,9 +47,9 @@ def test_the_version_states_which_modules_run(root: Path) -> None:
     assert [program(root, "--version", pure=pure).split()[-1] for pure in (True, False)] == ["(pure)", "(compiled)"]
 
 
-@pytest.mark.parametrize("sets", [(), TIGHT])
-def test_both_write_the_same_tables(root: Path, tmp_path: Path, sets: tuple[str, ...]) -> None:
-    (tmp_path / "s.yaml").write_text(SMALL)
+@pytest.mark.parametrize(("text", "sets"), [(SMALL, ()), (SMALL, TIGHT), (ROLES, ())])
+def test_both_write_the_same_tables(root: Path, tmp_path: Path, text: str, sets: tuple[str, ...]) -> None:
+    (tmp_path / "s.yaml").write_text(text)
     options = ("--no-report", "--quiet", "--workers", "1", *(word for one in sets for word in ("--set", one)))
     for mode, pure in (("pure", True), ("compiled", False)):
         program(root, "run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / mode), *options, pure=pure)

@@ -57,6 +57,22 @@ def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     assert_conserved(engine, fast)
 
 
+def test_spans_have_frozen_sets_which_compiled_code_requires() -> None:
+    limits = rank_limits(
+        num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000
+    )
+    for kind in (AsyncEngine, VllmEngine):
+        engine = kind(Affine(), limits)
+        for index, prompt_tokens in enumerate((8, 100)):
+            engine.offer(Request(index, 0.0, prompt_tokens, 20), 0.0)
+        end_s = engine.plan(0.0)
+        engine.advance()
+        engine.plan(end_s)
+        (span,) = engine.under_way()
+        assert type(span.decoding) is frozenset, kind
+        assert (span.decoding, span.prompts.keys()) == ({0}, {1})
+
+
 def test_an_answer_is_a_cache_hit_while_its_last_token_is_made() -> None:
     """A request that arrives in the step before the last one joins the step after it."""
     shared = {"block_hashes": (7,), "hash_block_tokens": 32}

@@ -613,7 +613,8 @@ class InFlightStep(EqualSteps):
         }
         goes_on = (one for one in self.chunks if one.kv_transferred)
         others = [*(one for one in rank.running if one.decoding), *self.leaving, *self.preempted, *goes_on]
-        decoding = frozenset(one.request.index for one in others if one not in self.excluded) - prompts.keys()
+        served = (one.request.index for one in others if one not in self.excluded)
+        decoding = frozenset(index for index in served if index not in prompts)
         end_s = self.start_s + leap_s(self.leap, self.steps)
         later = any(one.request.index == request_index and one.admission > self._last_admission for one in rank.running)
         place = "queued" if later else rank.place(request_index)
