@@ -250,7 +250,7 @@ def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, cat
             "activations": memory.activations_bytes + memory.logits_bytes,
             "reserve": memory.reserve_bytes,
         }
-        by_use = joined(", ", [Message("{part} {size}", Message(part), _gb(size)) for part, size in parts.items()])
+        by_use = joined(", ", [Message("{part} {size}", part, _gb(size)) for part, size in parts.items()])
         needs = Message(
             "needs {total_bytes} GB of memory on each GPU ({by_use}), it has {capacity}",
             _gb(memory.total_bytes),
