@@ -29,7 +29,6 @@ from sim.fidelity.fit import (
     load_priors,
 )
 from sim.fidelity.link_factors import link_factors
-from sim.fidelity.names import link_of
 from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
 from sim.message import Message, joined, placed
@@ -149,10 +148,9 @@ def calibrate_link(
 ) -> FittedFactors:
     """Return the factors of a link that *all_reduces* between GPUs *gpu* (an id) determine without any run.
 
-    *interconnect* is the link as a table of benchmarks describes it; empty: the GPU's own.
+    *interconnect* is the id of the link; empty: the GPU's own. Raises UnknownId.
     """
-    link = link_of(interconnect, catalog.gpu(gpu), catalog, campaigns_of(catalog))
-    found = link_factors(all_reduces, catalog.link(link))
+    found = link_factors(all_reduces, catalog.link(interconnect or catalog.gpu(gpu).link))
     known = {name: _factor(log_factor, KNOWN_SD, determined=True) for name, log_factor in found.items()}
     return FittedFactors(calibration_of(gpu, known).model_copy(update={"table": table, "rows": 0}))
 
