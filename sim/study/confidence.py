@@ -293,15 +293,10 @@ def _model(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequ
         return 2, Message("no model with its kind of layers ({kind}) was measured", setting.kind)
     least, most = min(sizes), max(sizes)
     if not least / ROUNDED <= setting.params_billion <= most * ROUNDED:
-        return (
-            2,
-            Message(
-                "measured models of its kind ({kind}) have {least} to {most} parameters",
-                setting.kind,
-                _billions(least),
-                _billions(most),
-            ),
-        )
+        kind, low, high = setting.kind, _billions(least), _billions(most)
+        if low == high:
+            return 2, Message("measured models of its kind ({kind}) have {most} parameters", kind, high)
+        return 2, Message("measured models of its kind ({kind}) have {least} to {most} parameters", kind, low, high)
     return 1, "this model was not measured on this GPU, models of its kind and size were"
 
 

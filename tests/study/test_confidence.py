@@ -76,6 +76,13 @@ def test_parts_that_were_never_together_are_between_measurements() -> None:
     assert "together" in why[0]
 
 
+def test_measured_models_of_one_size_are_no_range() -> None:
+    _, [why] = mark_of(replace(SETTING, params_billion=500.0), (ENTRY,))
+    assert "have 8e9 parameters" in why
+    _, [why] = mark_of(replace(SETTING, params_billion=500.0), (ENTRY, replace(ENTRY, params_billion=70.0)))
+    assert "have 8e9 to 70e9 parameters" in why
+
+
 def test_the_users_own_calibration_counts_as_a_measured_gpu() -> None:
     other = replace(SETTING, gpu="d", architecture="Volta", calibrated=True)
     assert mark_of(other, INDEX)[0] == NEAR
