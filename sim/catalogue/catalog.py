@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from difflib import SequenceMatcher, get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -347,13 +347,17 @@ class Catalog:
         if (kind, key) not in self._entries and not (_is_id(key) and self._path(kind, key).is_file()):
             key = self._alias_index(kind).get(key, "") or self._spelled_alike(kind, key)
         if not key:
-            known = [*self.ids(kind), *self._alias_index(kind)]
-            near = (self._alias_index(kind).get(match, match) for match in _nearest(name, known))
-            raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near))[:MAX_SUGGESTIONS])
+            raise UnknownId(_SINGULAR[kind], name, partial(self._similar, kind, name))
         if (kind, key) not in self._entries:
             self._entries[kind, key] = _entry(read, yamlio.read(self._path(kind, key)))
         found: Entry = self._entries[kind, key]
         return found
+
+    def _similar(self, kind: str, name: str) -> tuple[str, ...]:
+        """Return the ids of *kind* that *name* may mean, likeliest first."""
+        aliases = self._alias_index(kind)
+        near = (aliases.get(match, match) for match in _nearest(name, [*self.ids(kind), *aliases]))
+        return tuple(dict.fromkeys(near))[:MAX_SUGGESTIONS]
 
     def _alias_index(self, kind: str) -> dict[str, str]:
         """Return the map from alias or display name, in lower case, to id. Only these parts of each file are parsed."""
@@ -494,7 +498,8 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
-    almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (MISSPELLING_SIMILARITY, 0.6))
+    alike = get_close_matches(wanted, names, n=3)
+    almost = get_close_matches(wanted, alike, n=3, cutoff=MISSPELLING_SIMILARITY)
     near = sorted({*almost, *sharing}, key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
     near.sort(key=lambda one: shared[one], reverse=True)
     return tuple(dict.fromkeys([*holding, *near, *alike]))

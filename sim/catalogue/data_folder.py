@@ -1,5 +1,7 @@
 """Location of the catalogue's data files, and the errors of a look-up in them."""
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,21 @@ SHOWN = 60
 
 
 class UnknownId(ValueError, KeyError):
-    """Unknown catalogue name; `suggestions` lists the most similar ids."""
+    """Unknown catalogue name; the most similar ids are searched only if the message or `suggestions` is read."""
 
-    def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
-        self.kind, self.name, self.suggestions = kind, name, suggestions
-        hint = Message("; did you mean {near}?", joined(OR, suggestions)) if suggestions else ""
-        shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
-        super().__init__(Message("unknown {kind} {id!r}{hint}", kind, shown, hint))
+    def __init__(self, kind: str, name: str, suggestions: tuple[str, ...] | Callable[[], tuple[str, ...]]) -> None:
+        super().__init__(kind, name)
+        self.kind, self.name, self._suggestions = kind, name, suggestions
+
+    @cached_property
+    def suggestions(self) -> tuple[str, ...]:
+        """Most similar ids, likeliest first."""
+        return self._suggestions() if callable(self._suggestions) else self._suggestions
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError itself puts the message in quotes
+        hint = Message("; did you mean {near}?", joined(OR, self.suggestions)) if self.suggestions else ""
+        shown = self.name if len(self.name) <= SHOWN else f"{self.name[: SHOWN - 3]}..."
+        return Message("unknown {kind} {id!r}{hint}", self.kind, shown, hint)
 
     def __reduce__(self) -> Any:
         return type(self), (self.kind, self.name, self.suggestions)

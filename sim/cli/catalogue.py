@@ -72,7 +72,7 @@ def _stored_model(kind: str, name: str, unknown: Any) -> Any:
         hint = Message(
             "any model: save config.json from its page on huggingface.co, then gpufleet init NAME --from config.json"
         )
-        fail(joined("\n", [unknown.args[0], hint]), BAD_INPUT)
+        fail(joined("\n", [str(unknown), hint]), BAD_INPUT)
     read = Message("not in the catalogue: read from {path}; in a scenario: model: {path}", path)
     print_to_stderr(read)
     model = model_from_config(path)
