@@ -25,7 +25,7 @@ from sim import registry
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, frame, main
 from sim.language import ENGLISH, current
 from sim.report import progress
-from sim.report.charts.picture import Chart
+from sim.report.charts.chart import Chart
 from sim.study.execution import durable
 
 # The same examples on every run, and no deadline: a slow machine is no failure.

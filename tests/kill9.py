@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from coarse_answers import answer_coarsely
 
 from sim import cli
-from sim.report.charts.picture import Chart
+from sim.report.charts.chart import Chart
 from sim.study import breakeven
 
 SCENARIO = """\

@@ -45,6 +45,9 @@ class MadeUpCase:
         }  # fmt: skip
         return pa.table(columns)
 
+    def request_columns(self) -> list[str]:
+        return list(self.requests().column_names)
+
     def usage(self) -> pa.Table:
         names = ["service", "pool", "server"]
         numbers = ["start_s", "end_s", "gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"]

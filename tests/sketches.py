@@ -3,7 +3,7 @@
 import json
 import zlib
 
-from sim.report.charts.picture import SIGNATURE, Chart
+from sim.report.charts.chart import SIGNATURE, Chart
 
 _render = Chart._render
 

@@ -51,7 +51,7 @@ from sim.study import breakeven, cost_gap
 sys.path.append({str(ROOT / "tests")!r})
 from coarse_answers import answer_coarsely
 from sketches import sketch
-from sim.report.charts.picture import Chart
+from sim.report.charts.chart import Chart
 Chart._render = sketch
 cost_gap.FULL_HORIZON_S = {SHORT_S}
 answer_coarsely()

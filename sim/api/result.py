@@ -11,8 +11,9 @@ from sim.answers.folder import manifest_of
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.message import Message
+from sim.report.charts.chart import Chart
 from sim.report.charts.fonts import drawable
-from sim.report.charts.picture import Chart, for_paper
+from sim.report.charts.picture import for_paper
 from sim.report.export.stored_answer import read_table
 from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable

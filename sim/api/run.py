@@ -15,8 +15,8 @@ from sim.api.result import Result
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
 from sim.message import Message
+from sim.report.charts.chart import Chart
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import Chart
 from sim.report.charts.sweep_panels import curves, panels_of
 from sim.report.export.stored_answer import read_run
 from sim.report.run.json_document import run_document

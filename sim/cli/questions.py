@@ -170,8 +170,7 @@ class CommandContext:
 
         given = self.given
         machines = workplace(given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path)
-        report = not given["no_report"]
-        with machines as opened, copied(self.remote), pictures_beside(given["workers"], report):
+        with machines as opened, copied(self.remote):
             return write(
                 scenario=self.scenario,
                 catalog=self.catalog,
@@ -180,7 +179,7 @@ class CommandContext:
                 quiet=given["quiet"],
                 command=command_line(),
                 force=given["force"],
-                report=report,
+                report=not given["no_report"],
             )
 
     def show(self, document: Callable[[str], Mapping[str, Any]], lines: Callable[[], Iterable[Any]]) -> None:
@@ -224,7 +223,8 @@ def command(
     names = [option for option in OPTIONS if option in further or option not in OF_SOME]
 
     def typed(**given: Any) -> None:
-        with report_bad_input():
+        # the pictures' process starts its engine while the scenario is read
+        with report_bad_input(), pictures_beside(given["workers"], not given["no_report"]):
             answer(_context(name, given, suffix, read))
 
     typed.__name__, typed.__doc__ = name, text

@@ -22,9 +22,10 @@ from sim.jobs.report import verdict as queue_verdict
 from sim.jobs.schema import QueueScenario
 from sim.language import N_, _
 from sim.records import Interval
+from sim.report.charts.chart import Chart
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import Chart, KeyEntry, panel_picture
+from sim.report.charts.picture import KeyEntry, panel_picture
 from sim.report.page.page import PageTable, render_page, text_table
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
 from sim.report.sources import notes

@@ -7,8 +7,9 @@ from math import isfinite
 from typing import Any
 
 from sim.language import N_, _
+from sim.report.charts.chart import Chart
 from sim.report.charts.panels import ChartCurve, ChartInterval, Limit, Panel, style
-from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
+from sim.report.charts.picture import SOFT, KeyEntry, picture
 from sim.report.charts.tornado import SideBar
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure, panel_figure

@@ -16,9 +16,10 @@ from sim.report.charts.capacity_steps import (
     StepChart,
     step_figure,
 )
+from sim.report.charts.chart import Chart
 from sim.report.charts.layout import INK
 from sim.report.charts.panels import DASHES, ChartCurve, Panel, style
-from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
+from sim.report.charts.picture import SOFT, KeyEntry, picture
 from sim.report.charts.vega_lite import PageFigure, panel_figure
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import axis_label, plain

@@ -51,6 +51,9 @@ class FinishedCase(Protocol):
     def requests(self) -> pa.Table:
         """Return the table of requests."""
 
+    def request_columns(self) -> list[str]:
+        """Return the names of the columns of the table of requests, which is not read."""
+
     def usage(self) -> pa.Table:
         """Return the table of replica intervals."""
 

@@ -65,9 +65,9 @@ def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
 
 
 def _shares(case: FinishedCase) -> dict[str, TenantShare]:
-    table = case.requests()
-    if "tenant" not in table.column_names:
+    if "tenant" not in case.request_columns():
         return {}
+    table = case.requests()
     columns = {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
     tenants = columns["tenant"].astype(str)
     shares = {name: _share(columns, tenants == name) for name in sorted(set(tenants.tolist()))}

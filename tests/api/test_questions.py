@@ -7,7 +7,7 @@ import pytest
 
 import sim
 from sim.api.result import Result
-from sim.report.charts.picture import Chart
+from sim.report.charts.chart import Chart
 from sim.study import breakeven
 
 CHOICE = {

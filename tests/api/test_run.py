@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
-from sim.report.charts.picture import Chart
+from sim.report.charts.chart import Chart
 from sim.yamlio import dump
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from sim.language import N_, _
+from sim.report.charts.chart import Chart
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, scale_colors, style
-from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
+from sim.report.charts.picture import SOFT, KeyEntry, picture
 from sim.report.charts.vega_lite import panel_figures
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.service_level import exactly, percentiles_shown

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sim.report.charts.chart import Chart
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import Chart, KeyEntry
+from sim.report.charts.picture import KeyEntry
 from sim.report.charts.vega_lite import PageCharts, PageFigure, panel_figures
 from sim.report.page.template import render
 from sim.report.page.template import render as filled

@@ -240,8 +240,14 @@ def write_report(
 
     """
     points = summarize(cases, axes, slo)
-    tenants, compared = tenant_rows(cases, axes), differences(points)
+    compared, of_year = differences(points), year(points, axes)
+    if with_pictures:  # before the tables, since another process may draw them meanwhile
+        disputes = () if monte_carlo is None else disputes_of(monte_carlo, points)
+        make_verdict = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
+        panels, timeline, answer = _pictures(out, points, axes, slo, make_verdict, question or scenario_name)
+        section = None if monte_carlo is None else monte_carlo_section(out, monte_carlo, points, axes)
     _write_cases(out, cases, points, axes, requests_format)
+    tenants = tenant_rows(cases, axes)
     if tenants:
         given = {name for row in tenants for name in row}
         columns = ["fleet", *axes, *(name for name in TENANT_COLUMNS if name in given)]
@@ -253,7 +259,6 @@ def write_report(
         write_rows(out / "showback.csv", showback)
     if compared:
         write_paired(out / "paired.csv", compared, axes)
-    of_year = year(points, axes)
     if of_year is not None:
         others = [axis for axis in axes if axis != of_year.plan.axis]
         write_year(out / "year.csv", of_year.rows, others, has_money(points))
@@ -261,10 +266,6 @@ def write_report(
         write_monte_carlo(out, monte_carlo, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        disputes = () if monte_carlo is None else disputes_of(monte_carlo, points)
-        make_verdict = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
-        panels, timeline, answer = _pictures(out, points, axes, slo, make_verdict, question or scenario_name)
-        section = None if monte_carlo is None else monte_carlo_section(out, monte_carlo, points, axes)
         page = render(
             points,
             panels,

@@ -65,12 +65,17 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
     if requests_format == "none":
         return
     each = {case.fleet: case for case in finished}.values()
-    given = {name for case in each for name in case.requests().schema.names}
+    given = {name for case in each for name in case.request_columns()}
     columns = [*REQUEST_COLUMNS, *(name for name in WHERE_GIVEN if name in given)]
-    if requests_format == "parquet" or _many(finished):
-        _write_parquet(folder / "requests.parquet", finished, axes, columns)
+    first, rows = _first_tables(finished)
+
+    def table_of(case: FinishedCase) -> pa.Table:
+        return _with_all(first.pop(0) if first else case.requests(), columns)
+
+    if requests_format == "parquet" or rows >= PARQUET_FROM_ROWS:
+        _write_parquet(folder / "requests.parquet", finished, axes, columns, table_of)
     else:
-        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: _with_all(case.requests(), columns))
+        _write_csv(folder / "requests.csv", finished, axes, columns, table_of)
 
 
 def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
@@ -92,14 +97,16 @@ def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table
 
 
-def _many(cases: Iterable[FinishedCase]) -> bool:
-    """Return whether all cases together reach the number of requests for Parquet; stop reading once they do."""
+def _first_tables(cases: Iterable[FinishedCase]) -> tuple[list[pa.Table], int]:
+    """Return the requests of the first *cases*, until they reach the number for Parquet, and that number."""
+    tables: list[pa.Table] = []
     rows = 0
     for case in cases:
-        rows += case.requests().num_rows
         if rows >= PARQUET_FROM_ROWS:
-            return True
-    return False
+            break
+        tables.append(case.requests())
+        rows += tables[-1].num_rows
+    return tables, rows
 
 
 def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str], read: Read) -> None:
@@ -120,15 +127,16 @@ def _with_converted_columns(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str]) -> None:
+def _write_parquet(
+    path: Path, cases: Sequence[FinishedCase], axes: Sequence[str], columns: list[str], read: Read
+) -> None:
     import pyarrow.parquet as pq  # which takes longer than a table in CSV
 
-    cases = list(cases)
     kinds = {axis: _axis_type([case.axes.get(axis) for case in cases]) for axis in axes}
     schema: pa.Schema | None = None
     with ExitStack() as stack:
         for case in cases:
-            table = _with_converted_columns(_with_all(case.requests(), columns).select(columns))
+            table = _with_converted_columns(read(case).select(columns))
             front = {"fleet": _constant(case.fleet, pa.string(), table)}
             front |= {axis: _constant(case.axes.get(axis), kind, table) for axis, kind in kinds.items()}
             front["replication"] = _constant(case.replication, pa.int64(), table)

@@ -66,6 +66,14 @@ class StoredCase:
         """Return the table of requests, without rows if the scenario keeps none."""
         return self._table("requests")
 
+    def request_columns(self) -> list[str]:
+        """Return the names of the columns of the table of requests, whose rows are not read."""
+        if not self.tables:
+            return list(self.requests().column_names)
+        with opened(self.folder / TABLES_FILE, hidden=True) as file:
+            file.seek(self.tables["requests"])
+            return list(pa.ipc.open_stream(file).schema.names)
+
     def usage(self) -> pa.Table:
         """Return the table of replica intervals."""
         return self._table("usage")

@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
+from sim.report.charts.chart import Chart
 from sim.report.charts.fonts import converter
 from sim.report.charts.panels import COLORS, DASHES, ChartCurve, Panel, for_print
-from sim.report.charts.picture import Chart, KeyEntry, for_paper, panel_picture, picture
+from sim.report.charts.picture import KeyEntry, for_paper, panel_picture, picture
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 

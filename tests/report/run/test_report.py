@@ -8,7 +8,7 @@ from pages import charts_of, text_of
 from PIL import Image
 from rich.console import Console
 
-from sim.report.charts.picture import SIGNATURE, Chart
+from sim.report.charts.chart import SIGNATURE, Chart
 from sim.report.run.report import write_report
 from sim.report.run.terminal import terminal_table
 
