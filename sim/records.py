@@ -461,6 +461,8 @@ class Leap:
     """Additional time of the last stage of a pipeline over the mean stage, whose time is `first_s` [s]."""
     second_load: float = 0.0
     """Load under the step time's second power law; 0 without one."""
+    stages_more_s: tuple[float, ...] = ()
+    """Additional time of each pipeline stage over the mean stage, `last_s` apart [s]; empty if all are equal."""
 
     def __init__(
         self,
@@ -470,13 +472,15 @@ class Leap:
         load: float = 1.0,
         last_s: float = 0.0,
         second_load: float = 0.0,
+        stages_more_s: tuple[float, ...] = (),
     ) -> None:
         self.first_s, self.growth_s = first_s, growth_s
         self.valid_steps, self.load, self.last_s = valid_steps, load, last_s
-        self.second_load = second_load
+        self.second_load, self.stages_more_s = second_load, stages_more_s
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Leap, (self.first_s, self.growth_s, self.valid_steps, self.load, self.last_s, self.second_load)
+        steps = self.first_s, self.growth_s, self.valid_steps
+        return Leap, (*steps, self.load, self.last_s, self.second_load, self.stages_more_s)
 
 
 class StepTime(Protocol):

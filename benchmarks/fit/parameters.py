@@ -16,7 +16,7 @@ from sim.catalogue.value import Value
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.coefficients import AllReduceFactor, Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
-from sim.steptime.roofline import RooflineStepTime
+from sim.steptime.roofline import roofline_step_time
 from sim.yamlio import read
 
 PRIORS = Path(__file__).with_name("priors.yaml")
@@ -145,7 +145,7 @@ def with_parameters(plan: CasePlan, priors: Priors, theta: Mapping[str, float]) 
     """Return *plan* with the step time and the time per request under *theta*."""
     pool = plan.pools[0]
     inputs = _inputs(pool.steptime.inputs, priors, theta)  # type: ignore[attr-defined]
-    steptime = RooflineStepTime(pool.steptime.spec, inputs)  # type: ignore[attr-defined]
+    steptime = roofline_step_time(pool.steptime.spec, inputs)  # type: ignore[attr-defined]
     request_s = 0.0
     if pool.request_overhead_s:
         request_s = steptime.spec.request_overhead_s(

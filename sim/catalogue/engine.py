@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.gpu import Gpu, Vendor
 from sim.catalogue.model import Matrix, Model
+from sim.catalogue.stages import PipelineSplit
 from sim.catalogue.value import Sourced, Value
 from sim.message import Message
 from sim.spec import Positive, Spec
@@ -325,6 +326,12 @@ class OwnAllReduce(Sourced):
         return self.max_bytes.get(ranks, 0.0)
 
 
+class PipelineStages(Sourced):
+    """Division of a model's layers among pipeline stages."""
+
+    split: PipelineSplit
+
+
 class LargerGpus(Spec):
     """Default limits on GPUs with at least `from_bytes` of memory."""
 
@@ -460,6 +467,13 @@ class Engine(Spec):
     """All-reduce kernels of the engine itself; None: NCCL runs all collectives."""
     offload: EngineOffload | None = None
     """Rules of weight offloading; None: all weights lie on the GPUs."""
+    pipeline: PipelineStages | None = None
+    """Division of layers among pipeline stages; None: as in vLLM."""
+
+    @property
+    def pipeline_split(self) -> PipelineSplit:
+        """Placement of layers that remain if pipeline stages do not divide them."""
+        return self.pipeline.split if self.pipeline is not None else "before_last"
 
 
 Version = tuple[int, ...]

@@ -492,7 +492,7 @@ class Matrix:
     @property
     def count(self) -> int:
         """Number of such matrices in the whole model."""
-        return self.per_layer * max(1, self.last_layer - self.first_layer)
+        return self.per_layer * (self.last_layer - self.first_layer if self.last_layer else 1)
 
     @property
     def params(self) -> int:
@@ -575,8 +575,8 @@ def _span_of_heads(model: Model) -> tuple[int, int]:
 
 def _whole_attention(model: Model) -> list[Matrix]:
     span = _span_of_heads(model)
-    if model.whole_heads is None:
-        return _grouped_heads(model, model.attends_by(), span, model.stored_layers)
+    if model.whole_heads is None or not model.sliding_window_layers:
+        return _grouped_heads(model, model.attends_by(whole=True), span, model.stored_layers)
     windows_end = span[0] + model.sliding_window_layers
     near = _grouped_heads(model, model.attends_by(), (span[0], windows_end), model.stored_window_layers)
     stored = model.stored_layers - model.stored_window_layers
@@ -693,7 +693,7 @@ def _compressed_attention(model: Model, compressed: CompressedAttention) -> list
         Matrix("o_a_proj", "attention", queries // groups, compressed.o_lora_rank, "outputs", *span, groups),
         Matrix("o_b_proj", "attention", groups * compressed.o_lora_rank, model.hidden, "inputs", *span),
     ]
-    if compressed.fine_layers:
+    if compressed.stored_fine_layers:
         width = COMPRESSOR_WIDTHS // (1 if compressed.overlapping else 2) * model.head_dim
         found.append(Matrix("fine_compressor", "router", model.hidden, width, "none", *fine))
     if compressed.whole_sources:

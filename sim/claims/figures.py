@@ -221,7 +221,7 @@ def weights(spec: WeightsFigure, context: ClaimContext) -> ClaimFigure:
     formats = context.catalog.quantization
     quantization = native_quantization(formats(spec.quantization), model, formats)
     stored = padded(quantization, model)
-    return ClaimFigure(stage_weight_bytes(stored, quantization, matrices(stored), ReplicaLayout(), 0) / spec.per)
+    return ClaimFigure(stage_weight_bytes(stored, quantization, matrices(stored), ReplicaLayout()) / spec.per)
 
 
 FITS = "fits"

@@ -25,7 +25,7 @@ from sim.message import Message
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.spec import Spec
 from sim.steptime.calibration import Calibration, Errors, Factor
-from sim.steptime.roofline import RooflineStepTime
+from sim.steptime.roofline import RooflineStepTime, roofline_step_time
 from sim.study.metrics.statistics import normal_quantile
 from sim.yamlio import read
 
@@ -116,7 +116,7 @@ def adjusted(calibration: Calibration) -> Callable[[CasePlan], CasePlan]:
             overhead_s = steptime.spec.request_overhead_s(
                 inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu
             )
-        return replace(pool, steptime=RooflineStepTime(steptime.spec, inputs), request_overhead_s=overhead_s)
+        return replace(pool, steptime=roofline_step_time(steptime.spec, inputs), request_overhead_s=overhead_s)
 
     return lambda plan: replace(plan, pools=tuple(pool_with(pool) for pool in plan.pools))
 

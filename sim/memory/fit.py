@@ -9,6 +9,7 @@ from sim.catalogue.engine import Engine, EngineMemory, HostWeights, Offload, def
 from sim.catalogue.gpu import Gpu, sliced
 from sim.catalogue.model import Model, entries_per_token, index_key_bytes, index_keys_per_token, matrices
 from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
+from sim.catalogue.stages import stage_models
 from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, place_bytes, window_sequence_bytes, window_step_bytes
 from sim.memory.weights import (
     HostResidentBytes,
@@ -16,7 +17,6 @@ from sim.memory.weights import (
     check_parallel,
     host_weight_bytes,
     host_weights,
-    stage_layers,
     stage_weight_bytes,
 )
 from sim.message import Message, joined
@@ -36,7 +36,7 @@ class DraftMemory:
     ) -> "DraftMemory":
         """Return the memory of a separate draft *model*, split over GPUs as the target model is."""
         stored = padded(quantization, model)
-        weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
+        weights = stage_weight_bytes(stored, quantization, matrices(stored), layout)
         return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.stored_layers)
 
     @classmethod
@@ -46,7 +46,7 @@ class DraftMemory:
         """Return the memory of draft heads: one more layer of *model* of mean size, without embedding and LM head."""
         stored = padded(quantization, model)
         layers = tuple(matrix for matrix in matrices(stored) if matrix.role not in ("embedding", "lm_head"))
-        weights = stage_weight_bytes(stored, quantization, layers, layout, 0)
+        weights = stage_weight_bytes(stored, quantization, layers, layout)
         return cls(weights / model.layers, _kv_bytes_per_layer(model, layout, dtype))
 
 
@@ -75,30 +75,26 @@ class StageMemory:
         quantization: Quantization,
         need: EngineMemory,
         layout: ReplicaLayout,
-        stage: int,
+        ends: tuple[bool, bool],
         share: float,
         max_num_seqs: int,
         tokens: int,
         host: HostWeights,
         further_weights_bytes: float,
-        window_layer_bytes: float,
+        window_bytes: float,
     ) -> "StageMemory":
-        """Return the memory of one GPU of pipeline stage number *stage*, for the largest step.
+        """Return the memory of one GPU of the pipeline stage with the layers of *model*, for the largest step.
 
-        *share* is the fraction of the GPU memory that the engine may use (`gpu_memory_utilization`); *max_num_seqs* and
-        *tokens* are the sequences and new tokens of the largest step. Weights in *host* memory are subtracted;
-        *further_weights_bytes* (drafter, LoRA slots) and *window_layer_bytes* (uncompressed tokens and compressor
-        states of a layer during a step, with compressed attention) are added.
+        *ends*: see `stage_weight_bytes`. *share* is the fraction of the GPU memory that the engine may use
+        (`gpu_memory_utilization`); *max_num_seqs* and *tokens* are the sequences and new tokens of the largest step.
+        Weights in *host* memory are subtracted; *further_weights_bytes* (drafter, LoRA slots) and *window_bytes*
+        (uncompressed tokens and compressor states during a step, with compressed attention) are added.
         """
-        stored = padded(quantization, model)
-        shapes = matrices(stored)
-        first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-        weights = further_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        weights = further_weights_bytes + stage_weight_bytes(model, quantization, matrices(model), layout, ends)
         if host != HostWeights():
-            weights -= host_weight_bytes(host, stored, quantization, layout)
-        activations = _activation_bytes(stored, need, layout, max_num_seqs, tokens, last == model.layers)
-        activations += window_layer_bytes * (last - first)
-        graphs = need.graph_bytes_per_layer.value * (last - first)
+            weights -= host_weight_bytes(host, model, quantization, layout)
+        activations = _activation_bytes(model, need, layout, max_num_seqs, tokens, ends[1]) + window_bytes
+        graphs = need.graph_bytes_per_layer.value * model.layers
         buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
         comms = buffers.value if layout.joined > 1 else 0.0
         library = need.library_bytes.value
@@ -117,7 +113,7 @@ class StageMemory:
         else:
             usable = room
             kv = share * (room - weights - working) if room > weights + working else room - weights - working
-        return cls(last - first, usable, weights, activations, library, graphs, comms, kv)
+        return cls(model.layers, usable, weights, activations, library, graphs, comms, kv)
 
 
 def _activation_bytes(
@@ -250,14 +246,13 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     host = HostWeights()
     if wanted.offload is not None:
         host = host_weights(wanted.offload, model, quantization, layout)
-    stages = _stages(gpu, model, quantization, engine, need, wanted, host)
-    tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
-    free_bytes, state_bytes = tightest.kv_bytes, place_bytes(model, wanted.tensor_parallel_size, tightest.layers)
-    places = wanted.states.places_in(free_bytes, state_bytes) if wanted.states is not None else 0
-    tightest = replace(tightest, kv_bytes=free_bytes - places * state_bytes)
-    blocks = _Blocks.of(model, wanted, tightest.layers, host)
+    parts = stage_models(padded(quantization, model), wanted.pipeline_parallel_size, engine.pipeline_split)
+    stages = _stages(gpu, parts, quantization, engine, need, wanted, host)
+    places = _state_places(wanted, parts, stages)
+    tightest, part, blocks, on_gpu = _tightest(wanted, parts, stages, places, host)
+    state_bytes = place_bytes(part, wanted.tensor_parallel_size)
+    free_bytes = tightest.kv_bytes + places * state_bytes
     in_host = HostResidentBytes.of(host, model, quantization, layout, blocks.host_bytes)
-    on_gpu = tightest.kv_bytes // blocks.gpu_bytes if blocks.gpu_bytes else copysign(inf, tightest.kv_bytes)
     count = max(0, int(min(on_gpu, in_host.blocks(wanted.host_memory_bytes))))
     reason = wanted.states.shortfall(free_bytes, state_bytes) if wanted.states is not None else ""
     if not reason and on_gpu < blocks.needed:
@@ -290,33 +285,57 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
 
 def _stages(
     gpu: Gpu,
-    model: Model,
+    parts: list[Model],
     quantization: Quantization,
     engine: Engine,
     need: EngineMemory,
     wanted: RequestedMemory,
     host: HostWeights,
 ) -> list[StageMemory]:
-    """Return the memory of one GPU of each pipeline stage."""
+    """Return the memory of one GPU of each pipeline stage; *parts* are the models of the stages' layers."""
     share, tokens = wanted.gpu_memory_utilization, wanted.max_num_batched_tokens
-    window_bytes = window_step_bytes(model, wanted.kv_cache_dtype, min(tokens, wanted.context(model)))
     return [
         StageMemory.of(
             gpu,
-            model,
+            part,
             quantization,
             need,
             wanted.layout,
-            stage,
+            (stage == 0, stage == len(parts) - 1),
             default_share(engine, need, gpu) if share is None else share,
             wanted.max_num_seqs,
             tokens,
             host,
             wanted.drafts.weights_bytes + wanted.adapter_bytes,
-            window_bytes / model.layers,
+            window_step_bytes(part, wanted.kv_cache_dtype, min(tokens, wanted.context(part))),
         )
-        for stage in range(wanted.pipeline_parallel_size)
+        for stage, part in enumerate(parts)
     ]
+
+
+def _state_places(wanted: RequestedMemory, parts: list[Model], stages: list[StageMemory]) -> int:
+    """Return the places of the separate cache of recurrent states: those of the stage that holds the fewest."""
+    if wanted.states is None:
+        return 0
+    sizes = [place_bytes(part, wanted.tensor_parallel_size) for part in parts]
+    held = [wanted.states.places_in(stage.kv_bytes, size) for stage, size in zip(stages, sizes, strict=True) if size]
+    return min(held, default=0)
+
+
+def _tightest(
+    wanted: RequestedMemory, parts: list[Model], stages: list[StageMemory], places: int, host: HostWeights
+) -> "tuple[StageMemory, Model, _Blocks, float]":
+    """Return the stage that holds the fewest KV blocks beside *places* states: memory, model, block, number of blocks.
+
+    All stages have as many blocks as that one.
+    """
+    found = []
+    for part, stage in zip(parts, stages, strict=True):
+        left = replace(stage, kv_bytes=stage.kv_bytes - places * place_bytes(part, wanted.tensor_parallel_size))
+        blocks = _Blocks.of(part, wanted, host)
+        count = left.kv_bytes // blocks.gpu_bytes if blocks.gpu_bytes else copysign(inf, left.kv_bytes)
+        found.append((left, part, blocks, count))
+    return min(found, key=lambda one: (one[3], one[0].kv_bytes / one[0].layers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,15 +350,16 @@ class _Blocks:
     """Fewest blocks with which the engine starts."""
 
     @classmethod
-    def of(cls, model: Model, wanted: RequestedMemory, layers: int, host: HostWeights) -> Self:
+    def of(cls, model: Model, wanted: RequestedMemory, host: HostWeights) -> Self:
+        """Return the blocks on a GPU of a stage with the layers of *model*."""
         size, groups, longest = wanted.block_size, wanted.groups, wanted.max_model_len
         if groups is None:
             context = wanted.context_tokens or wanted.context(model)
             per_layer = _kv_bytes_per_token_layer(model, wanted.tensor_parallel_size, wanted.kv_cache_dtype, context)
-            whole_bytes = per_layer * size * layers * model.stored_layers / model.layers
+            whole_bytes = per_layer * size * model.stored_layers
             needed = -(-longest // size) if longest is not None else 2
         else:
-            whole_bytes = groups.layer_bytes * size * groups.layers * layers / model.layers
+            whole_bytes = groups.layer_bytes * size * groups.stage_layers(model)
             needed = groups.blocks(longest or size, wanted.max_num_batched_tokens) + 1
         drafts_bytes = wanted.drafts.kv_bytes_per_token * size
         gpu_bytes = whole_bytes * (1 - host.layers / model.layers) + drafts_bytes
@@ -361,7 +381,8 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     keys and compressed entries are replicated on every GPU. Uncompressed recent tokens of compressed attention count
     only with a *context*.
     """
-    cached = model.stored_layers
+    if not (cached := model.stored_layers):
+        return 0.0
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     windowed = model.stored_window_layers
     indexers = index_key_bytes(model) * index_keys_per_token(model)[0] / cached

@@ -66,6 +66,8 @@ class KvLayout:
     """Concurrent steps whose tokens a window keeps while they are computed."""
     states: int = 1
     """Most states that a sequence holds in a group of recurrent layers."""
+    units: tuple[int, int] = (1, 1)
+    """Layers of this group that one layer counts as: with a window, without."""
 
     @classmethod
     def of(
@@ -88,7 +90,21 @@ class KvLayout:
         size = most if most < SIMILAR_SIZE * fewest else fewest
         windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
         blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * unit))
-        return cls(tuple(windows), size, block_size * max(1, blocks, *wide.values()), unit)
+        widths = wide[False], wide[True]
+        return cls(tuple(windows), size, block_size * max(1, blocks, *widths), unit, units=widths)
+
+    def stage_layers(self, stage: Model) -> int:
+        """Return the layers of the fullest group on a GPU of a pipeline stage with the layers of *stage*.
+
+        The layers of a kind are dealt to its groups in turn, so that no stage lacks a group.
+        """
+        inside, whole = self.units
+        kinds = [
+            (None, whole * (stage.stored_layers - stage.stored_window_layers)),
+            (stage.sliding_window, inside * stage.stored_window_layers),
+            (STATE, stage.linear_attention_layers),
+        ]
+        return max((-(-layers // self.windows.count(window)) for window, layers in kinds if layers), default=0)
 
     def blocks(self, tokens: int, budget: int) -> int:
         """Return the most blocks that a request of *tokens* holds at once, with steps of up to *budget* tokens."""
@@ -218,6 +234,6 @@ class StateCache:
         )
 
 
-def place_bytes(model: Model, tensor_parallel_size: int, layers: int) -> float:
-    """Return the bytes of one sequence's states on one GPU of a stage of *layers* layers of *model*."""
-    return state_bytes(model) * model.linear_attention_layers * layers / model.layers / tensor_parallel_size
+def place_bytes(model: Model, tensor_parallel_size: int) -> float:
+    """Return the bytes of one sequence's states on one GPU of a stage that has the layers of *model*."""
+    return state_bytes(model) * model.linear_attention_layers / tensor_parallel_size

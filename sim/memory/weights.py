@@ -38,39 +38,32 @@ class ReplicaLayout:
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
 
 
-def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
-    """Return the first and last (exclusive) layer of each pipeline stage.
-
-    Left-over layers go one each to the stages before the last, which has the LM head (vLLM, distributed/utils.py).
-    """
-    sizes = [layers // stages] * stages
-    for extra in range(layers % stages):
-        sizes[-2 - extra] += 1
-    ends = [sum(sizes[: stage + 1]) for stage in range(stages)]
-    return [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-
-
 def stage_weight_bytes(
-    model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: ReplicaLayout, stage: int
+    model: Model,
+    quantization: Quantization,
+    matrices: tuple[Matrix, ...],
+    layout: ReplicaLayout,
+    ends: tuple[bool, bool] = (True, True),
 ) -> float:
     """Return the weights on each GPU of one pipeline stage, the rotary table included [bytes].
 
-    *model* and its *matrices* are those that the quantised checkpoint stores (see `padded`).
+    *model* has the stage's layers (`stage_models`) as the quantised checkpoint stores them (see `padded`), *matrices*
+    are its matrices; *ends*: whether the stage is the first, which has the embedding, and the last, with the LM head.
     """
     total = _rotary_table_bytes(model)
     for matrix in matrices:
-        count = copies(model, matrix, layout, stage)
+        count = copies(model, matrix, layout, ends)
         if count:
             total += count * rank_bytes(model, quantization, matrix, layout)
     return total
 
 
-def copies(model: Model, matrix: Matrix, layout: ReplicaLayout, stage: int) -> int:
-    """Return the number of copies of *matrix*, or of the rank's part of it, on one GPU of a stage."""
-    first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-    count = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
-    if matrix.last_layer == 0:
-        count = int(_stage_has(model, matrix, stage == 0, last == model.layers))
+def copies(model: Model, matrix: Matrix, layout: ReplicaLayout, ends: tuple[bool, bool] = (True, True)) -> int:
+    """Return the number of copies of *matrix*, or of the rank's part of it, on one GPU of a stage.
+
+    See `stage_weight_bytes` for *model* and *ends*.
+    """
+    count = matrix.count if matrix.last_layer else int(_stage_has(model, matrix, *ends))
     if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
         ranks = layout.tensor_parallel_size * layout.data_parallel_size
         count = count // model.moe.experts * -(-model.moe.experts // ranks)
@@ -233,7 +226,7 @@ def host_weights(offload: Offload, model: Model, quantization: Quantization, lay
     """Return the weights that *offload* leaves in host memory, for a replica without pipeline stages."""
     stored = padded(quantization, model)
     layer_bytes = sum(
-        copies(stored, matrix, layout, 0) * rank_bytes(stored, quantization, matrix, layout)
+        copies(stored, matrix, layout) * rank_bytes(stored, quantization, matrix, layout)
         for matrix in matrices(stored)
         if matrix.last_layer
     )
@@ -246,7 +239,7 @@ def host_weight_bytes(host: HostWeights, model: Model, quantization: Quantizatio
     *model* is the one that the quantised checkpoint stores (see `padded`).
     """
     return sum(
-        host.share(matrix, model) * copies(model, matrix, layout, 0) * rank_bytes(model, quantization, matrix, layout)
+        host.share(matrix, model) * copies(model, matrix, layout) * rank_bytes(model, quantization, matrix, layout)
         for matrix in matrices(model)
     )
 

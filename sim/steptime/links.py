@@ -114,23 +114,20 @@ def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
     return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
 
-def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
-    """Return (fullest stage's share of the layers, mean share of all else, number of stages that wait).
+def stage_shares(inputs: RooflineInputs) -> tuple[float, int]:
+    """Return (slowdown of a stage, number of stages that wait).
 
     The LM head, the sampling and the host's work lie on one stage alone, and the others wait for it. No stage waits,
     and the number is 0, with one stage, or with a single batch in flight through all stages.
 
     Notes
     -----
-    For L layers on P stages: ceil(L / P) / L * f and f / P, with f = pipeline_time_factor_per_doubling^(log2 P), or 1
-    with a single batch in flight.
+    For P stages the slowdown is pipeline_time_factor_per_doubling^(log2 P), or 1 with a single batch in flight.
 
     """
-    stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
+    stages = inputs.pipeline_parallel_size
     factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value
-    slowdown = factor ** log2(stages)
-    waiting = stages if stages > 1 and not inputs.serial_stages else 0
-    return -(-layers // stages) / layers * slowdown, slowdown / stages, waiting
+    return factor ** log2(stages), stages if stages > 1 and not inputs.serial_stages else 0
 
 
 def other_stages_load(inputs: RooflineInputs) -> float:

@@ -12,6 +12,7 @@ from typing import Self
 from sim.catalogue.engine import default_limit
 from sim.catalogue.model import Matrix, Model, matrices, used_fraction
 from sim.catalogue.quantization import covers
+from sim.catalogue.stages import stage_models
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.steptime.attention import (
@@ -369,13 +370,15 @@ class RooflineStepTime:
     TensorRT-LLM 1.x): there the longer of both counts, plus the fraction `exposed_share` of the shorter. Launching the
     kernels of prompts one by one is hidden behind the GPU's work in every engine, or the reverse (`Launches`).
 
-    With pipeline parallelism the time is that of the mean stage: the layers of the fullest stage, an even share of the
-    LM head and of the host's time, and the send to the next stage. The LM head, the sampling and the host's work for
-    each batch lie on one stage alone, for which the others wait while several batches are in flight.
+    With pipeline parallelism the time is that of the mean stage: an even share of the layers, of the LM head and of the
+    host's time, and the send to the next stage. The LM head, the sampling and the host's work for each batch lie on one
+    stage alone, for which the others wait while several batches are in flight. `PipelineStepTime` has the times of
+    stages with different layers.
 
     """
 
-    def __init__(self, spec: Roofline, inputs: RooflineInputs) -> None:
+    def __init__(self, spec: Roofline, inputs: RooflineInputs, whole: bool = False) -> None:
+        """Compute the costs of the mean stage; with *whole*, of a stage that has all layers of the inputs' model."""
         self.spec, self.inputs = spec, inputs
         self.values = used_values(inputs)
         self.window = window_of(inputs.model)
@@ -387,7 +390,9 @@ class RooflineStepTime:
         self._allreduce, self._exchange, self._send = links_of(inputs)
         self._by_tokens: dict[tuple[int, int], TokenStepCost] = {}
         self._by_samples: dict[tuple[int, int], TokenStepCost] = {}
-        self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
+        slowdown, self._alone_stages = stage_shares(inputs)
+        self._even_share = slowdown / inputs.pipeline_parallel_size
+        self._layers_share = slowdown if whole else self._even_share
         self._passes = Passes.of(inputs, self._layers_share)
         self._launches = Launches.of(inputs, spec.host_factor, self._layers_share, spec.cuda_graphs)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
@@ -625,3 +630,45 @@ class RooflineStepTime:
     def _host_s(self, usual: Value) -> float:
         seconds = usual.value * self.spec.host_factor * self._contention
         return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
+
+
+class PipelineStepTime(RooflineStepTime):
+    """Roofline step-time model of a pool whose pipeline stages have different layers.
+
+    Notes
+    -----
+    Stages differ if they do not divide the layers, or if layers differ: dense layers lead, kinds of attention
+    alternate. The slowest stage sets the pace of the pipeline.
+
+    """
+
+    def __init__(self, spec: Roofline, inputs: RooflineInputs, parts: list[Model]) -> None:
+        """Compute the costs of every stage; *parts* are the models of the stages' layers, in order."""
+        super().__init__(spec, inputs)
+        built = {part: RooflineStepTime(spec, replace(inputs, model=part), whole=True) for part in parts}
+        self._kinds = [(built[part], parts.count(part) / len(parts)) for part in built]
+        self._place = [list(built).index(part) for part in parts]
+
+    def leap(self, batch: Batch) -> Leap:
+        """Return the duration of the next step of *batch*: that of the mean stage, and those of all stages."""
+        leaps = [stage.leap(batch) for stage, _ in self._kinds]
+        shares = [share for _, share in self._kinds]
+        mean_s = sum(share * one.first_s for share, one in zip(shares, leaps, strict=True))
+        load_s = sum(share * one.load * one.first_s for share, one in zip(shares, leaps, strict=True))
+        growth_s = sum(share * one.growth_s for share, one in zip(shares, leaps, strict=True))
+        valid_steps = min(one.valid_steps for one in leaps)
+        more_s = tuple(leaps[place].first_s - mean_s for place in self._place)
+        return Leap(mean_s, growth_s, valid_steps, load_s / mean_s, leaps[0].last_s, stages_more_s=more_s)
+
+    def breakdown(self, batch: Batch) -> dict[str, float]:
+        """Return the duration of the first step of the mean stage by cause [s]."""
+        parts = [(stage.breakdown(batch), share) for stage, share in self._kinds]
+        return {cause: sum(share * part[cause] for part, share in parts) for cause in parts[0][0]}
+
+
+def roofline_step_time(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
+    """Return the roofline of one pool: of every stage if pipeline stages have different layers."""
+    parts = stage_models(inputs.model, inputs.pipeline_parallel_size, inputs.engine.pipeline_split)
+    if all(part == parts[0] for part in parts):
+        return RooflineStepTime(spec, inputs)
+    return PipelineStepTime(spec, inputs, parts)

@@ -246,6 +246,22 @@ def test_a_full_pipeline_has_the_pace_of_its_last_stage_and_a_single_request_tak
     assert sorted(last - first for first, last in full) == [5 * 4 * 2.0] * 4
 
 
+class Uneven:
+    """Stages of 1, 3, 2 and 2 seconds."""
+
+    window = None
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(2.0, stages_more_s=(-1.0, 1.0, 0.0, 0.0))
+
+
+def test_a_full_pipeline_has_the_pace_of_its_slowest_stage() -> None:
+    [(first, last)] = dates(PipelineEngine(Uneven(), LIMITS, 4), [Request(0, 0.0, 4, 3)])
+    assert (first, last) == (8.0, 24.0)
+    full = dates(PipelineEngine(Uneven(), LIMITS, 4), [Request(i, 0.0, 4, 6) for i in range(4)])
+    assert sorted(last - first for first, last in full) == [5 * 4 * 3.0] * 4
+
+
 class ByTokens:
     """A stage takes a second for each 512 tokens."""
 

@@ -53,7 +53,7 @@ LOADED = [
 def weights(catalog: Catalog, model_id: str, quantization_id: str) -> float:
     quantization = catalog.quantization(quantization_id)
     model = padded(quantization, catalog.model(model_id))
-    return stage_weight_bytes(model, quantization, matrices(model), ReplicaLayout(), 0)
+    return stage_weight_bytes(model, quantization, matrices(model), ReplicaLayout())
 
 
 @pytest.mark.parametrize(("model", "quantization", "published", "where", "tolerance"), FILES)

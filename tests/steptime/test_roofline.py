@@ -24,7 +24,7 @@ from sim.records import Batch
 from sim.steptime.gemm import expected_maximum
 from sim.steptime.inputs import GpuRates
 from sim.steptime.options import Roofline
-from sim.steptime.roofline import RooflineStepTime
+from sim.steptime.roofline import RooflineStepTime, roofline_step_time
 
 
 def decode(sequences, context=0, windowed=0):
@@ -206,6 +206,29 @@ def test_the_last_stage_of_a_pipeline_has_the_head_and_the_work_of_the_host_for_
     head_bytes, host_s = 128256 * 8192 * 2, 1e-3 + 8 * 40e-6
     assert head_bytes / 2.04e12 + host_s < staged.last_s < 2 * (head_bytes / 2.04e12 + host_s)
     assert 4 * staged.first_s == pytest.approx(plain.first_s, rel=0.01)
+
+
+def test_stages_with_different_layers_have_times_of_their_own(build):
+    """DeepSeek-V3's 61 layers on four stages: 3 dense and 12, 15, 16 and 15 layers with experts."""
+    staged = build("deepseek-v3", "h200-141gb-sxm", "nvlink4-nvswitch", "fp8", pp=4)
+    staged = roofline_step_time(staged.spec, staged.inputs)
+    batch = decode(64, 1000)
+    leap = staged.leap(batch)
+    assert leap.first_s == pytest.approx(RooflineStepTime(staged.spec, staged.inputs).leap(batch).first_s, rel=1e-9)
+    assert sum(leap.stages_more_s) == pytest.approx(0, abs=1e-12)
+    first, second, third, last = leap.stages_more_s
+    assert second == last < third
+    expert_layer_s = third - second
+    assert first == pytest.approx(second, abs=3 * expert_layer_s)
+    assert first < second  # a dense layer reads 0.4e9 weights, 64 tokens select most of the 11e9 of 256 experts
+    assert 15 * expert_layer_s < leap.first_s + second
+    assert sum(staged.breakdown(batch).values()) == pytest.approx(leap.first_s)
+
+
+def test_equal_stages_are_the_mean_stage(build):
+    for model, stages in (("llama3.1-70b", 8), ("gpt-oss-120b", 2)):
+        staged = build(model, pp=stages)
+        assert type(roofline_step_time(staged.spec, staged.inputs)) is RooflineStepTime
 
 
 def test_expert_parallel_ranks_read_fewer_experts_each(build):

@@ -70,11 +70,12 @@ def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 
     *free_s* are the times at which the stages become free [s], updated in place. The batch may enter the first stage at
     *ready_s*. Of several *pieces* a stage passes each on as soon as it is computed.
 
-    Stage *i* starts the batch at `max(end of stage i - 1, free_s[i])`; the queues between stages are unbounded. The
-    last stage takes `leap.last_s` longer than the others.
+    Stage *i* starts the batch at `max(end of stage i - 1, free_s[i])`; the queues between stages are unbounded. Stages
+    take `leap.stages_more_s` longer than the mean, and the last one `leap.last_s` longer than the others.
     """
-    stage_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
+    mean_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
     for stage, stage_free_s in enumerate(free_s):
+        stage_s = mean_s + leap.stages_more_s[stage] if leap.stages_more_s else mean_s
         enters_s = max(enters_s, stage_free_s)
         free_s[stage] = enters_s + stage_s
         enters_s += stage_s / pieces

@@ -91,7 +91,7 @@ from sim.steptime.drafting import DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
 from sim.steptime.kernels import measured_kernels, reached_shares
 from sim.steptime.options import Roofline
-from sim.steptime.roofline import RooflineStepTime, used_values
+from sim.steptime.roofline import RooflineStepTime, roofline_step_time, used_values
 from sim.workload import Workload
 
 
@@ -726,7 +726,7 @@ def roofline_of(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
     for known in reversed(list(BUILT)):  # the last one is the most likely
         if known.spec == spec and known.inputs == inputs:
             return known
-    built = RooflineStepTime(spec, inputs)
+    built = roofline_step_time(spec, inputs)
     BUILT.append(built)
     return built
 

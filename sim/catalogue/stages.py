@@ -1,0 +1,129 @@
+"""Pipeline stages of a language model: the layers of each stage by an engine's rule, and the model that they make up.
+
+A stage is described by a `Model` with the stage's layers alone, so that everything that is computed from a model's
+dimensions (weights, KV cache, time of a step) is computed for a stage in the same way.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+
+from sim.catalogue.model import CompressedAttention, Indexer, Model, Moe, SharedCaches
+
+PipelineSplit = Literal["before_last", "first", "last", "last_one", "with_head"]
+"""Placement of the layers that remain if stages do not divide the layers.
+
+before_last: one each in the stages before the last, which has the LM head (vLLM from 0.8 on); first: one each in the
+first stages (TensorRT-LLM); last: one each in the last stages (SGLang); last_one: all in the last stage (vLLM before
+0.8); with_head: even shares of the layers and the LM head, which counts as one more (llama.cpp).
+"""
+MOST_LEADING = 0.25
+"""Largest fraction of dense layers that lead a mixture of experts; more of them alternate with the others (Llama 4)."""
+
+
+def stage_layers(layers: int, stages: int, split: PipelineSplit = "before_last") -> list[tuple[int, int]]:
+    """Return the first and last (exclusive) layer of each pipeline stage.
+
+    >>> [last - first for first, last in stage_layers(61, 4)], stage_layers(32, 2, "with_head")
+    ([15, 15, 16, 15], [(0, 17), (17, 32)])
+
+    """
+    if split == "with_head":
+        return list(pairwise([*(-(-stage * (layers + 1) // stages) for stage in range(stages)), layers]))
+    each, rest = divmod(layers, stages)
+    with_more = {
+        "before_last": range(stages - 1 - rest, stages - 1),
+        "first": range(rest),
+        "last": range(stages - rest, stages),
+        "last_one": range(0),
+    }[split]
+    sizes = [each + (stage in with_more) for stage in range(stages)]
+    sizes[-1] += layers - sum(sizes)
+    bounds = [sum(sizes[:stage]) for stage in range(stages + 1)]
+    return list(pairwise(bounds))
+
+
+def stage_models(model: Model, stages: int, split: PipelineSplit = "before_last") -> list[Model]:
+    """Return the model that the layers of each pipeline stage make up, in order."""
+    return [stage_model(model, *span) for span in stage_layers(model.layers, stages, split)]
+
+
+@lru_cache(maxsize=256)
+def stage_model(model: Model, first: int, last: int) -> Model:
+    """Return *model* with the layers from *first* up to, but excluding, *last*, and with its embedding and LM head.
+
+    Dense feed-forward layers lead, layers with a shared cache end the model. Other kinds of layers alternate evenly, a
+    rare kind at the end of its period, as in published configs (Qwen3-Next: attention in every fourth layer).
+    """
+    if (first, last) == (0, model.layers):
+        return model
+    layers = last - first
+
+    def spread(count: int) -> int:
+        return last * count // model.layers - first * count // model.layers
+
+    linear, attending = spread(model.linear_attention_layers), layers
+    if model.linear_attention is None or not model.linear_attention.beside_heads:
+        attending = spread(model.cached_layers)
+        linear = layers - attending
+    whole = spread(model.cached_layers - model.sliding_window_layers)
+    windowed = max(0, attending - whole) if model.sliding_window_layers else 0
+    changed: dict[str, Any] = {
+        "layers": layers,
+        "linear_attention_layers": linear,
+        "linear_attention": model.linear_attention if linear else None,
+        "sliding_window_layers": windowed,
+        "layers_without_feed_forward": spread(model.layers_without_feed_forward),
+        "shared_caches": _shared(model.shared_caches, model.layers, first, last),
+        "moe": _experts(model, first, last),
+        "compressed": _compressed(model.compressed, spread) if model.compressed is not None else None,
+        "indexer": _indexer(model, model.indexer, first, attending, spread) if model.indexer is not None else None,
+    }
+    if (ngrams := model.ngram_embedding) is not None:
+        changed["ngram_embedding"] = ngrams.model_copy(update={"layers": spread(ngrams.layers)})
+    return model.model_copy(update=changed)
+
+
+def _overlap(first: int, last: int, begin: int, end: int) -> int:
+    return max(0, min(last, end) - max(first, begin))
+
+
+def _experts(model: Model, first: int, last: int) -> Moe | None:
+    """Return the mixture of the layers from *first* to *last* (exclusive); None without a layer with experts."""
+    if (moe := model.moe) is None:
+        return None
+    blocks, all_layers = model.feed_forward_layers, model.layers
+    within = last * blocks // all_layers - first * blocks // all_layers
+    if moe.dense_layers > MOST_LEADING * blocks:
+        sparse = last * model.expert_layers // all_layers - first * model.expert_layers // all_layers
+        dense = within - sparse
+    else:
+        dense = min(within, _overlap(first, last, 0, moe.dense_layers))
+    return moe.model_copy(update={"dense_layers": dense}) if dense < within else None
+
+
+def _shared(shared: SharedCaches | None, layers: int, first: int, last: int) -> SharedCaches | None:
+    if shared is None or not (within := _overlap(first, last, layers - shared.layers, layers)):
+        return None
+    windowed = within * shared.windowed_layers // shared.layers
+    return shared.model_copy(update={"layers": within, "windowed_layers": windowed})
+
+
+def _indexer(model: Model, indexer: Indexer, first: int, attending: int, spread: Callable[[int], int]) -> Indexer:
+    """Return the indexer of a stage with *attending* layers with heads, the model's layer *first* its first."""
+    if model.compressed is not None:
+        sparse = spread(indexer.sparse_layers)
+    else:
+        dense = model.cached_layers - indexer.sparse_layers
+        sparse = attending - min(attending, max(0, dense - first))
+    indexing = sparse if indexer.indexing_layers == indexer.sparse_layers else spread(indexer.indexing_layers)
+    return indexer.model_copy(update={"sparse_layers": sparse, "indexing_layers": min(sparse, indexing)})
+
+
+def _compressed(compressed: CompressedAttention, spread: Callable[[int], int]) -> CompressedAttention:
+    counts = "fine_layers", "coarse_layers", "whole_layers", "whole_sources", "whole_indexing_layers"
+    changed: dict[str, Any] = {name: spread(getattr(compressed, name)) for name in counts}
+    if compressed.fine_sources is not None:
+        changed["fine_sources"] = spread(compressed.fine_sources)
+    return compressed.model_copy(update=changed)
