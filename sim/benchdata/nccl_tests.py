@@ -10,16 +10,24 @@ from pathlib import Path
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served.files import TABLES
 from sim.benchdata.served.scrapes import text_of
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.message import Message
 
 US_PER_S = 1e6
 RANK = re.compile(r"#\s+Rank\s+(\d+) ")
+CARD = re.compile(r"#\s+Rank\s+\d+ .*\bdevice\s+\S+\s+\[\S+\]\s+(\S.*)")
+TEST = re.compile(r"#\s*Collective test starting: (?:\S*/)?(\S+)")
+"""Name of the test, in releases from 2.17 on."""
+ALL_REDUCE = "all_reduce_perf"
 HEADS = re.compile(r"#(\s+size\s+count\s+type\b.*)")
 WRONG = re.compile(r"#\s+Out of bounds values\s*:\s*(\d+)\s+FAILED")
 USUAL_HEADS = ("size", "count", "type", "redop", "root", "time")
 """Heads of the columns up to the out-of-place time [us]; releases before 2.11 have no root."""
 SUM = "sum"
 """Reduction operation of all_reduce_perf; other tests print another or none."""
+UNCHECKED = "N/A"
+"""Number of wrong results where the test checks none: in place in sendrecv_perf and alltoall_perf, all with -c 0."""
 LEAST_SIZES = 3
 LEAST_BANDWIDTH, ROUNDING = 0.5, 0.05
 """Bandwidth from which a line is checked against its time [GB/s], and the relative deviation that is accepted."""
@@ -33,6 +41,8 @@ class AllReduceRun:
     bytes: tuple[float, ...]
     """Message sizes in ascending order [B]."""
     time_s: tuple[float, ...]
+    cards: tuple[str, ...] = ()
+    """Names of the GPUs as the driver reports them, each once."""
 
 
 def is_nccl_tests(text: str) -> bool:
@@ -48,11 +58,17 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     """Return the times in *text*, the content of *path*. Raises BenchdataError with all mistakes."""
     counts = Counter(RANK.findall(text))
     ranks, runs = len(counts), len({*counts.values()})
+    cards = tuple(sorted({name.strip() for name in CARD.findall(text)}))
     found = HEADS.search(text)
     heads = found[1].split() if found else USUAL_HEADS
     time_column = heads.index("time") if "time" in heads else len(USUAL_HEADS) - 1
     problems: list[tuple[str, int, str]] = []
     times: dict[float, float] = {}
+    tests, unknown = {*TEST.findall(text)}, False
+    problems += [
+        (str(path), 0, Message("holds times of {test}, not of all_reduce_perf", test))
+        for test in sorted(tests - {ALL_REDUCE})
+    ]
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split()
         if not cells or cells[0].startswith("#") or not cells[0].isdigit():
@@ -60,7 +76,8 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         try:
             # a bandwidth follows each time; a line without it was cut off, perhaps within the time
             operation, time_us, bandwidths = cells[3], float(cells[time_column]), cells[time_column + 1 :]
-            agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks)
+            agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks) and not _unlike(bandwidths)
+            unknown |= ranks == 2 and bandwidths[2] == UNCHECKED and not tests
         except (IndexError, ValueError):
             problems.append(
                 (str(path), number, "is not a line of all_reduce_perf: size, count, type, redop, root, time")
@@ -74,6 +91,9 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         problems.append(
             (str(path), 0, Message("names {ranks} GPUs; an all-reduce needs two: all_reduce_perf -g 2", ranks))
         )
+    if unknown:
+        text = "does not tell all_reduce_perf from sendrecv_perf between two GPUs: measure without -c 0"
+        problems.append((str(path), 0, text))
     if runs > 1:
         problems.append((str(path), 0, "holds runs between different numbers of GPUs; each needs a file of its own"))
     if wrong := WRONG.search(text):
@@ -85,7 +105,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     if problems:
         raise BenchdataError(problems)
     sizes: Sequence[float] = sorted(times)
-    return AllReduceRun(ranks, tuple(sizes), tuple(times[size] for size in sizes))
+    return AllReduceRun(ranks, tuple(sizes), tuple(times[size] for size in sizes), cards)
 
 
 def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks: int) -> bool:
@@ -100,8 +120,28 @@ def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks
     return same and isclose(bus, algorithm * 2 * (ranks - 1) / ranks, rel_tol=ROUNDING)
 
 
-def all_reduces_in(paths: Sequence[Path]) -> tuple[list[AllReduceRun], list[Path]]:
-    """Return the runs of nccl-tests among *paths*, and the other paths.
+def _unlike(bandwidths: Sequence[str]) -> bool:
+    """Return whether the cells after a time show a test whose results are checked out of place only.
+
+    Between two GPUs sendrecv_perf has the columns and bandwidths of an all-reduce, which is checked in place, too.
+    """
+    return len(bandwidths) > 6 and bandwidths[2] != UNCHECKED and bandwidths[6] == UNCHECKED
+
+
+MEMORY = re.compile(r"-\d+gb")
+
+
+def _other_card(card: str, gpu: str, catalog: Catalog) -> bool:
+    """Return whether *card*, as the driver names it, is another GPU than *gpu* (an id), sizes of memory apart."""
+    try:
+        known = catalog.gpu(card).id
+    except UnknownId:
+        return False
+    return MEMORY.sub("", known) != MEMORY.sub("", gpu)
+
+
+def all_reduces_in(paths: Sequence[Path], gpu: str, catalog: Catalog) -> tuple[list[AllReduceRun], list[Path]]:
+    """Return the runs of nccl-tests among *paths*, all on GPUs *gpu* (an id), and the other paths.
 
     Folders and files that cannot be read count as others. Raises BenchdataError with all mistakes.
     """
@@ -118,6 +158,11 @@ def all_reduces_in(paths: Sequence[Path]) -> tuple[list[AllReduceRun], list[Path
             continue
         try:
             runs.append(read_all_reduce(path, text))
+            problems += [
+                (str(path), 0, Message("was measured on {card}, not on {gpu}", card, gpu))
+                for card in runs[-1].cards
+                if _other_card(card, gpu, catalog)
+            ]
         except BenchdataError as error:
             problems += error.problems
     if problems:

@@ -141,7 +141,7 @@ def calibrate(
         catalog = load_catalog()
         wanted = catalog.gpu(gpu).id
         table = " ".join(str(path) for path in tables)
-        all_reduces, results = all_reduces_in(tables)
+        all_reduces, results = all_reduces_in(tables, wanted, catalog)
         rows, seen = read_rows(results, wanted, about or [], seconds or []) if results else ([], [])
         if workload is not None and (reason := why_not_written(workload, seen, out)):
             fail(Message("--workload {workload}: {reason}", workload, reason))
@@ -151,7 +151,7 @@ def calibrate(
             if results:
                 fitted = calibrate(rows, wanted, catalog, process_count(workers), table, all_reduces)
             else:
-                interconnect = parsed(about or []).get("interconnect", "")
+                interconnect = _interconnect(parsed(about or []), seconds or [])
                 fitted = calibrate_link(all_reduces, wanted, interconnect, catalog, table)
         except NothingToFit as error:
             fail(str(error))
@@ -165,6 +165,14 @@ def calibrate(
         lines.append(Message("wrote {out}; a scenario uses it with: calibration: {out}", out))
         lines += [Message("wrote {file}; a scenario takes the traffic with: base: {file}", file) for file in files]
         show_all(*calibration_report(fitted), *lines)
+
+
+def _interconnect(about: Mapping[str, str], seconds: Sequence[float]) -> str:
+    """Return the link that --about names for all-reduces alone, which have no other property; empty: the GPU's own."""
+    unused = [f"--about {name}" for name in about if name != "interconnect"] + ["--seconds"] * bool(seconds)
+    if unused:
+        fail(Message("{options}: not used by all-reduces alone; only --about interconnect=ID is", ", ".join(unused)))
+    return about.get("interconnect", "")
 
 
 def _show_plan(scenarios: Sequence[Path]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.nccl_tests import all_reduces_in, is_nccl_tests, read_all_reduce
+from sim.catalogue.catalog import load_catalog
 
 HEAD = """\
 # nThread 1 nGpus 2 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
@@ -82,11 +83,45 @@ def test_bandwidths_of_another_test_or_unit_are_refused(time: str, algorithm: st
             read_all_reduce(Path("a.txt"), text)
 
 
+SENT = TIMES.replace("  0\n", "N/A\n")
+"""Times of sendrecv_perf between two GPUs, which checks no result in place."""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (HEAD + SENT, "a.txt:10: holds no time of an all-reduce"),
+        (
+            f"# Collective test starting: ./build/sendrecv_perf\n{HEAD + TIMES}",
+            "a.txt: holds times of sendrecv_perf, not",
+        ),
+        (HEAD + SENT.replace("      0    ", "    N/A    "), "a.txt: does not tell all_reduce_perf from sendrecv_perf"),
+    ],
+)
+def test_messages_between_two_gpus_are_no_all_reduces(text: str, problem: str) -> None:
+    with pytest.raises(BenchdataError) as error:
+        read_all_reduce(Path("a.txt"), text)
+    assert str(error.value).startswith(problem)
+    unchecked = "# Collective test starting: all_reduce_perf\n" + HEAD + SENT.replace("      0    ", "    N/A    ")
+    assert read_all_reduce(Path("a.txt"), unchecked).gpus == 2
+
+
+def test_times_of_another_gpu_are_refused(tmp_path: Path) -> None:
+    catalog, card = load_catalog(), "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    (tmp_path / "a.txt").write_text(HEAD + TIMES)
+    (tmp_path / "b.txt").write_text((HEAD + TIMES).replace(card, "NVIDIA Graphics Device"))
+    with pytest.raises(BenchdataError, match=f"was measured on {card}, not on l40s"):
+        all_reduces_in([tmp_path / "a.txt"], "l40s", catalog)
+    for name, gpu in (("a.txt", "rtx-pro-6000-server"), ("b.txt", "l40s")):
+        [run], _ = all_reduces_in([tmp_path / name], gpu, catalog)
+        assert len(run.cards) == 1
+
+
 def test_all_reduces_are_told_from_results(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(HEAD + TIMES)
     (tmp_path / "b.json").write_text('{"completed": 1}')
     (tmp_path / "c.csv").write_text("gpu,model\n")
     paths = [tmp_path / name for name in ("a.txt", "b.json", "c.csv", "missing.json")]
-    [run], others = all_reduces_in(paths)
+    [run], others = all_reduces_in(paths, "rtx-pro-6000-server", load_catalog())
     assert (run.gpus, others) == (2, paths[1:])
     assert is_nccl_tests(HEAD.split("\n", 1)[1])

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from sim.benchdata.nccl_tests import AllReduceRun, read_all_reduce
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import UnknownId
+from sim.cli.fidelity import _interconnect
 from sim.fidelity.calibration import calibrate_link, calibration_report, calibration_text
 from sim.fidelity.fit import calibration_of
 from sim.fidelity.link_factors import link_factors
@@ -49,5 +51,7 @@ def test_a_host_becomes_right_by_its_table_of_all_reduces_alone() -> None:
         assert calibrated.time_s(size) == pytest.approx(3 * usual.time_s(size), rel=0.01)
     assert "to all-reduces in all-reduce-2.txt" in calibration_text(fitted.calibration)
     assert len(calibration_report(fitted)) == 1
+    with pytest.raises(typer.Exit):
+        _interconnect({"interconnect": link.id, "tp": "2"}, [])
     with pytest.raises(UnknownId, match="did you mean pcie5-x16-no-p2p"):
         calibrate_link([measured], "rtx-pro-6000", "pcie5-x16-nop2p", CATALOG)
