@@ -140,6 +140,8 @@ class PlotArea:
     """Texts and other boxes that no text may cover: x and y of the points of a grid over each, in ascending order."""
     _sorted: tuple[list[float], NDArray[np.float64]] | None = field(default=None, init=False)
     """Coordinates x and y of the points in the only array of `taken`, in order of x; None until a text is placed."""
+    _cells: NDArray[np.bool_] = field(init=False)
+    """Cells of a grid with an occupied point, once `_sorted` is known."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
@@ -189,6 +191,9 @@ class PlotArea:
     def _is_free(self, left: float, bottom: float, right: float, top: float) -> bool:
         """Return whether no occupied point lies between these sides."""
         across, up = self._sorted_points()
+        inside = self._cells[int(left // CELL) + 1 : int(right // CELL), int(bottom // CELL) + 1 : int(top // CELL)]
+        if np.count_nonzero(inside):
+            return False
         heights = up[bisect_right(across, left) : bisect_left(across, right)]
         if ((heights > bottom) & (heights < top)).any():
             return False
@@ -204,15 +209,9 @@ class PlotArea:
 
         Boxes that are not covered may still have a point near their edges.
         """
-        size = (int((self.width + 2) / CELL) + 1, int((self.height + OVERHANG + 2) / CELL) + 1)
-        cells = np.floor(np.vstack([np.empty((0, 2)), *self.taken]) / CELL).astype(int)
-        cells = cells[(cells >= 0).all(axis=1) & (cells < size).all(axis=1)]
-        occupied = np.zeros((size[0] + 1, size[1] + 1), np.int32)
-        occupied[cells[:, 0] + 1, cells[:, 1] + 1] = 1
-        for xs, ys in self.boxes:
-            columns, rows = ([int(at / CELL) + 1 for at in each if at >= 0] for each in (xs, ys))
-            occupied[np.ix_([one for one in columns if one <= size[0]], [one for one in rows if one <= size[1]])] = 1
-        below = occupied.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)
+        self._sorted_points()
+        below = np.zeros((self._cells.shape[0] + 1, self._cells.shape[1] + 1), np.int32)
+        below[1:, 1:] = self._cells.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)
         first_x, first_y = (np.floor((low - 1) / CELL).astype(int) + 1 for low in (lefts, bottoms))
         end_x = np.maximum(first_x, np.floor((lefts + width + 1) / CELL).astype(int))
         end_y = np.maximum(first_y, np.floor((bottoms + height + 1) / CELL).astype(int))
@@ -225,12 +224,27 @@ class PlotArea:
             points = np.vstack(self.taken) if self.taken else np.empty((0, 2))
             self.taken = [points[np.argsort(points[:, 0], kind="stable")]]
             self._sorted = self.taken[0][:, 0].tolist(), np.ascontiguousarray(self.taken[0][:, 1])
+            size = (int((self.width + 2) / CELL) + 1, int((self.height + OVERHANG + 2) / CELL) + 1)
+            cells = points / CELL
+            columns, rows = cells[((cells >= 0) & (cells < size)).all(axis=1)].astype(int).T
+            self._cells = np.zeros(size, np.bool_)
+            self._cells[columns, rows] = True
+            for xs, ys in self.boxes:
+                self._fill_cells(xs, ys)
         return self._sorted
+
+    def _fill_cells(self, xs: Sequence[float], ys: Sequence[float]) -> None:
+        """Mark the cells of the points at all of *xs* and *ys* as occupied."""
+        columns, rows = ([int(at / CELL) for at in each if at >= 0] for each in (xs, ys))
+        wide, high = self._cells.shape
+        self._cells[np.ix_([one for one in columns if one < wide], [one for one in rows if one < high])] = True
 
     def take_box(self, left: float, bottom: float, width: float, height: float) -> None:
         """Mark a box as occupied."""
         across, up = left + np.arange(0.0, width + 3, 3.0), bottom + np.linspace(0.0, height, 5)
         self.boxes.append((across.tolist(), up.tolist()))
+        if self._sorted is not None:
+            self._fill_cells(*self.boxes[-1])
 
 
 def _corners_around(x: Any, y: Any, width: float, height: float, gap: float) -> tuple[tuple[Any, Any], ...]:
