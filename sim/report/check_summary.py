@@ -129,7 +129,7 @@ def _fits_alone(
 ) -> bool:
     """Return whether pool *number* of *case* fits with *changes*; a change that is refused does not fit."""
     try:
-        plan = resolve(scenario, replace(case, overrides=case.overrides | dict(changes or {})), catalog)
+        plan = resolve(scenario, replace(case, overrides=case.overrides | dict(changes or {})), catalog, advised=False)
     except (ValueError, LookupError):  # the schema, the catalogue or the fleet's own rules refuse the change
         return False
     # the reasons of several pools are joined, each after the pool's name

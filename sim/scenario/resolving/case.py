@@ -11,10 +11,13 @@ from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import load_by_hour
 
 
-def resolve(scenario: Scenario, case: Case, catalog: Catalog) -> CasePlan:
-    """Return the plan of one *case* of a *scenario* that has passed `load`. Raises CostError if prices are missing."""
+def resolve(scenario: Scenario, case: Case, catalog: Catalog, *, advised: bool = True) -> CasePlan:
+    """Return the plan of one *case* of a *scenario* that has passed `load`. Raises CostError if prices are missing.
+
+    A fleet that does not fit is refused with changes that fit, unless *advised* is false: to search them takes longer.
+    """
     at, fleet = _scenario_and_fleet(scenario, case)
-    built = resolve_fleet(at, fleet, catalog)
+    built = resolve_fleet(at, fleet, catalog, advised=advised)
     models = {
         nearest(pool.model, service, fleet.model, at.model)
         for pool in fleet.pools

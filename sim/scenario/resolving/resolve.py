@@ -463,21 +463,27 @@ _PLANS: WeakKeyDictionary[Catalog, dict[str, FleetPlan]] = WeakKeyDictionary()
 
 
 def resolve_fleet(
-    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None = None
+    scenario: Experiment,
+    fleet: Fleet,
+    catalog: Catalog,
+    models: Sequence[Sequence[BoundPool]] | None = None,
+    *,
+    advised: bool = True,
 ) -> FleetPlan:
     """Return the plan of *fleet*, from a cache if its keys, the files that they name and the *catalog* are unchanged.
 
     A fleet with user-defined policies is planned anew each time. *models* are the bound models of each pool, if the
-    caller has them already. Raises CostError that lists every missing price.
+    caller has them already. A refusal names changes that fit if *advised*. Raises CostError that lists every missing
+    price.
     """
     alone = scenario.model_copy(update={"fleets": (fleet,)})
     keys = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
     if versions(keys):
-        return _plan_fleet(scenario, fleet, catalog, models)
-    key = json.dumps([keys, [state_of(file) for file in files_of(keys)]])
+        return _plan_fleet(scenario, fleet, catalog, models, advised)
+    key = json.dumps([keys, [state_of(file) for file in files_of(keys)], advised])
     plans = _PLANS.setdefault(catalog, {})
     if key not in plans:
-        plan = _plan_fleet(scenario, fleet, catalog, models)
+        plan = _plan_fleet(scenario, fleet, catalog, models, advised)
         while len(plans) >= MOST_PLANS:
             del plans[next(iter(plans))]
         plans[key] = plan
@@ -485,7 +491,11 @@ def resolve_fleet(
 
 
 def _plan_fleet(
-    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None
+    scenario: Experiment,
+    fleet: Fleet,
+    catalog: Catalog,
+    models: Sequence[Sequence[BoundPool]] | None,
+    advised: bool,
 ) -> FleetPlan:
     models = models or [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
     bound = [each[0] for each in models]
@@ -494,12 +504,14 @@ def _plan_fleet(
     servers = servers_per_replica(bound, fleet, slices)
     settings = [_fit_settings(pool, _workload_of(scenario, pool)) for pool in bound]
     fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
-    reasons = [_refusal(*one, catalog) for one in zip(bound, fits, settings, strict=True)]
+    reasons = [_refusal(*one, catalog, advised) for one in zip(bound, fits, settings, strict=True)]
     pools = tuple(
         _pool_plan(pool, name, memory, part, share, scenario.measured_at, catalog)
         for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
     )
-    shared = [_shared(scenario, *one, catalog) for one in zip(fleet.pools, models, pools, servers, strict=True)]
+    shared = [
+        _shared(scenario, *one, catalog, advised) for one in zip(fleet.pools, models, pools, servers, strict=True)
+    ]
     pools = tuple(plan for plan, _ in shared)
     reasons = [reason or its for reason, (_, its) in zip(reasons, shared, strict=True)]
     fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
@@ -550,7 +562,13 @@ def pool_models(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog
 
 
 def _shared(
-    scenario: Experiment, pool: Pool, models: Sequence[BoundPool], plan: PoolPlan, servers: float, catalog: Catalog
+    scenario: Experiment,
+    pool: Pool,
+    models: Sequence[BoundPool],
+    plan: PoolPlan,
+    servers: float,
+    catalog: Catalog,
+    advised: bool,
 ) -> tuple[PoolPlan, str]:
     """Add the plans of the other *models* to the *plan* of the first.
 
@@ -560,7 +578,7 @@ def _shared(
         return plan, ""
     settings = [_fit_settings(one, _workload_of(scenario, one)) for one in models]
     fits = [_memory_fit(*one) for one in zip(models, settings, strict=True)]
-    reasons = [_refusal(*one, catalog) for one in zip(models, fits, settings, strict=True)]
+    reasons = [_refusal(*one, catalog, advised) for one in zip(models, fits, settings, strict=True)]
     plans = tuple(
         _pool_plan(one, plan.name, memory, None, servers, scenario.measured_at, catalog)
         for one, memory in zip(models, fits, strict=True)
@@ -644,8 +662,10 @@ def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
     return fit(pool.gpu, pool.model, pool.quantization, pool.engine, **settings)
 
 
-def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
-    """Return why the pool cannot start, with changes that let it start; empty if it can.
+def _refusal(
+    pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog, advised: bool
+) -> str:
+    """Return why the pool cannot start, and if *advised* changes that let it start; empty if it can.
 
     An explicit block pool is not checked.
     """
@@ -654,7 +674,7 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
     slots = isinstance(pool.batching, Slots)
     if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
         return _slots_refusal(pool, memory) if memory is not None and slots else ""
-    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.offload is not None:
+    if not advised or pool.gpu is None or pool.model is None or pool.quantization is None or pool.offload is not None:
         return memory.reason
     candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
     wanted = (pool.model, pool.quantization, pool.engine, candidates)
