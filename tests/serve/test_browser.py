@@ -77,9 +77,9 @@ def served(workspace: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as tools:
-        found = tools.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
-        )
+        # Pages are seen for a second or two: to optimise their scripts takes longer than to run them.
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--js-flags=--no-opt"]
+        found = tools.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield found
         found.close()
 

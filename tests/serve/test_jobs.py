@@ -91,7 +91,7 @@ def test_finished_runs_open_and_failed_runs_state_the_reason(
 ) -> None:
     (folder / "sim").mkdir()
     (folder / "sim" / "__init__.py").write_text("raise SystemExit('not the program')")
-    monkeypatch.setattr(jobs, "OPTIONS", (*jobs.OPTIONS, "--no-report"))
+    monkeypatch.setattr(jobs, "OPTIONS", (*jobs.OPTIONS, "--no-report", "--workers", "1"))
     (folder / "small.yaml").write_text(SMALL)
     job = started(client).json()["job"]
     done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN_STATES)
