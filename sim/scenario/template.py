@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -202,14 +203,27 @@ def _documentation(spec: type[Spec]) -> dict[str, str]:
     return found
 
 
-@cache
 def _own_documentation(spec: type[Spec]) -> dict[str, str]:
-    """Return the docstrings of the fields that *spec* itself defines.
+    """Return the docstrings of the fields that *spec* itself defines."""
+    found = _documentation_in(spec.__module__).get(spec.__qualname__)
+    if found is None:  # a class within a function
+        [definition] = ast.parse(dedent(inspect.getsource(spec))).body
+        found = _documentation_by(definition)
+    return found
 
-    Reading the source is slow, so only `init` does it, and once.
+
+@cache
+def _documentation_in(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of the fields of each class of *module*, by the class's name.
+
+    Reading a source is slow, so only `init` does it, and once for all classes of a module.
     """
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {one.name: _documentation_by(one) for one in tree.body if isinstance(one, ast.ClassDef)}
+
+
+def _documentation_by(definition: ast.stmt) -> dict[str, str]:
     found: dict[str, str] = {}
-    [definition] = ast.parse(dedent(inspect.getsource(spec))).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     for pair in pairwise(body):
         match pair:
