@@ -1,5 +1,6 @@
 """Fleets of pools with roles whose step times are round numbers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from sim.catalogue.catalog import load_catalog
@@ -33,11 +34,14 @@ def scenario(transfer: dict | None, pools: list[dict], prompt: dict | None = Non
     }  # fmt: skip
 
 
-def log_of(data: dict, folder: Path, watch=lambda running: None) -> tuple[RunningFleet, FleetLog]:
+def log_of(
+    data: dict, folder: Path, watch=lambda running: None, changed=lambda pool: pool
+) -> tuple[RunningFleet, FleetLog]:
     path = folder / "scenario.yaml"
     path.write_text(dump(data))
     loaded = load(path, (), catalog=CATALOG)
-    running = RunningFleet(resolve(loaded, cases(loaded)[0], CATALOG))
+    plan = resolve(loaded, cases(loaded)[0], CATALOG)
+    running = RunningFleet(replace(plan, pools=tuple(map(changed, plan.pools))))
     watch(running)
     return running, running.run()
 

@@ -410,9 +410,10 @@ class KvTransfers:
         tokens = min(tokens, request.prompt_tokens - move.ready_tokens - move.sent_tokens)
         if not move.reserved:
             move.ready_tokens += tokens
-        elif tokens:
-            pace = tokens * self._plan.pools[source.pool].kv_bytes_per_token / (done_s - now)
-            self._send(move, tokens, KvProduction(first_s, done_s, pace))
+        elif size := self._size(move, tokens):
+            self._send(move, tokens, KvProduction(first_s, done_s, size / (done_s - now)))
+        else:
+            move.sent_tokens += tokens
 
     def _assign(self, move: RequestTransfer, now: float) -> None:
         request, stranded = move.request, self._callbacks.stranded
@@ -449,9 +450,14 @@ class KvTransfers:
             self._complete(move, now)
 
     def _send(self, move: RequestTransfer, tokens: int, production: KvProduction | None = None) -> None:
-        size = tokens * self._plan.pools[move.source.pool].kv_bytes_per_token
+        size = self._size(move, tokens)
         move.sent_tokens += tokens
         move.in_flight[self.network.send(move, move.source.index, move.target, size, production)] = None
+
+    def _size(self, move: RequestTransfer, tokens: int) -> float:
+        """Return the bytes of the next *tokens* of a prompt; its windows and states are sent with its last tokens."""
+        cache, first = self._plan.pools[move.source.pool].sequence_cache, move.sent_tokens
+        return cache.part_bytes(first, first + tokens, move.request.prompt_tokens) if tokens else 0.0
 
     def _arrived(self, transfer: PortTransfer, now: float) -> None:
         """Account for a part of a request's KV that has reached the answering replica."""

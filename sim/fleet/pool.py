@@ -35,6 +35,7 @@ from sim.engine.schedulers.static import StaticScheduler
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.synchronous import BalancedLockstepEngine, LateOutputEngine, LockstepEngine, VllmEngine
 from sim.fleet.intake import IntakeEngine, SequentialIntakeEngine
+from sim.memory.kv_cache import SequenceCache
 from sim.memory.weights import KvTier
 from sim.message import Message
 from sim.records import Batch, Request
@@ -103,21 +104,25 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
 
 def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
     """Return a function that builds the tiers below one engine's KV cache; shared tiers are the same objects."""
-    block_bytes = pool.kv_bytes_per_token * pool.batching.block_size
-    common = {tier.name: _tier(tier, tier.capacity_gb * GB, block_bytes) for tier in pool.kv_tiers if tier.shared}
+    cache, block_size = pool.sequence_cache, pool.batching.block_size
+    common = {tier.name: _tier(tier, tier.capacity_gb * GB, cache, block_size) for tier in pool.kv_tiers if tier.shared}
     recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
 
     def made() -> Tiers:
         own_gb = GB / pool.engines_per_replica
-        tiers = [common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, block_bytes) for tier in pool.kv_tiers]
-        return Tiers(tiers, recompute_s)
+        tiers = [
+            common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, cache, block_size) for tier in pool.kv_tiers
+        ]
+        beside = cache.beside_bytes if cache != SequenceCache(cache.token_bytes) else None
+        return Tiers(tiers, recompute_s, block_size, beside)
 
     return made
 
 
-def _tier(tier: KvTier, capacity_bytes: float, block_bytes: float) -> Tier:
-    read_s = block_bytes / tier.read_bytes_per_s
-    return Tier(int(capacity_bytes / block_bytes), read_s, tier.latency_s, tier.write == "through")
+def _tier(tier: KvTier, capacity_bytes: float, cache: SequenceCache, block_size: int) -> Tier:
+    blocks = int(capacity_bytes / (cache.stored_token_bytes * block_size))
+    read_s = cache.token_bytes * block_size / tier.read_bytes_per_s
+    return Tier(blocks, read_s, tier.latency_s, tier.write == "through", tier.read_bytes_per_s)
 
 
 def _recompute_s_per_token(pool: PoolPlan) -> float:

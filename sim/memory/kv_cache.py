@@ -29,6 +29,7 @@ from sim.catalogue.model import (
     CompressedAttention,
     Model,
     index_key_bytes,
+    kv_bytes_per_token,
     kv_bytes_per_token_layer,
     kv_share,
     state_bytes,
@@ -189,6 +190,58 @@ def window_step_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
     if model.compressed is None:
         return 0.0
     return tokens * sum(one.bytes_per_token for one in window_blocks(model, model.compressed, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCache:
+    """Bytes of a sequence's entries and states in the caches of all layers, each stored once."""
+
+    token_bytes: float = 0.0
+    """Bytes per token in layers that keep all tokens, with index keys and compressed entries."""
+    window: int = 0
+    """Last tokens that layers with a sliding window keep."""
+    window_token_bytes: float = 0.0
+    """Bytes per token in these layers."""
+    recent: tuple[WindowBlocks, ...] = ()
+    """Uncompressed tokens and compressor states of compressed attention."""
+    state_bytes: float = 0.0
+    """Bytes of the recurrent states."""
+
+    @property
+    def stored_token_bytes(self) -> float:
+        """Bytes per token where each may be the last of a sequence, so that windows contain all of them."""
+        return self.token_bytes + self.window_token_bytes
+
+    @classmethod
+    def of(cls, model: Model, dtype: KvCacheDtype = "auto") -> "SequenceCache":
+        """Return the cache of a sequence in *model* with a KV cache of *dtype*."""
+        element_bytes = float(kv_element_bytes(dtype))
+        windowed = model.stored_window_layers * kv_bytes_per_token_layer(model, element_bytes)
+        return cls(
+            token_bytes=kv_bytes_per_token(model, element_bytes) - windowed,
+            window=model.sliding_window or 0,
+            window_token_bytes=windowed,
+            recent=tuple(window_blocks(model, model.compressed, dtype)) if model.compressed is not None else (),
+            state_bytes=float(state_bytes(model) * model.linear_attention_layers),
+        )
+
+    def bytes(self, tokens: int) -> float:
+        """Return the bytes of a sequence of *tokens* tokens."""
+        return self.part_bytes(0, tokens, tokens)
+
+    def part_bytes(self, first: int, last: int, tokens: int) -> float:
+        """Return the bytes of the tokens from *first* to *last* (exclusive) of a sequence of *tokens* tokens.
+
+        Windows keep the last tokens of the sequence only; states are those of its end.
+        """
+        return (last - first) * self.token_bytes + self.beside_bytes(first, last, tokens)
+
+    def beside_bytes(self, first: int, last: int, tokens: int) -> float:
+        """Return the part of `part_bytes` that lies in windows and states."""
+        windowed = max(0, last - max(first, tokens - self.window)) * self.window_token_bytes
+        if last < tokens:
+            return windowed
+        return windowed + sum(one.bytes(tokens) for one in self.recent) + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from small_scenario import planned
 
+from sim.engine.kv.tiers import Tier, Tiers
 from sim.fleet.fleet import RunningFleet
+from sim.memory.kv_cache import SequenceCache
 from sim.records import Request
 from sim.scenario.reading.errors import ScenarioErrors
 
@@ -34,6 +36,14 @@ def served(folder: Path, tiers: str, talk: tuple[str, ...] = TALK, replicas: int
 
 def ttft_s(request: Request) -> float:
     return request.first_token_s - request.arrived_s
+
+
+def test_windows_and_states_are_read_with_the_last_blocks() -> None:
+    cache = SequenceCache(1000, window=24, window_token_bytes=50, state_bytes=600)
+    tiers = Tiers([Tier(2, 1.0, 0.5, True, 100), Tier(9, 2.0, 0.0, True, 200)], 1e9, 16, cache.beside_bytes)
+    tiers.stored([4, 3, 2, 1])  # the first tier keeps the last two
+    assert tiers.read([1, 2]) == 0.5 + 2 * 1.0 + (24 * 50 + 600) / 100
+    assert tiers.read([1, 3]) == 0.5 + 1.0 + 2.0 + 8 * 50 / 100 + (16 * 50 + 600) / 200
 
 
 @pytest.mark.parametrize("write", ["evict", "through"])

@@ -4,6 +4,7 @@ KV that leaves layer by layer, and requests between two replicas where clients g
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import chain
 from math import inf, isnan
 
@@ -16,6 +17,7 @@ from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 from sim.case.result import CaseResult
 from sim.fleet.clock import FleetClock
 from sim.fleet.kv_transfer import PortNetwork
+from sim.memory.kv_cache import SequenceCache
 from sim.routing import LeastOutstanding
 from sim.routing.kv_transfer import PoolPorts, TransferPlan
 from sim.scenario.reading.errors import ScenarioErrors
@@ -59,6 +61,14 @@ def test_one_transfer_at_a_time_is_a_queue_with_one_server(tmp_path) -> None:
         tuple(np.percentile([there_s - came_s for came_s, there_s in arrived if came_s < 150], [50, 95])), rel=0.05
     )
     assert figures["limited_by"] != "kv transfer"
+
+
+def test_windows_and_states_are_sent_with_the_last_tokens_of_a_prompt(tmp_path) -> None:
+    cache = SequenceCache(30_000, window=128, window_token_bytes=5_000, state_bytes=1e6)
+    for overlap in ({}, {"overlap": "layers"}):
+        data = scenario({"bytes_per_s": 1e9} | overlap, PAIR, rate_rps=2.0)
+        _, log = log_of(data, tmp_path, lambda running: None, lambda pool: replace(pool, sequence_cache=cache))
+        assert log.kv_sent_bytes == {0: pytest.approx(len(moved(log)) * (500 * 30_000 + 128 * 5_000 + 1e6))}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
 from sim.memory.fit import fit
-from sim.memory.kv_cache import KvLayout, StateCache, WindowBlocks, window_blocks
+from sim.memory.kv_cache import KvLayout, SequenceCache, StateCache, WindowBlocks, window_blocks
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
@@ -54,6 +54,44 @@ def pool(model: str, further: dict[str, object] | None = None, **batching: objec
 def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int | None, ...], layers: int) -> None:
     layout = KvLayout.of(CATALOG.model(model), 16)
     assert (layout.windows, layout.layers) == (windows, layers)
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "held"),
+    [
+        ("llama3.1-8b", "auto", 1000 * 32 * 2 * 8 * 128 * 2),
+        ("deepseek-v3", "auto", 1000 * 61 * 576 * 2),
+        ("gpt-oss-20b", "auto", (1000 + 128) * 12 * 2 * 8 * 64 * 2),
+        # 8 layers with 4 heads, 24 with states of 32 x 128 x 128 numbers and 3 inputs of 8,192 numbers
+        ("qwen3.5-9b", "auto", 1000 * 8 * 2 * 4 * 256 * 2 + 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)),
+        # entries of 584 bytes, one for 4 tokens in 21 layers, one for 128 in 20, keys of 132 bytes; blocks of 37,440
+        # bytes: 3 of the window in 43 layers, 3 and 17 of compressors; 3 of 8,640 bytes of each indexer
+        ("deepseek-v4-flash", "fp8", 1000 * ((21 / 4 + 20 / 128) * 584 + 21 / 4 * 132)
+         + 37440 * (43 * 3 + 21 * 3 + 20 * 17) + 21 * 3 * 8640),
+    ],
+)  # fmt: skip
+def test_sequence_of_1000_tokens_by_kind_of_cache(model: str, dtype: Any, held: float) -> None:
+    assert SequenceCache.of(CATALOG.model(model), dtype).bytes(1000) == pytest.approx(held, rel=1e-12)
+
+
+def test_parts_of_a_sequence_add_up_to_what_the_blocks_hold() -> None:
+    gpu, engine = CATALOG.gpu("b300-288gb-sxm"), CATALOG.engine("vllm-0.14")
+    for name in (
+        "llama3.1-8b",
+        "gpt-oss-20b",
+        "gemma4-31b",
+        "gemma4-e2b",
+        "qwen3.5-9b",
+        "deepseek-v4-flash",
+        "glm-5.2",
+    ):
+        model = CATALOG.model(name)
+        cache = SequenceCache.of(model)
+        for tokens in (64, 1000, 5000):
+            parts = [cache.part_bytes(first, min(first + 333, tokens), tokens) for first in range(0, tokens, 333)]
+            assert sum(parts) == pytest.approx(cache.bytes(tokens), rel=1e-12)
+            held = fit(gpu, model, CATALOG.quantization("none"), engine, context_tokens=tokens, tensor_parallel_size=1)
+            assert held.block_bytes / 16 * tokens == pytest.approx(cache.bytes(tokens) - cache.state_bytes, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Storage tiers for KV blocks below the GPU: host memory, SSD, or a store that replicas share."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 
 @dataclass(slots=True)
@@ -12,10 +13,13 @@ class Tier:
     blocks: int
     """Capacity [blocks]."""
     read_s_per_block: float
+    """Time to read a block of the layers that keep all tokens [s]."""
     latency_s: float
     """Latency of a request that reads from the tier, however many blocks [s]."""
     write_through: bool
     """True if blocks are written as soon as they are computed; otherwise when the tier above evicts them."""
+    read_bytes_per_s: float = inf
+    """Rate of reading windows and states, which depend on the blocks that are read with them."""
     names: OrderedDict[object, None] = field(default_factory=OrderedDict)
     """Names of the blocks, least recently used first."""
 
@@ -32,9 +36,17 @@ class Tiers:
     A request whose blocks are in a tier reads them before its first step, or recomputes them if that is faster.
     """
 
-    __slots__ = ("_recompute_s", "_tiers")
+    __slots__ = ("_beside_bytes", "_block_size", "_recompute_s", "_tiers")
 
-    def __init__(self, tiers: Sequence[Tier], recompute_s_per_block: float) -> None:
+    def __init__(
+        self,
+        tiers: Sequence[Tier],
+        recompute_s_per_block: float,
+        block_size: int = 1,
+        beside_bytes: Callable[[int, int, int], float] | None = None,
+    ) -> None:
+        """Set the tiers; *beside_bytes* has windows and states by first, last and all tokens; None: there are none."""
+        self._block_size, self._beside_bytes = block_size, beside_bytes
         self._tiers = list(tiers)
         self._recompute_s = recompute_s_per_block
 
@@ -88,7 +100,14 @@ class Tiers:
 
     def _read_s(self, places: Sequence[int]) -> float:
         """Return the time to read blocks from the tiers at *places*, one tier after the other [s]."""
-        return sum(
+        read_s = sum(
             self._tiers[place].latency_s + places.count(place) * self._tiers[place].read_s_per_block
             for place in sorted(set(places))
+        )
+        if self._beside_bytes is None:
+            return read_s
+        size, tokens = self._block_size, self._block_size * len(places)
+        return read_s + sum(
+            self._beside_bytes(block * size, (block + 1) * size, tokens) / self._tiers[place].read_bytes_per_s
+            for block, place in enumerate(places)
         )

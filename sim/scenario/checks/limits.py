@@ -221,7 +221,7 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
         if built.infeasible or transfer is None or any(pool.role == "both" for pool in pools):
             continue
         senders = [p for p, pool in enumerate(pools) if transfer.sends[p] for _ in range(pool.replicas)]
-        least_bytes = min(pools[p].kv_bytes_per_token for p in senders)
+        least_bytes = min(pools[p].sequence_cache.token_bytes for p in senders)
         transfer_s = least_bytes * _moved_tokens(scenario, transfer.min_prompt_tokens) / sum(transfer.rates(senders))
         replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
         rows = replicas * (transfer_s / scenario.meter_interval_s)

@@ -18,8 +18,6 @@ from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
-from sim.catalogue.model import kv_bytes_per_token
-from sim.catalogue.quantization import kv_element_bytes
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.coldstart import (
@@ -35,6 +33,7 @@ from sim.cost.cost_plan import Cost
 from sim.cost.hardware import PoolFacts, servers_needed
 from sim.failures import ServerLayout, domains_of
 from sim.memory.fit import MemoryFit
+from sim.memory.kv_cache import SequenceCache
 from sim.memory.lora import LoraAdapters, adapter_bytes, projections
 from sim.message import Message
 from sim.power import PoolPower, pool_power
@@ -254,11 +253,11 @@ def _nameplate_w(pool: BoundPool) -> float | None:
     return (gpus_w + pool.server.base_power_w.value) / pool.server.psu_efficiency.value
 
 
-def kv_bytes(pool: BoundPool) -> float:
-    """Return the KV bytes of a token in all layers, stored once; 0 if unknown."""
+def sequence_cache(pool: BoundPool) -> SequenceCache:
+    """Return the bytes of a sequence in the caches of *pool*, stored once; 0 if unknown."""
     if pool.model is not None:
-        return kv_bytes_per_token(pool.model, float(kv_element_bytes(pool.kv_cache_dtype)))
-    return pool.spec.kv_bytes_per_token or 0.0
+        return SequenceCache.of(pool.model, pool.kv_cache_dtype)
+    return SequenceCache(pool.spec.kv_bytes_per_token or 0.0)
 
 
 def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:

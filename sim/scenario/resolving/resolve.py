@@ -55,13 +55,13 @@ from sim.scenario.resolving.hardware import (
     failures_of,
     gpus_per_replica,
     host_stretch,
-    kv_bytes,
     lanes_stretch,
     link_of,
     models_of,
     network_facts,
     network_of,
     power_of,
+    sequence_cache,
     servers_per_replica,
     sleep_shortfall,
     slices_of,
@@ -733,7 +733,7 @@ def _pool_plan(
         kv_tiers=pool.spec.kv_tiers,
         adapters=adapters_of(pool, catalog),
         kv_note=pool.kv_note or state_note(pool.model, pool.state_cache, memory, pool.batching.max_num_seqs),
-        kv_bytes_per_token=kv_bytes(pool),
+        sequence_cache=sequence_cache(pool),
     )
 
 

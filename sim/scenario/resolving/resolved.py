@@ -21,6 +21,7 @@ from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
 from sim.failures import FailureDomain, MaintenanceSpec, SpotInterruptions, StandbyReplicas
 from sim.memory.fit import MemoryFit
+from sim.memory.kv_cache import SequenceCache
 from sim.memory.weights import KvTier
 from sim.message import Message
 from sim.power import PoolPower
@@ -212,8 +213,8 @@ class PoolPlan:
     """LoRA adapter slots; None without adapters."""
     kv_note: str = ""
     """Reason why KV blocks are not simulated by the engine's groups; empty if they are."""
-    kv_bytes_per_token: float = 0.0
-    """KV bytes of one token in all layers, over all GPUs."""
+    sequence_cache: SequenceCache = field(default_factory=SequenceCache)
+    """Bytes of a sequence in the caches of all layers, over all GPUs."""
     services: tuple[str, ...] = ()
     """Names of the services that share the replicas; empty with a single service."""
     models: tuple["PoolPlan", ...] = ()
