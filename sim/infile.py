@@ -186,11 +186,12 @@ def _open_below(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
 
 def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = False) -> tuple[int, str]:
     """Return the descriptor of the folder of *file*, below one of *roots*, and its name; *made*: create folders."""
-    whole = Path(os.path.normpath(file.absolute()))
-    if not any(map(whole.is_relative_to, roots)):
-        whole = Path(os.path.realpath(whole))  # a link above the root may lead to it
-    root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
-    steps = whole.relative_to(root).parts if root is not None else ()
+    whole = os.path.normpath(file.absolute())
+    root = _root_of(whole, roots)
+    if root is None:
+        whole = os.path.realpath(whole)  # a link above the root may lead to it
+        root = _root_of(whole, roots)
+    steps = whole[len(root or "") :].strip("/").split("/") if whole != root else []
     if root is None or (not hidden and any(step.startswith(".") for step in steps)):
         raise OutsideFolders(file)
     here = os.open(root, _FOLDER)
@@ -205,6 +206,12 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
         os.close(here)
         raise
     return here, steps[-1] if steps else "."
+
+
+def _root_of(whole: str, roots: tuple[Path, ...]) -> str | None:
+    """Return the longest of *roots* that the path *whole* is or lies below; None if there is none."""
+    found = [root for root in map(str, roots) if whole == root or whole.startswith(f"{root.rstrip('/')}/")]
+    return max(found, key=len, default=None)
 
 
 def _step(name: str, flags: int, folder: int, file: Path) -> int:

@@ -37,6 +37,7 @@ from sim.message import Message, os_reason
 from sim.report.charts.vega_lite import bundle
 from sim.report.page.template import words_of
 from sim.scenario.reading.shipped import scenario_file
+from sim.scenario.schema import Scenario
 from sim.serve.cost_gap import CauseRoutes
 from sim.serve.exports import ExportRoutes
 from sim.serve.finished_runs import AnswerRoutes, LoadedRuns
@@ -316,8 +317,14 @@ def serve(
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(opened_page.enter_context(_leading_to(address)))
         with suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to stop the server
-            threading.Thread(target=CHECKS.prepare, daemon=True).start()
+            threading.Thread(target=prepare, daemon=True).start()
             uvicorn.Server(config).run(sockets=[waiting])
+
+
+def prepare() -> None:
+    """Start what the first check and the first answer would otherwise wait for, while the page is opened."""
+    CHECKS.prepare()
+    Scenario.model_rebuild()
 
 
 @contextmanager

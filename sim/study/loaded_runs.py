@@ -11,7 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sim.case.result import price_case
 from sim.catalogue.catalog import Catalog
@@ -225,13 +227,12 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics
         slo_shares=goal_shares(slo, cohort),
         tenant_shares=own,
         good_output_tokens=metrics["output_tokens"] * cohort.good_share_of_tokens(kept),
-        batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
+        batch_ci95=_intervals(slo, intervals, cohort, kept) if intervals else intervals,
     )
 
 
-def _intervals(slo: Slo, before: dict[str, float], cohort: WindowRequests) -> dict[str, float]:
-    """Return half-widths of 95 % intervals from the run alone, by column."""
-    good = cohort.good(slo)
+def _intervals(slo: Slo, before: dict[str, float], cohort: WindowRequests, good: NDArray[np.bool_]) -> dict[str, float]:
+    """Return half-widths of 95 % intervals from the run alone, by column; *good* requests are within all limits."""
     rates = rate_intervals(cohort, good, OF_GOOD)
     found = {name: rates.get(name) for name in OF_GOOD}
     found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))

@@ -12,10 +12,11 @@ import os
 import secrets
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sim.infile import opened
@@ -139,8 +140,8 @@ def _rename_over(building: Path, folder: Path) -> None:
         shutil.rmtree(before)
 
 
-def check_folder(folder: Path) -> None:
-    """Check the files of *folder* against the checksums that `atomic_folder` wrote.
+def check_folder(folder: Path, name: str) -> bytes:
+    """Check the files of *folder* against the checksums that `atomic_folder` wrote; return the content of *name*.
 
     Raises
     ------
@@ -153,13 +154,20 @@ def check_folder(folder: Path) -> None:
             stored_text = file.read()
     except OSError:
         raise DamagedFile(f"has no {SUMS_FILE}") from None
-    if stored_text != _sums(folder):
+    try:
+        with opened(folder / name, hidden=True) as file:
+            content: bytes = file.read()
+    except OSError:
+        content = b""
+    if stored_text != _sums(folder, {name: hashlib.sha256(content).hexdigest()}):
         raise DamagedFile(Message("does not agree with its {file}", SUMS_FILE))
+    return content
 
 
-def _sums(folder: Path) -> str:
+def _sums(folder: Path, known: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the checksums of the files of *folder*; *known* are digests by name."""
     names = sorted(path.name for path in folder.iterdir() if path.name != SUMS_FILE)
-    return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
+    return "".join(f"{known.get(name) or file_digest(folder / name)}  {name}\n" for name in names)
 
 
 def file_digest(path: Path) -> str:

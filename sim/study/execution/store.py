@@ -99,8 +99,7 @@ def load_case(folder: Path) -> StoredCase | None:
     if not folder.exists():
         return None
     try:
-        check_folder(folder)
-        stored = read_case(folder)
+        stored = _case_of(folder, check_folder(folder, CASE_FILE))
         if stored.point != folder.name:
             raise DamagedFile(Message("holds another point, {point}", stored.point or "without a name"))
     except DamagedFile as error:
@@ -111,8 +110,13 @@ def load_case(folder: Path) -> StoredCase | None:
 
 def read_case(folder: Path) -> StoredCase:
     """Return the case in *folder*, which this command has written or checked."""
-    with opened(folder / CASE_FILE, "r", hidden=True, encoding="utf-8") as file:
-        record = json.load(file)
+    with opened(folder / CASE_FILE, hidden=True) as file:
+        return _case_of(folder, file.read())
+
+
+def _case_of(folder: Path, content: bytes) -> StoredCase:
+    """Return the case in *folder* whose case file has the given *content*."""
+    record = json.loads(content)
     metrics = record.pop("metrics")
     return StoredCase(folder, **record, measured=CaseMetrics.of_data(metrics) if metrics else None)
 

@@ -176,14 +176,13 @@ def percentiles_s(
 
     A percentile is inf where it falls on a request without an answer, and None where no request was measured.
     """
+    named = ((f"{latency}_p{percent:g}", percent) for percent in percents(slo, latency))
+    wanted = {name: percent for name, percent in named if name not in known}
+    if not wanted:
+        return {}
     ordered = getattr(cohort, latency)[cohort.members(latency)]
     ordered.sort()
-    wanted = {f"{latency}_p{percent:g}": percent for percent in percents(slo, latency)}
-    return {
-        name: percentile_of_sorted(ordered, percent) if ordered.size else None
-        for name, percent in wanted.items()
-        if name not in known
-    }
+    return {name: percentile_of_sorted(ordered, percent) if ordered.size else None for name, percent in wanted.items()}
 
 
 def _low_sample_names(cases: Cases) -> str:

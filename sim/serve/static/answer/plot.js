@@ -24,8 +24,8 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 /** @type {Promise<any> | undefined} */
 let program;
 
-/** @returns {Promise<any>} vegaEmbed, which is loaded with the first chart */
-function vegaEmbed() {
+/** @returns {Promise<any>} vegaEmbed, which is loaded at the first call */
+export function vegaEmbed() {
   program ??= new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = "/vega.js";

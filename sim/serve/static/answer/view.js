@@ -1,7 +1,7 @@
 /** View of a finished run: verdict, charts, adjustable inputs, and the cost gap between fleets. */
 
 import { Causes } from "./causes.js";
-import { Chart } from "./plot.js";
+import { Chart, vegaEmbed } from "./plot.js";
 import { Refusal, ask, element, keepInAddress, latest, queryOf, tint } from "../dom.js";
 import { AdjustableInputs } from "./adjustable_inputs.js";
 import { Readings } from "./readings.js";
@@ -69,6 +69,7 @@ export class AnswerView {
   }
 
   async load() {
+    vegaEmbed().catch(() => {}); // the script loads while the server computes; its error is shown with the first chart
     let data;
     try {
       data = await ask(`/api/answer?${queryOf({ run: this.shown.run, set: this.shown.set })}`);
