@@ -70,6 +70,7 @@ def shortened(text: str) -> str:
     text = re.sub(r"(--|\b)relative(:?) [\d.]+", r"\1relative\2 0.5", text)
     text = re.sub(r"\breplications: (?:[3-9]|\d\d+)\b", f"replications: {FEW}", text)
     text = re.sub(r"\btensor_parallel_sizes: \[1, 2.*\]", "tensor_parallel_sizes: [2]", text)
+    text = re.sub(r"\b(quantizations|batching): \[([\w-]+|{}), .*\]", r"\1: [\2]", text)
     if "warmup_s=auto" in text:
         return text
     text = re.sub(r'\b(horizon_s"?(?:: |=))[1-9]\d*', rf"\g<1>{SHORT_S}", text)

@@ -181,7 +181,7 @@ def test_every_pool_has_spares(tmp_path: Path) -> None:
     text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
     text = (
         text.replace("length_classes: 3", "length_classes: 2")
-        .replace("horizon_s: 20\nwarmup_s: 7", "horizon_s: 10\nwarmup_s: 3")
+        .replace("horizon_s: 20\nwarmup_s: 7", "horizon_s: 4\nwarmup_s: 1")
         .replace("gpus: [l4, rtx-4090, l40s]", "gpus: [l4, rtx-4090]")
     )
     found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
