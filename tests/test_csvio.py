@@ -142,7 +142,7 @@ KINDS = (pa.float64(), pa.float64(), pa.string(), pa.int64(), pa.bool_())
 
 
 @pytest.mark.slow
-@given(st.lists(ROW, max_size=20), st.lists(TEXTS | FLOATS | st.booleans(), max_size=2), st.integers(1, len(KINDS)))
+@given(st.lists(ROW, max_size=6), st.lists(TEXTS | FLOATS | st.booleans(), max_size=2), st.integers(1, len(KINDS)))
 def test_columns_have_the_bytes_of_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], front: list[Any], width: int
 ) -> None:

@@ -45,7 +45,7 @@ SCENARIO: dict[str, Any] = {
     "finance": {"method": "annuity", "discount_rate": 0.08, "life_years": 4},
     "sweep": {"workload.arrivals.rate_rps": [1, 3]},
     "slo": {"ttft_s": 3},
-    "futures": {"draws": 200},
+    "futures": {"draws": 100},
 }
 
 
@@ -78,7 +78,7 @@ def test_the_answer_is_printed_and_written(out: Path) -> None:
     assert sum(share.values()) == pytest.approx(1)
     sentence = f"{best} is cheaper per million output tokens than"
     assert sentence in told
-    assert f"{100 * share[best]:.1f}\u00a0% of 200 draws (95 % interval of the draws:" in told
+    assert f"{100 * share[best]:.1f}\u00a0% of 100 draws (95 % interval of the draws:" in told
     assert sentence in page
     assert sentence in json.loads((out / "manifest.json").read_text())["futures"][0]
     assert page.count("each input alone, 10 % (blue) to 90 % quantile (orange)") == 3
@@ -121,7 +121,7 @@ def test_the_headline_states_its_basis(tmp_path: Path) -> None:
     out = tmp_path / "out"
     told = command("run", tmp_path / "skewed.yaml", "--workers", "1", "--out", out, "--format", "json")
     headline, share = json.loads(told)["verdict"]["headline"], table(out / "futures.csv")[1]["cheapest_share"]
-    said = f"The ranking uses central values; R is cheaper than A in {100 * float(share):.1f}\u00a0% of 200 draws."
+    said = f"The ranking uses central values; R is cheaper than A in {100 * float(share):.1f}\u00a0% of 100 draws."
     assert headline.startswith("A is cheaper")
     assert headline.endswith(said)
     assert said in (out / "report.html").read_text()
@@ -134,10 +134,10 @@ def test_the_headline_states_its_basis(tmp_path: Path) -> None:
 
 def test_tables_agree_with_one_another(out: Path) -> None:
     draws, futures, tornado = (table(out / f"{name}.csv") for name in ("draws", "futures", "tornado"))
-    assert len(draws) == 200
+    assert len(draws) == 100
     for row in futures:
         costs = [float(draw[f"{row['fleet']} usd_per_million_output_tokens"]) for draw in draws]
-        assert float(row["usd_per_million_output_tokens_mean"]) == pytest.approx(sum(costs) / 200)
+        assert float(row["usd_per_million_output_tokens_mean"]) == pytest.approx(sum(costs) / 100)
         assert min(costs) <= float(row["usd_per_million_output_tokens_p5"]) <= max(costs)
     own, rented = ({row["input"]: row for row in tornado if row["of"] == name} for name in ("own", "rented"))
     [gap] = {row["of"] for row in tornado} - {"own", "rented"}
@@ -160,8 +160,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(out: Path) -> N
 def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
     priced = out.parent / "priced"
     sets = ("--set", "site.electricity_usd_per_kwh=0.2", "--set", "finance.life_years={uniform: [3, 6]}")
-    told = command("price", out, *sets, "--set", "futures.draws=150", "--no-report", "--out", priced)
-    assert "of 150 draws" in told
+    told = command("price", out, *sets, "--set", "futures.draws=120", "--no-report", "--out", priced)
+    assert "of 120 draws" in told
     assert not (priced / "futures.png").exists()
     assert {row["input"] for row in table(priced / "tornado.csv")} == {
         "workload.arrivals.rate_rps",
@@ -172,7 +172,7 @@ def test_a_finished_run_is_drawn_anew_at_other_terms(out: Path) -> None:
 
 def test_check_lists_the_uncertain_inputs(out: Path) -> None:
     told = command("check", out.parent / "which.yaml", "--details")
-    assert "200 Monte Carlo draws of these inputs; all else uses the central values:" in told
+    assert "100 Monte Carlo draws of these inputs; all else uses the central values:" in told
     assert "site.electricity_usd_per_kwh: 0.2 (mode), triangular, 10 % below 0.155" in told
 
 
