@@ -327,10 +327,15 @@ def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes:
     return gradients_s - hidden_s + max(0.0, hidden_s - window_s)
 
 
-def _optimizer_s(job: OptimizerStep, rates: TrainingRates) -> float:
+def updated_params(job: OptimizerStep) -> float:
+    """Return the number of parameters that the optimizer updates on one GPU."""
     parallel = job.parallel
     shards = parallel.tensor * parallel.pipeline * (parallel.data * parallel.context if parallel.zero else 1)
-    share = trained_params(job, whole=parallel.zero > 0) / shards
+    return trained_params(job, whole=parallel.zero > 0) / shards
+
+
+def _optimizer_s(job: OptimizerStep, rates: TrainingRates) -> float:
+    share = updated_params(job)
     seconds = share * OPTIMIZER_BYTES / rates.bytes_per_s
     if job.host_bytes_per_s:
         seconds += 2 * share * STATE_BYTES / job.host_bytes_per_s
@@ -362,10 +367,8 @@ def step_work(job: OptimizerStep) -> StepWork:
     wide = 2 if job.precision in ("fp32", "tf32") else 1
     weights = WEIGHT_BYTES * (job.held_params - network.lookup_params) * (1 + backward + again)
     moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units
-    shards = ranks * (parallel.data * parallel.context if parallel.zero else 1)
-    trained = trained_params(job, whole=parallel.zero > 0)
     return StepWork(
         model_flop=needed * job.global_batch * job.sequence * job.fill,
         gpu_flop=flop * job.units * job.micro_batches / ranks,
-        gpu_bytes=moved * job.micro_batches / ranks + OPTIMIZER_BYTES * trained / shards,
+        gpu_bytes=moved * job.micro_batches / ranks + OPTIMIZER_BYTES * updated_params(job),
     )
