@@ -203,6 +203,7 @@ def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any,
     page.get_by_role("link", name="<b>nasty & odd</b>").click()
     page.wait_for_selector(CHART)
     assert page.locator("b").count() == 0
+    assert_first_screen(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 400
     chart = page.locator("figure").first
     chart.locator(".plot").focus()
@@ -228,18 +229,18 @@ SLIDE = """async ([label, value]) => {
 """Moves a slider; whether the first chart has changed, and the number of charts."""
 
 
-def test_a_slider_moves_the_charts_without_drawing_them_anew(page: Any, address: str) -> None:
+def test_a_run_fits_the_first_screen_and_its_sliders_and_limits_move(page: Any, address: str) -> None:
+    """Sliders move the charts without drawing them anew, and keys move a limit together with its line."""
+    page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(f"{address}/?run=demo")
     page.wait_for_selector(CHART)
+    assert_first_screen(page)
+    page.set_viewport_size({"width": 1280, "height": 1400})
     page.evaluate("document.querySelector('.vega').dataset.mine = 'kept'")
     tries = [page.evaluate(SLIDE, ["electricity", value]) for value in ("0.2", "0.25", "0.3", "0.35")]
     assert tries == [[True, 6]] * 4
     assert page.locator(".vega[data-mine=kept]").count() == 1
 
-
-def test_a_limit_is_moved_with_keys_and_its_line_follows(page: Any, address: str) -> None:
-    page.goto(f"{address}/?run=demo")
-    page.wait_for_selector(CHART)
     line = page.locator(".limit.across").first
     before = float(line.get_attribute("aria-valuenow"))
     line.press("ArrowLeft")
@@ -250,6 +251,13 @@ def test_a_limit_is_moved_with_keys_and_its_line_follows(page: Any, address: str
         return abs(float(rule["x"] - handle["x"] - handle["width"] / 2))
 
     eventually(lambda: off_px() < 2, "the handle lies on the line")
+
+
+def assert_first_screen(page: Any) -> None:
+    """The verdict and the first limit are on the first screen, 900 px high."""
+    slider = page.get_by_label("TPOT at most").last.bounding_box()
+    assert slider["y"] + slider["height"] < 900
+    assert page.locator(".verdict").bounding_box()["y"] < 300
 
 
 def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(browser: Any, address: str) -> None:
@@ -342,16 +350,6 @@ def test_own_numbers_become_a_run_whose_answer_opens(
     page.get_by_role("button", name="Save and run").click()
     page.wait_for_selector(CHART)
     assert "run=outputs/my-numbers" in page.url
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-def test_verdict_and_what_if_share_the_first_screen(page: Any, address: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{address}/?run=demo")
-    page.wait_for_selector(CHART)
-    slider = page.get_by_label("TPOT at most").last.bounding_box()
-    assert slider["y"] + slider["height"] < 900
-    assert page.locator(".verdict").bounding_box()["y"] < 300
 
 
 READ = """() => {
