@@ -304,11 +304,25 @@ def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
     return moved * job.units / rates.bytes_per_s
 
 
+def _micro_batches_beside(job: OptimizerStep) -> float:
+    """Return the number of micro-batches that a stage computes beside the exchange of its gradients.
+
+    Interleaved stages compute as many micro-batches as there are stages with one chunk of layers before the next, and
+    exchange a chunk while they compute the others. Megatron-LM starts the exchange on all stages at once, when the last
+    stage has computed the chunk (pipeline_parallel/schedules.py, grad_sync_virtual_microbatch_id).
+    """
+    stages, chunks = job.parallel.pipeline, job.parallel.virtual_stages
+    if chunks == 1:
+        return 1.0
+    return max(1.0, min(stages, job.micro_batches) * (chunks - 1) - (stages - 1)) / chunks
+
+
 def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes: float) -> float:
     """Return the data-parallel exchange that computation does not hide [s].
 
-    Gradients are exchanged during the last backward pass. ZeRO 3 gathers weights before each pass over them, which the
-    whole computation may hide.
+    Gradients are exchanged during the last backward pass; with interleaved stages, ZeRO 1 and 2 gather the updated
+    weights during the first forward pass. ZeRO 3 gathers weights before each pass over them, which the whole
+    computation may hide.
     """
     parallel = job.parallel
     if parallel.data * parallel.context == 1:
@@ -316,7 +330,12 @@ def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes:
     ranks = parallel.tensor * parallel.pipeline
     wide = FULL_GRADIENT_BYTES if job.precision in ("fp32", "tf32") else GRADIENT_BYTES
     gradients_s = reduce_s(job, rates, trained_params(job) * wide / ranks)
-    window_s = micro_s * (passes - 1) / passes
+    beside = _micro_batches_beside(job)
+    window_s = micro_s * (passes - 1) / passes * beside
+    if parallel.zero in (1, 2) and parallel.virtual_stages > 1:
+        hidden_s = gradients_s / 2 * (1 - rates.exposed_share)
+        gathered_s = max(0.0, hidden_s - micro_s / passes * beside)
+        return gradients_s - 2 * hidden_s + max(0.0, hidden_s - window_s) + gathered_s
     if parallel.zero == 3:
         stored = FOUR_BIT_BYTES if job.method == "qlora" else wide
         gather_s = reduce_s(job, rates, job.held_params * stored / ranks) / 2

@@ -136,6 +136,21 @@ def test_gradients_hide_behind_the_backward_pass_or_do_not() -> None:
     assert step_time(fast, RATES).data_exchange_s == 0
 
 
+def test_interleaved_stages_exchange_chunks_while_they_compute_others() -> None:
+    """Four stages with four chunks: of 4 x 3 chunks beside those of a group, three pass before all stages start."""
+    parallel = Parallel(pipeline=4, virtual_stages=4, data=2, zero=1)
+    slow = replace(JOB, parallel=parallel, gpus_per_node=1, node_bytes_per_s=5e7)
+    half_s = reduce_s(slow, RATES, GPT.params * 2 / 4) / 2
+    one = step_time(slow, RATES)
+    micro_s = one.bubble_s * 4 / 3
+    beside = (4 * 3 - 3) / 4
+    expected_s = 2 * half_s - beside * micro_s  # both halves are longer: two thirds backward, one third forward
+    assert half_s > 2 / 3 * beside * micro_s
+    assert one.data_exchange_s == pytest.approx(expected_s, rel=1e-6)
+    plain = step_time(replace(slow, parallel=replace(parallel, virtual_stages=1)), RATES)
+    assert plain.data_exchange_s > one.data_exchange_s
+
+
 def test_more_of_anything_that_is_slower_never_helps() -> None:
     job = replace(JOB, parallel=Parallel(tensor=2, pipeline=2, data=2), gpus_per_node=4, node_bytes_per_s=50e9)
     base = step_time(job, RATES).step_s
