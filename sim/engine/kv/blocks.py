@@ -93,6 +93,19 @@ class NamedBlock:
         """Younger blocks with the same name; set only on the oldest block of a name."""
 
 
+class ResumableBlocks:
+    """Leading blocks of a preempted request that no other request can look up, in the free queue.
+
+    They are reallocated from the last to the first, so that their number says which are left.
+    """
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: int) -> None:
+        self.request = request
+        """Number of the request."""
+
+
 class DuplicateBlock(Protocol):
     """Block that may share its name with younger blocks."""
 
@@ -173,28 +186,37 @@ class PrefixCache(NamedBlocks):
     A freed block that is not full is put at the head; full ones are put at the end, the last block of a request first.
     A hit removes its block from the queue; a name stays until its block is reallocated. Two blocks may have the same
     name (computed by two requests side by side): lookups find the older one. Blocks that no other request can look up
-    are named only if their request is preempted, until it leaves. While no block has a name, the order of the queue
-    does not matter and is not maintained.
+    are named only if their request is preempted, until it leaves: as one run (`ResumableBlocks`) while that is enough.
+    While no block has a name, the order of the queue does not matter and is not maintained.
     """
 
-    __slots__ = ("_blocks_of", "_named", "_queue", "_tiers")
+    __slots__ = ("_blocks_of", "_named", "_queue", "_resumable", "_runs_suffice", "_tiers")
 
     def __init__(self, num_gpu_blocks: int, block_size: int, tiers: Tiers | None = None) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self._tiers = tiers
         self._queue: OrderedDict[object, int] = OrderedDict()
-        """Free blocks: a `NamedBlock` -> 1, or a token for a run of nameless blocks -> its length. Not maintained while
-        no block has a name."""
+        """Free blocks: a `NamedBlock` -> 1; `ResumableBlocks` or a token for nameless blocks -> their number. Not
+        maintained while no block has a name."""
         self._named: dict[object, NamedBlock] = {}
         """Name -> oldest block with this name."""
         self._blocks_of: dict[Sequence, list[NamedBlock]] = {}
         """Running sequence -> its named blocks, in order."""
+        self._resumable: dict[int, ResumableBlocks] = {}
+        """Number of a preempted request -> its blocks in the queue."""
+        self._runs_suffice = tiers is None
+        """True while all blocks that a request left behind are found, or none."""
+
+    @property
+    def _is_ordered(self) -> bool:
+        """True if the order of the free queue matters."""
+        return bool(self._named) or bool(self._resumable)
 
     def nameless(self, most: int) -> int:
         """See `BlockPool.nameless`."""
         blocks = 0
-        for entry, length in self._queue.items() if self._named else ():
-            if blocks >= most or isinstance(entry, NamedBlock):
+        for entry, length in self._queue.items() if self._is_ordered else ():
+            if blocks >= most or isinstance(entry, NamedBlock | ResumableBlocks):
                 return min(blocks, most)
             blocks += length
         return most
@@ -204,6 +226,11 @@ class PrefixCache(NamedBlocks):
 
         At least its last token is left to compute.
         """
+        if self._resumable and (run := self._resumable.get(sequence.request.index)) is not None:
+            left = self._queue[run]
+            if left <= self.cacheable_blocks(sequence):
+                return left
+            self._name_runs()
         named = self._named
         if not named:
             return 0
@@ -216,7 +243,7 @@ class PrefixCache(NamedBlocks):
 
     def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
         """Return the free blocks that the first *tokens* of *sequence* would use: new ones, and hits without users."""
-        if not hits:
+        if not hits or sequence.request.index in self._resumable:
             return -(-tokens // self.block_size)
         named = self._named
         idle = [named[name].users for name in self._names(sequence, hits)].count(0)
@@ -225,6 +252,10 @@ class PrefixCache(NamedBlocks):
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Add *sequence* as a user of its *hits* cached blocks."""
         if not hits:
+            return
+        if self._resumable and (run := self._resumable.pop(sequence.request.index, None)) is not None:
+            del self._queue[run]
+            self.free -= hits
             return
         named = self._named
         blocks = self._blocks_of[sequence] = [named[name] for name in self._names(sequence, hits)]
@@ -237,20 +268,24 @@ class PrefixCache(NamedBlocks):
     def take(self, blocks: int) -> None:
         """Reallocate *blocks* blocks from the head of the free queue; their names are dropped."""
         super().take(blocks)
-        if not self._named:
+        if not self._is_ordered:
             return
         queue = self._queue
         reallocated: list[NamedBlock] = []
         while blocks > 0:
-            entry, length = queue.popitem(last=False)
+            entry = next(iter(queue))
+            length = queue[entry]
             if length > blocks:
                 queue[entry] = length - blocks
-                queue.move_to_end(entry, last=False)
                 break
+            del queue[entry]
             blocks -= length
             if isinstance(entry, NamedBlock):
                 reallocated.append(entry)
-        self._unname(reallocated)
+            elif isinstance(entry, ResumableBlocks):
+                del self._resumable[entry.request]
+        if reallocated:
+            self._unname(reallocated)
 
     def put_back(self, blocks: int) -> None:
         """Free *blocks* blocks that nothing was written to: they are the next to be reallocated."""
@@ -270,8 +305,7 @@ class PrefixCache(NamedBlocks):
         if len(blocks) >= count:
             return
         named = self._named
-        if not named:
-            self._queue = OrderedDict({object(): self.free} if self.free else {})
+        self._begin_order()
         appeared = []
         for name in self._names(sequence, count)[len(blocks) :]:
             block = NamedBlock(name)
@@ -283,6 +317,27 @@ class PrefixCache(NamedBlocks):
                 oldest.duplicates += (block,)
         if appeared:
             self._report(appeared, True)
+
+    def _begin_order(self) -> None:
+        """Begin to maintain the order of the free queue, if it has not mattered."""
+        if not self._is_ordered:
+            self._queue = OrderedDict({object(): self.free} if self.free else {})
+
+    def _name_runs(self) -> None:
+        """Name each of the blocks that are in runs, from now on."""
+        self._runs_suffice = False
+        queue: OrderedDict[object, int] = OrderedDict()
+        for entry, length in self._queue.items() if self._resumable else ():
+            if not isinstance(entry, ResumableBlocks):
+                queue[entry] = length
+                continue
+            for number in reversed(range(length)):
+                block = self._named[entry.request, number] = NamedBlock((entry.request, number))
+                block.users = 0
+                queue[block] = 1
+        if self._resumable:
+            self._queue = queue
+            self._resumable.clear()
 
     def _unname(self, blocks: Iterable[NamedBlock]) -> None:
         """Drop the names of *blocks*."""
@@ -301,11 +356,17 @@ class PrefixCache(NamedBlocks):
 
         If it *resumes*, it may look them up again.
         """
-        if not (self._named or resumes or sequence.request.block_hashes):
+        request = sequence.request
+        if not (resumes or request.block_hashes or self._is_ordered):
             self.free += held
             self._names_of.pop(sequence, None)
             return
         full = computed // self.block_size
+        if resumes and (self.listener is not None or request.index in self._resumable):
+            self._name_runs()
+        if self._runs_suffice and not request.block_hashes:
+            self._release_run(request.index, held, resumes, full)
+            return
         if resumes:
             self._name_blocks(sequence, full)
         else:
@@ -313,7 +374,7 @@ class PrefixCache(NamedBlocks):
             self._names_of.pop(sequence, None)
         blocks = self._blocks_of.pop(sequence, [])
         if not resumes:
-            shared = sequence.request.shared_tokens // self.block_size
+            shared = request.shared_tokens // self.block_size
             self._unname(blocks[shared:])
             del blocks[shared:]
         if held > full:
@@ -327,6 +388,20 @@ class PrefixCache(NamedBlocks):
                 queue[block] = 1
                 free += 1
         self.free += free
+
+    def _release_run(self, request: int, held: int, resumes: bool, full: int) -> None:
+        """Free the *held* blocks of a request, of which *full* are full; it may look them up if it *resumes*."""
+        run = ResumableBlocks(request) if resumes and full else None
+        if run is not None:
+            self._begin_order()
+            self._resumable[request] = run
+        if held > full:
+            self._put(held - full, last=False)
+        if run is not None:
+            self._queue[run] = full
+            self.free += full
+        elif full:
+            self._put(full, last=True)
 
     def below(self, sequence: Sequence, hits: int) -> int:
         """Return the number of blocks after the first *hits* that are worth reading from a lower tier."""
@@ -351,19 +426,27 @@ class PrefixCache(NamedBlocks):
 
     def clear(self) -> None:
         """Empty the cache: blocks without users lose their contents."""
-        if self._named:
+        if self._is_ordered:
             self._unname([entry for entry in self._queue if isinstance(entry, NamedBlock)])
+            self._resumable.clear()
             self._queue = OrderedDict({object(): self.free} if self.free else {})
         if self._tiers is not None:
             self._tiers.clear()
 
     def _put(self, blocks: int, last: bool) -> None:
-        """Add a run of nameless blocks at one end of the free queue."""
+        """Add a run of nameless blocks at one end of the free queue, or lengthen the run that is there."""
         self.free += blocks
-        if self._named:
-            run = object()
-            self._queue[run] = blocks
-            self._queue.move_to_end(run, last=last)
+        if not self._is_ordered:
+            return
+        queue = self._queue
+        end = next(reversed(queue) if last else iter(queue), None)
+        if end is not None and not isinstance(end, NamedBlock | ResumableBlocks):
+            queue[end] += blocks
+            return
+        run = object()
+        queue[run] = blocks
+        if not last:
+            queue.move_to_end(run, last=False)
 
 
 def block_names(sequence: Sequence, start: int, stop: int, size: int) -> list[object]:

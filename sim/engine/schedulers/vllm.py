@@ -22,7 +22,7 @@ from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import leap_s, steps_within
 from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.scheduler import Scheduler
-from sim.engine.schedulers.waiting_queue import AdapterQueue, WaitingQueue
+from sim.engine.schedulers.waiting_queue import AdapterQueue, FcfsQueue, WaitingQueue
 from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk_parts
 from sim.native import mypyc_attr
 from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
@@ -37,8 +37,9 @@ class VllmScheduler(Scheduler):
     """
 
     __slots__ = (
-        "_continues_prompts", "_pacing", "_per_decode", "_phases", "_preempted_in_step", "_reserves_all",
-        "_running_tokens", "_shared_answers", "_tiered", "_tokens_short", "_watermark_blocks", "_windowed", "flight",
+        "_continues_prompts", "_latest_first", "_pacing", "_per_decode", "_phases", "_preempted_in_step",
+        "_reserves_all", "_running_tokens", "_shared_answers", "_tiered", "_tokens_short", "_watermark_blocks",
+        "_windowed", "flight",
     )  # fmt: skip
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
@@ -65,6 +66,8 @@ class VllmScheduler(Scheduler):
         self._windowed = False
         """True if sequences free blocks that lie before a window."""
         self._tiered = limits.new_tiers is not None
+        self._latest_first = type(self) is VllmScheduler and type(waiting) is FcfsQueue
+        """True if the request admitted last is preempted first, and steps compute one token per decoding sequence."""
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
@@ -216,6 +219,8 @@ class VllmScheduler(Scheduler):
         order = list(self.running)
         served: list[int] = []  # tokens of order[:position]
         budget, position = self._max_num_batched_tokens, 0
+        if self._latest_first and not answers:
+            return self._serve_in_order(order)
         self._name_answers(False)
         while position < len(order) and budget > 0:
             sequence = order[position]
@@ -254,6 +259,38 @@ class VllmScheduler(Scheduler):
                 budget -= tokens
                 position += 1
         return self._exclude([sequence for sequence in order[position:] if sequence.decoding])
+
+    def _serve_in_order(self, order: list[Sequence]) -> list[Sequence]:
+        """Serve *order* as `_serve_one_by_one` does, where the request admitted last is preempted first.
+
+        Requests before the one to be served are never preempted then, so only requests that need blocks are visited.
+        """
+        pool, step, size = self.pool, self._step, self.pool.block_size
+        places = [place for place, one in enumerate(order) if not one.decoding or (one.base + step) % size == 0]
+        budget, passed, end = self._max_num_batched_tokens, 0, len(order)
+        for place in places:  # order[passed:place] decode without new blocks; order[end:] has been preempted
+            if place >= end or budget <= place - passed:
+                break
+            budget -= place - passed
+            passed = place + 1
+            sequence, tokens = order[place], 1
+            need = 1
+            if not sequence.decoding:
+                if self._pacing.wait or sequence not in self._prefilling:
+                    continue
+                tokens = min(sequence.tokens - sequence.computed, self._pacing.longest_chunk, budget)
+                need = self._need_for_chunk(sequence, tokens)
+            while pool.free < need and end > place:
+                end -= 1
+                self._preempt(order[end], 0)
+            if end <= place:
+                break
+            if sequence.decoding:
+                pool.take(1)
+            else:
+                self._schedule_chunk(sequence, tokens)
+            budget -= tokens
+        return self._exclude([sequence for sequence in order[passed + budget : end] if sequence.decoding])
 
     def _exclude(self, decoding: list[Sequence]) -> list[Sequence]:
         """Exclude *decoding* from the step being formed: their finish steps move by one."""
