@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import Any, Protocol, SupportsIndex
+from math import pow as float_power
+from typing import Any, Final, Protocol, SupportsIndex
 
 from sim.native import mypyc_attr
 
@@ -389,7 +390,7 @@ class Batch:
         self.standing_seqs, self.replica_tokens = standing_seqs, replica_tokens
 
 
-SHARPNESS = 4
+SHARPNESS: Final = 4
 """Exponent of the bend of power at the limit, chosen with the fit (docs/fidelity-power.md)."""
 
 
@@ -445,7 +446,8 @@ class LoadLaw:
         """
         work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
         z = self.running * (busy_share - (1.0 - self.waiting) * linked_share) + work
-        return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
+        # compiled code calls C's function; `**` goes through objects
+        return z / float_power(1.0 + float_power(z, float(SHARPNESS)), 1.0 / SHARPNESS)
 
 
 @mypyc_attr(acyclic=True)

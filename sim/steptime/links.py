@@ -4,7 +4,9 @@ Links connect tensor-parallel ranks, the ranks that share the experts, and pipel
 model's layers, of the LM head and of the host's work.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import log2
 
 from sim.steptime.collective import AcrossServers, AllReduce, Send
@@ -66,7 +68,8 @@ def exchanges_of(
     *replica_tokens*: see `Batch.replica_tokens`.
     """
     ranks, expert_ranks = inputs.tensor_parallel_size, inputs.expert_ranks
-    sums, experts, sends = _messages(inputs, links, layers_share, tokens, replica_tokens)
+    messages = _messages(inputs, links, layers_share, tokens, replica_tokens)
+    sums, experts, sends = ((calls, message, time_s(message)) for calls, message, time_s in messages)
     own = sums[1] <= inputs.own_all_reduce_bytes(ranks)
     after = ("experts", False) if expert_ranks > ranks else ("all-reduce", own)
     return (
@@ -78,11 +81,12 @@ def exchanges_of(
 
 def messages_s(inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int) -> float:
     """Return the time of the messages that `exchanges_of` returns for the same arguments [s]."""
-    return sum(calls * each_s for calls, _, each_s in _messages(inputs, links, layers_share, tokens, replica_tokens))
+    messages = _messages(inputs, links, layers_share, tokens, replica_tokens)
+    return sum(calls * time_s(message) for calls, message, time_s in messages if calls)
 
 
-_Messages = tuple[float, float, float]
-"""(calls, bytes, time of each [s])."""
+_Messages = tuple[float, float, Callable[[float], float]]
+"""(calls, bytes of each, function from bytes to the time of each [s])."""
 
 
 def _messages(
@@ -96,9 +100,9 @@ def _messages(
     blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
     sent = message / ranks
     return (
-        (blocks * layers_share, message, all_reduce.time_s(message)),
-        (model.expert_layers * layers_share, gathered, exchange.time_s(gathered)),
-        (int(inputs.pipeline_parallel_size > 1), sent, _send_s(inputs, send, sent)),
+        (blocks * layers_share, message, all_reduce.time_s),
+        (model.expert_layers * layers_share, gathered, exchange.time_s),
+        (int(inputs.pipeline_parallel_size > 1), sent, partial(_send_s, inputs, send)),
     )
 
 

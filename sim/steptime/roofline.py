@@ -388,8 +388,8 @@ class RooflineStepTime:
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = products_of(inputs)
         self._allreduce, self._exchange, self._send = links_of(inputs)
-        self._by_tokens: dict[tuple[int, int], TokenStepCost] = {}
-        self._by_samples: dict[tuple[int, int], TokenStepCost] = {}
+        self._by_tokens: dict[int, TokenStepCost] = {}
+        self._by_samples: dict[int, TokenStepCost] = {}
         slowdown, self._alone_stages = stage_shares(inputs)
         self._even_share = slowdown / inputs.pipeline_parallel_size
         self._layers_share = slowdown if whole else self._even_share
@@ -427,8 +427,8 @@ class RooflineStepTime:
         """
         prompt_tokens, kv_tokens = batch.prefill_tokens, batch.kv_tokens
         tokens = batch.decode_seqs + batch.draft_tokens + prompt_tokens
-        step = self._by_tokens.get((tokens, batch.replica_tokens)) or self._layers(tokens, batch.replica_tokens)
-        head = self._by_samples.get((batch.sampled_seqs, batch.draft_tokens)) or self._sampling(batch)
+        step = self._layers(tokens, batch.replica_tokens)
+        head = self._sampling(batch)
         standing_s = self._standing_s * batch.standing_seqs
         first_s = step.total_s + head.total_s + standing_s + self._decode_s * kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * kv_tokens
@@ -573,7 +573,8 @@ class RooflineStepTime:
 
     def _layers(self, tokens: int, replica_tokens: int) -> TokenStepCost:
         """Return the costs by number of tokens: layers, all-reduces, the send, the host's time per step."""
-        known = self._by_tokens.get((tokens, replica_tokens))
+        key = tokens + (replica_tokens << 32)  # one number is found faster than a pair
+        known = self._by_tokens.get(key)
         if known is not None:
             return known
         passes = self._passes.split(tokens)
@@ -588,15 +589,14 @@ class RooflineStepTime:
         if self.inputs.host is not None:
             there, host_s = all_times(self._in_host, tokens)
             products += there
-        step = self._by_tokens[tokens, replica_tokens] = TokenStepCost.of(
-            products, link_s, overhead_s, host_s, gpu_waits_s
-        )
+        step = self._by_tokens[key] = TokenStepCost(products, link_s, overhead_s, host_s, gpu_waits_s)
         return step
 
     def _sampling(self, batch: Batch) -> TokenStepCost:
         """Return the costs of sampling: the LM head for all candidate tokens, and the host's work per sequence."""
         sequences, rows = batch.sampled_seqs, batch.sampled_seqs + batch.draft_tokens
-        known = self._by_samples.get((sequences, batch.draft_tokens))
+        key = sequences + (batch.draft_tokens << 32)
+        known = self._by_samples.get(key)
         if known is not None:
             return known
         head = self._head.times(rows).scaled(self._even_share) if rows else GemmTimes()
@@ -604,8 +604,8 @@ class RooflineStepTime:
         host_s = sum(self.sequence_parts_s)
         head += GemmTimes(memory_s=sequences * self._sort_s * self._even_share)
         gpu_waits_s = sequences * host_s * self._even_share
-        step = TokenStepCost.of(head + there, 0.0, gpu_waits_s, waits_s, gpu_waits_s)
-        self._by_samples[sequences, batch.draft_tokens] = step
+        step = TokenStepCost(head + there, 0.0, gpu_waits_s, waits_s, gpu_waits_s)
+        self._by_samples[key] = step
         return step
 
     def exchanges(self, tokens: int, replica_tokens: int = 0) -> tuple[Exchange, ...]:
