@@ -12,6 +12,7 @@ N. Balakrishnan, "Continuous Univariate Distributions", vol. 1, ch. 14 (lognorma
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from math import gamma, log, log1p, sqrt
 from types import ModuleType
@@ -33,6 +34,20 @@ def stream(seed: int, replication: int, name: str) -> np.random.Generator:
     model never shifts the draws of another.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, replication, crc32(name.encode())])))
+
+
+@dataclass(frozen=True, slots=True)
+class SeededStreams:
+    """Function from a name to a fresh random stream of one replication; equal functions return equal streams."""
+
+    seed: int
+    replication: int
+    prefix: str = ""
+    """Text before every name, such as that of a service with its own streams."""
+
+    def __call__(self, name: str) -> np.random.Generator:
+        """Return the random stream *name*."""
+        return stream(self.seed, self.replication, self.prefix + name)
 
 
 @cache

@@ -170,6 +170,8 @@ class ClientSource(RequestSource):
             self._send_at(at_s)
 
     def _pause_s(self, index: int) -> float:
+        if not self._loop.random:
+            return self._loop.think_s
         while index >= len(self._pauses_s):
             known = len(self._pauses_s)
             self._pauses_s += self._loop.think_times_s(self._streams, "pauses", known, self.CHUNK).tolist()

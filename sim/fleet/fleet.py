@@ -12,7 +12,6 @@ from typing import Protocol
 
 import simpy
 
-from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.admission import admission_control, with_request_gates
 from sim.fleet.arrivals import OpenSource, RequestSource, Send, collector_paused, source_of
@@ -30,6 +29,7 @@ from sim.fleet.routing import AssignedReplicas, RoleRouter, ServiceRouter, Servi
 from sim.fleet.scaling import NOT_STARTED, PoolScaling, ScheduledScaling, states_at_start
 from sim.fleet.services import ServicesSource
 from sim.records import ONLY_SERVICE, FleetLog, Request
+from sim.rng import SeededStreams
 from sim.routing import Router
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
@@ -433,7 +433,7 @@ class RunningFleet:
 def fleet_streams(plan: CasePlan, service: str = "") -> Streams:
     """Return a function from a name to a random stream; each of several services has its own streams."""
     prefix = f"{service or plan.service}: " if plan.service else ""
-    return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
+    return SeededStreams(plan.seed, plan.replication, prefix)
 
 
 def end_of(plan: CasePlan, states: Sequence[tuple[int, float]], last_arrival_s: float) -> tuple[float, float]:

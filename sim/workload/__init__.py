@@ -217,11 +217,7 @@ class Workload(Spec):
             return np.array(prompts, np.int64), np.array(outputs, np.int64)
         if self.lengths is None:
             return np.zeros(count, np.int64), np.ones(count, np.int64)
-        prompt, output = self.lengths.prompt, self.lengths.output
-        return (
-            prompt.quantile(uniforms(streams, "prompt", start, count)),
-            output.quantile(uniforms(streams, "output", start, count)),
-        )
+        return self.lengths.drawn(streams, start, count)
 
     def block_hashes(
         self, streams: Streams, start: int, prompt_tokens: NDArray[np.int64]

@@ -5,6 +5,7 @@ parameters, the fleet or the load, so that two points of a sweep have the same r
 here, and its name in `Length`.
 """
 
+from functools import lru_cache
 from math import log
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from sim.message import Message
-from sim.rng import geometric, log_moments, lognormal
+from sim.rng import SeededStreams, geometric, log_moments, lognormal
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.workload.published import length_table
+from sim.workload.requests import Streams, uniforms
 
 LONGEST = 2**31 - 1
 """Upper limit of a length, which keeps extreme draws within integers [tokens]."""
@@ -173,6 +175,12 @@ class Empirical(Clipped):
 Length = Annotated[Fixed | Uniform | Lognormal | Geometric | Empirical, Field(discriminator="distribution")]
 
 
+LengthArrays = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""(prompt tokens, output tokens) of consecutive requests."""
+KEPT_TOGETHER, MOST_KEPT = 1024, 16_384
+"""Requests whose lengths are kept together, and number of requests of a seed beyond which no lengths are kept."""
+
+
 class Lengths(Spec):
     """Distributions of prompt and output length, which are drawn independently."""
 
@@ -180,6 +188,29 @@ class Lengths(Spec):
     """Distribution of prompt length [tokens]."""
     output: Length
     """Distribution of output length [tokens]; responses always have exactly this length."""
+
+    def drawn(self, streams: Streams, start: int, count: int) -> LengthArrays:
+        """Return the prompt and output tokens of requests *start* to *start + count*.
+
+        The first requests of a seed are kept: fleets and loads that are compared have the same.
+        """
+        if not isinstance(streams, SeededStreams) or not 0 < count <= start + count <= MOST_KEPT:
+            return self._draw(streams, start, count)
+        first = start // KEPT_TOGETHER
+        parts = [_kept(self, streams, part) for part in range(first, -(-(start + count) // KEPT_TOGETHER))]
+        rows = slice(start - first * KEPT_TOGETHER, start - first * KEPT_TOGETHER + count)
+        prompts, outputs = zip(*parts, strict=True)
+        return np.concatenate(prompts)[rows], np.concatenate(outputs)[rows]
+
+    def _draw(self, streams: Streams, start: int, count: int) -> LengthArrays:
+        prompts, outputs = uniforms(streams, "prompt", start, count), uniforms(streams, "output", start, count)
+        return self.prompt.quantile(prompts), self.output.quantile(outputs)
+
+
+@lru_cache(maxsize=64)
+def _kept(lengths: Lengths, streams: SeededStreams, part: int) -> LengthArrays:
+    """Return the lengths of part number *part* of the requests, `KEPT_TOGETHER` each."""
+    return lengths._draw(streams, part * KEPT_TOGETHER, KEPT_TOGETHER)
 
 
 __all__ = ["Empirical", "Fixed", "Geometric", "Length", "Lengths", "Lognormal", "Uniform"]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from sim.rng import stream
-from sim.workload.lengths import Length, Lognormal
+from sim.rng import SeededStreams, stream
+from sim.workload.lengths import Length, Lengths, Lognormal
 from sim.workload.requests import uniforms
 
 STREAMS = partial(stream, 7, 0)
@@ -140,6 +140,15 @@ def test_lengths_are_whole_tokens_that_rise_with_the_quantile(fields: dict[str, 
 
 def test_an_absurd_tail_stays_a_whole_number() -> None:
     assert Lognormal(distribution="lognormal", mean=1e9, sigma=5).quantile(np.array([1 - 2**-53])) == [2**31 - 1]
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 30), (1000, 100), (1024, 1024), (5, 0), (16_000, 400)])
+def test_lengths_that_are_kept_are_those_drawn_anew(start: int, count: int) -> None:
+    lengths = Lengths(prompt=law(**LAWS[2]), output=law(**LAWS[4]))
+    kept = [lengths.drawn(SeededStreams(7, 0), start, count) for _ in range(2)]
+    for found in zip(*kept, lengths.drawn(STREAMS, start, count), strict=True):
+        assert [one.tolist() for one in found] == [found[-1].tolist()] * 3
+        found[0][:] = 0  # changes no other copy
 
 
 def test_different_names_are_different_streams() -> None:
