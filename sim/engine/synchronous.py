@@ -114,7 +114,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         super().__init__(steptime, limits, ranks)
         self._leap = Leap(0.0)
         self._start_s = 0.0
-        self._stepping = ranks
+        self._stepping = tuple(ranks)
         """Ranks that have work in the current leap, or in the last one."""
         self._steps = 0
         """Number of steps of the current leap; 0 between leaps."""
@@ -382,7 +382,7 @@ class LockstepEngine(EventLeapingEngine):
 
     def _form(self, now: float) -> int:
         possible = self._possible(now)
-        self._stepping = [rank for rank, steps in zip(self._ranks, possible, strict=True) if steps]
+        self._stepping = tuple(rank for rank, steps in zip(self._ranks, possible, strict=True) if steps)
         if not self._stepping:
             return 0
         idle = [Batch()] * (len(self._ranks) - len(self._stepping))

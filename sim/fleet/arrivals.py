@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from itertools import chain, repeat
+from itertools import repeat
 from math import inf, isnan
 from typing import ClassVar, Protocol
 
@@ -57,10 +57,7 @@ def collector_paused() -> Iterator[None]:
 
 
 class OpenSource(TimedWakeup, RequestSource):
-    """Source of requests that arrive at given times; requests with equal times arrive together.
-
-    An arrival before the next event of the fleet is sent at once; other arrivals are events.
-    """
+    """Source of requests that arrive at given times; requests with equal times arrive together."""
 
     def __init__(self, env: FleetClock, offered: Iterator[list[Request]], send: Send) -> None:
         """Send the requests of all batches of *offered* in turn."""
@@ -69,8 +66,11 @@ class OpenSource(TimedWakeup, RequestSource):
         """Requests that have arrived."""
         self._env = env
         self._send = send
-        self._offered = chain.from_iterable(offered)
-        self._following = next(self._offered, None)
+        self._offered = offered
+        self._batch: list[Request] = []
+        self._following_at = -1
+        """Place of `_following` in its batch."""
+        self._following = self._next()
         self._arm()
 
     @property
@@ -94,29 +94,31 @@ class OpenSource(TimedWakeup, RequestSource):
 
     def wake(self) -> None:
         """Send the next arrivals."""
-        env, following = self._env, self._following
-        while following is not None:
-            following = self._arrive(following)
-            if following is None:
-                return
-            at_s = max(env.now, following.arrived_s)
-            if at_s >= env.next_s():
-                self._arm()
-                return
-            env.skip_to(at_s)
+        if self._following is not None:
+            self._arrive(self._following)
+        self._arm()
 
-    def _arrive(self, first: Request) -> Request | None:
-        """Send *first* and the requests that arrive with it. Return the next one."""
+    def _arrive(self, first: Request) -> None:
+        """Send *first* and the requests that arrive with it."""
         now = first.arrived_s
         together = [first]
-        following = next(self._offered, None)
+        following = self._next()
         while following is not None and following.arrived_s == now:
             together.append(following)
-            following = next(self._offered, None)
+            following = self._next()
         self._following = following
         self.requests.extend(together)
         self._send(together, now)
-        return self._following
+
+    def _next(self) -> Request | None:
+        """Return the request after `_following`; None if there is none."""
+        self._following_at += 1
+        while self._following_at >= len(self._batch):
+            batch = next(self._offered, None)
+            if batch is None:
+                return None
+            self._batch, self._following_at = batch, 0
+        return self._batch[self._following_at]
 
 
 class ClientSource(RequestSource):
@@ -290,7 +292,7 @@ class SessionSource(TimedWakeup, RequestSource):
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._due: list[tuple[float, int, _ActiveSession, int]] = []
         """Heap of (arrival time [s], order, session, place of the request in it)."""
-        self._order = 0
+        self._due_so_far = 0
         self._next_start_s = inf
         self._following: SessionStart | None = None
         self._unanswered: dict[Request, tuple[_ActiveSession, int]] = {}
@@ -366,8 +368,8 @@ class SessionSource(TimedWakeup, RequestSource):
         if at_s >= self._horizon_s:
             active.cut = True
             return
-        heappush(self._due, (at_s, self._order, active, place))
-        self._order += 1
+        heappush(self._due, (at_s, self._due_so_far, active, place))
+        self._due_so_far += 1
         active.open += 1
 
     def _next_s(self) -> float:

@@ -6,31 +6,46 @@ from math import inf
 import simpy
 
 
-class TimedWakeup(ABC):
-    """Object that the clock can wake; it has one wake-up call at most."""
+class Wakeable(ABC):
+    """Object that a wake-up call wakes."""
 
-    __slots__ = ("_order", "_place", "call_s")
-
-    def __init__(self) -> None:
-        self.call_s = inf
-        """Time of the wake-up call; inf if there is none [s]."""
-        self._order = 0
-        """Number of the call in the order in which calls were scheduled."""
-        self._place = -1
-        """Place of the call in the clock's heap; -1 if there is none."""
+    __slots__ = ()
 
     @abstractmethod
     def wake(self) -> None:
         """Act on the wake-up call, which is due."""
 
 
-class _Callbacks(TimedWakeup):
+class WakeupCall:
+    """Wake-up call: an entry of the clock's heap, small and of one type, since entries are compared often."""
+
+    __slots__ = ("at_s", "order", "place", "sleeper")
+
+    def __init__(self, sleeper: Wakeable) -> None:
+        self.at_s = inf
+        """Time of the call [s]."""
+        self.order = 0
+        """Number of the call in the order in which calls were scheduled."""
+        self.place = -1
+        """Place of the call in the clock's heap; -1 if it is not there."""
+        self.sleeper = sleeper
+
+
+class TimedWakeup(Wakeable):
+    """Object with one wake-up call, which the clock moves."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call = WakeupCall(self)
+
+
+class _Callbacks(Wakeable):
     """SimPy event whose callbacks are due."""
 
     __slots__ = ("_event",)
 
     def __init__(self, event: simpy.Event) -> None:
-        super().__init__()
         self._event = event
 
     def wake(self) -> None:
@@ -54,9 +69,9 @@ class FleetClock:
         self._events = simpy.Environment()
         self.now = 0.0
         """Simulated time [s]."""
-        # not of `heapq`: its entries would be objects of their own, and calls that are moved would stay in it
-        self._calls: list[TimedWakeup] = []
-        """Heap of the objects to wake, by the time and the order of their calls."""
+        # not of `heapq`: its entries are compared by Python's rules, and calls that are moved would stay in it
+        self._calls: list[WakeupCall] = []
+        """Heap of the calls, by time and order."""
         self._scheduled = 0
         """Number of calls scheduled so far."""
 
@@ -64,68 +79,68 @@ class FleetClock:
         """Schedule an event after *delay_s*. Return it, for its callbacks."""
         self._events._now = self.now
         event = self._events.timeout(delay_s)
-        self.move_call(_Callbacks(event), self._events._queue.pop()[0])
+        self._move(WakeupCall(_Callbacks(event)), self._events._queue.pop()[0])
         return event
 
     def move_call(self, sleeper: TimedWakeup, at_s: float) -> None:
         """Move the wake-up call of *sleeper* to *at_s*, or to now if that is over; inf cancels it."""
-        if at_s == inf:
-            if sleeper._place >= 0:
-                self._remove(sleeper)
-            return
-        sleeper.call_s = at_s if at_s > self.now else self.now
-        self._scheduled += 1
-        sleeper._order = self._scheduled
-        if sleeper._place < 0:
-            self._calls.append(sleeper)
-            self._settle(sleeper, len(self._calls) - 1)
-        else:
-            self._settle(sleeper, sleeper._place)
+        self._move(sleeper.call, at_s)
 
-    def _remove(self, sleeper: TimedWakeup) -> None:
-        """Remove the call of *sleeper* from the heap."""
-        place = sleeper._place
-        sleeper.call_s, sleeper._place = inf, -1
+    def _move(self, call: WakeupCall, at_s: float) -> None:
+        if at_s == inf:
+            if call.place >= 0:
+                self._remove(call)
+            return
+        call.at_s = at_s if at_s > self.now else self.now
+        self._scheduled += 1
+        call.order = self._scheduled
+        if call.place < 0:
+            self._calls.append(call)
+            self._settle(call, len(self._calls) - 1)
+        else:
+            self._settle(call, call.place)
+
+    def _remove(self, call: WakeupCall) -> None:
+        """Remove *call* from the heap."""
+        place, call.place = call.place, -1
         last = self._calls.pop()
-        if last is not sleeper:
+        if last is not call:
             self._settle(last, place)
 
-    def _settle(self, sleeper: TimedWakeup, place: int) -> None:
-        """Move *sleeper* from *place* of the heap, which is free, to where its call belongs."""
-        calls, at_s, order = self._calls, sleeper.call_s, sleeper._order
+    def _settle(self, call: WakeupCall, place: int) -> None:
+        """Move *call* from *place* of the heap, which is free, to where it belongs."""
+        calls, at_s, order = self._calls, call.at_s, call.order
         while place > 0:
             other = calls[(place - 1) >> 1]
-            if other.call_s < at_s or (other.call_s == at_s and other._order < order):
+            if other.at_s < at_s or (other.at_s == at_s and other.order < order):
                 break
             calls[place] = other
-            other._place, place = place, (place - 1) >> 1
+            other.place, place = place, (place - 1) >> 1
         size = len(calls)
         child = 2 * place + 1
         while child < size:
             other = calls[child]
             if child + 1 < size:
                 right = calls[child + 1]
-                if right.call_s < other.call_s or (right.call_s == other.call_s and right._order < other._order):
+                if right.at_s < other.at_s or (right.at_s == other.at_s and right.order < other.order):
                     child, other = child + 1, right
-            if at_s < other.call_s or (at_s == other.call_s and order < other._order):
+            if at_s < other.at_s or (at_s == other.at_s and order < other.order):
                 break
             calls[place] = other
-            other._place, place = place, child
+            other.place, place = place, child
             child = 2 * place + 1
-        calls[place] = sleeper
-        sleeper._place = place
+        calls[place] = call
+        call.place = place
 
     def step(self) -> None:
         """Process the next event or wake-up call."""
-        sleeper = self._calls[0]
-        self.now = sleeper.call_s
-        self._remove(sleeper)
-        sleeper.wake()
+        call = self._calls[0]
+        self.now, order = call.at_s, call.order
+        call.sleeper.wake()
+        # most sleepers move their call meanwhile, which costs less from the top of the heap
+        if call.order == order and call.place >= 0:
+            self._remove(call)
 
     def next_s(self) -> float:
-        """Return the time of the next event or wake-up call [s]; inf if there is none."""
-        return self._calls[0].call_s if self._calls else inf
-
-    def skip_to(self, at_s: float) -> None:
-        """Advance to *at_s*, which is before the next event, without an event of its own."""
-        self.now = at_s
+        """Return the time of the next event or wake-up call [s], or of the current one; inf if there is none."""
+        return self._calls[0].at_s if self._calls else inf

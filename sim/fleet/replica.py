@@ -149,13 +149,15 @@ class Replica(TimedWakeup):
         finished: Finished,
     ) -> None:
         super().__init__()
-        self.engine = engine
-        self.index = index
-        self.pool = pool
+        # first what each step reads: it is in one line of the CPU's caches
         self.end_s = inf
+        """Planned end of the step [s]: inf without one, nan when it has ended and the next one is not planned."""
+        self.engine = engine
         self._env = env
         self._release = release
         self._finished = finished
+        self.index = index
+        self.pool = pool
         self.after_step: Callable[[Replica, float], None] | None = None
         """Callback when a step has ended and the next one is formed."""
         self.formed: Callable[[Replica], None] | None = None
@@ -275,7 +277,7 @@ class Replica(TimedWakeup):
         self._release(self.end_s)
         end_s = self.end_s
         done = self.engine.advance()
-        self._end_step()
+        self.end_s = nan
         if done:
             self._finished(self, done, end_s)
         return end_s

@@ -37,8 +37,8 @@ class Buckets:
     def __init__(self, replicas: Iterable[int]) -> None:
         self._ends = [_Place()]
         """End of each bucket, by count."""
-        self._places: dict[int, _Place] = {}
-        """Open replica -> its place."""
+        self._places: list[_Place] = []
+        """Place of each replica; out of all rings while it is closed."""
         self._lowest = 0
         for replica in replicas:
             self.opened(replica, 0)
@@ -63,7 +63,10 @@ class Buckets:
 
     def opened(self, replica: int, outstanding: int) -> None:
         """Open *replica*, which comes after all others with as many requests."""
-        self._lowest = min(self._lowest, outstanding) if self._places else outstanding
+        none_open = self._ends[self._lowest].after.replica < 0
+        self._lowest = outstanding if none_open else min(self._lowest, outstanding)
+        while len(self._places) <= replica:
+            self._places.append(_Place())
         self._places[replica] = place = _Place(replica)
         self._move(place, outstanding)
 
@@ -76,6 +79,6 @@ class Buckets:
 
     def closed(self, replica: int) -> None:
         """Close *replica* for new requests."""
-        self._places.pop(replica).leave()
+        self._places[replica].leave()
         while self._ends[self._lowest].after.replica < 0 and self._lowest < len(self._ends) - 1:
             self._lowest += 1

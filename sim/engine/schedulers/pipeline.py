@@ -19,7 +19,7 @@ from math import inf, isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_steps import ADMISSION
 from sim.engine.limits import SchedulerLimits
-from sim.engine.schedulers.prompt_pacing import PromptPacing
+from sim.engine.schedulers.prompt_pacing import pacing_of
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
 from sim.records import Batch, Leap, Request, StepSpan
@@ -325,7 +325,7 @@ class PipelineScheduler:
         """True if a prompt chunk was taken out of the batch being formed because its request was preempted."""
         self._calls = self._steps = 0
         self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
-        self._pacing = PromptPacing(limits)
+        self._pacing = pacing_of(limits)
         self._admissions = 0
         self._together = self.USES_COHORTS and not limits.window
         self._cohorts: list[DecodeCohort] = []

@@ -63,3 +63,13 @@ class PromptPacing:
     def most_of_first(self, tokens: int) -> int:
         """Return how many of a prompt's *tokens* its first chunk may have where it is not alone."""
         return min(tokens, self._long_prefill or tokens)
+
+
+_UNLIMITED: dict[int, PromptPacing] = {}
+"""Pacing without limits, which has no state, by `max_model_len`."""
+
+
+def pacing_of(limits: SchedulerLimits) -> PromptPacing:
+    """Return the pacing of one rank; ranks without limits share it, so that it stays in the CPU's caches."""
+    pacing = PromptPacing(limits)
+    return pacing if pacing.limited else _UNLIMITED.setdefault(limits.max_model_len, pacing)

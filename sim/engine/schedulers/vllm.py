@@ -20,7 +20,7 @@ from sim.engine.kv.blocks import BlockPool, DecodedBlockHashes, NamedBlocks
 from sim.engine.kv.decode_steps import BlockPhases
 from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import leap_s, steps_within
-from sim.engine.schedulers.prompt_pacing import PromptPacing
+from sim.engine.schedulers.prompt_pacing import pacing_of
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FcfsQueue, WaitingQueue
 from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk_parts
@@ -59,7 +59,7 @@ class VllmScheduler(Scheduler):
         self._tokens_short = 0
         """Difference between the usual tokens of decoding sequences and those that the step being formed computes."""
         self._watermark_blocks = int(limits.options.watermark * limits.num_gpu_blocks)
-        self._pacing = PromptPacing(limits)
+        self._pacing = pacing_of(limits)
         self._reserves_all = limits.options.reserves_all_tokens
         self._continues_prompts = False
         """True if the step being formed continues a prompt of an earlier step."""
