@@ -4,7 +4,9 @@ from math import inf
 
 from engine_workloads import skip_if_compiled
 
+from sim.fleet.arrivals import OpenSource
 from sim.fleet.clock import FleetClock, TimedWakeup
+from sim.records import Request
 
 
 class Sleeper(TimedWakeup):
@@ -74,3 +76,30 @@ def test_many_calls_come_in_order_of_time_whatever_is_moved_or_cancelled() -> No
     drained(clock)
     due = {name: (at_s, turn) for name, (at_s, turn) in planned.items() if at_s < inf}
     assert log == [(name, due[name][0]) for name in sorted(due, key=due.__getitem__)]
+
+
+def test_a_sleeper_may_move_or_cancel_its_call_while_it_wakes() -> None:
+    skip_if_compiled()
+    log: list[tuple[str, float]] = []
+    clock = FleetClock()
+    first, second = (Sleeper(clock, name, log) for name in "ab")
+    first.moves = second  # comes now, behind the call that is due
+    second.plan(9.0)
+    first.plan(1.0)
+    clock.step()
+    assert clock.next_s() == 1.0
+    drained(clock)
+    clock.timeout(2.0).callbacks.append(lambda _: (second.plan(7.0), second.plan(inf)))
+    drained(clock)
+    assert log == [("a", 1.0), ("b", 1.0)]
+
+
+def test_requests_of_an_open_source_come_together_across_batches_and_stop_with_the_last() -> None:
+    clock, sent = FleetClock(), list[tuple[float, list[int]]]()
+    times = [[0.5, 0.5], [], [1.0], [1.0, 2.0]]
+    batches = iter([[Request(10 * place, at_s, 1, 1) for at_s in part] for place, part in enumerate(times)])
+    source = OpenSource(clock, batches, lambda requests, now: sent.append((now, [one.index for one in requests])))
+    drained(clock)
+    assert sent == [(0.5, [0, 0]), (1.0, [20, 30]), (2.0, [30])]
+    assert source.exhausted
+    assert len(source.requests) == 5
