@@ -118,15 +118,15 @@ def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
     return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
 
-def stage_shares(inputs: RooflineInputs) -> tuple[float, int]:
-    """Return (slowdown of a stage, number of stages that wait).
+def stage_slowdown(inputs: RooflineInputs) -> tuple[float, int]:
+    """Return (factor on the time of a pipeline stage, number of stages that wait for one).
 
     The LM head, the sampling and the host's work lie on one stage alone, and the others wait for it. No stage waits,
     and the number is 0, with one stage, or with a single batch in flight through all stages.
 
     Notes
     -----
-    For P stages the slowdown is pipeline_time_factor_per_doubling^(log2 P), or 1 with a single batch in flight.
+    For P stages the factor is pipeline_time_factor_per_doubling^(log2 P), or 1 with a single batch in flight.
 
     """
     stages = inputs.pipeline_parallel_size

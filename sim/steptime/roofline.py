@@ -29,7 +29,7 @@ from sim.steptime.attention import (
 )
 from sim.steptime.gemm import GemmTimes, MatrixProduct, TokenStepCost, p_norm_s, product_of, total
 from sim.steptime.inputs import GpuRates, HostOffload, RooflineInputs, known_overheads
-from sim.steptime.links import Exchange, exchanges_of, links_of, messages_s, other_stages_load, stage_shares
+from sim.steptime.links import Exchange, exchanges_of, links_of, messages_s, other_stages_load, stage_slowdown
 from sim.steptime.options import Roofline
 
 
@@ -390,7 +390,7 @@ class RooflineStepTime:
         self._allreduce, self._exchange, self._send = links_of(inputs)
         self._by_tokens: dict[int, TokenStepCost] = {}
         self._by_samples: dict[int, TokenStepCost] = {}
-        slowdown, self._alone_stages = stage_shares(inputs)
+        slowdown, self._alone_stages = stage_slowdown(inputs)
         self._even_share = slowdown / inputs.pipeline_parallel_size
         self._layers_share = slowdown if whole else self._even_share
         self._passes = Passes.of(inputs, self._layers_share)
@@ -647,18 +647,20 @@ class PipelineStepTime(RooflineStepTime):
         super().__init__(spec, inputs)
         built = {part: RooflineStepTime(spec, replace(inputs, model=part), whole=True) for part in parts}
         self._kinds = [(built[part], parts.count(part) / len(parts)) for part in built]
-        self._place = [list(built).index(part) for part in parts]
+        """Step time of each kind of stage, and the fraction of the stages that it has."""
+        self._kind_of_stage = [list(built).index(part) for part in parts]
+        """Place in `_kinds` of each stage."""
 
     def leap(self, batch: Batch) -> Leap:
         """Return the duration of the next step of *batch*: that of the mean stage, and those of all stages."""
-        leaps = [stage.leap(batch) for stage, _ in self._kinds]
-        shares = [share for _, share in self._kinds]
-        mean_s = sum(share * one.first_s for share, one in zip(shares, leaps, strict=True))
-        load_s = sum(share * one.load * one.first_s for share, one in zip(shares, leaps, strict=True))
-        growth_s = sum(share * one.growth_s for share, one in zip(shares, leaps, strict=True))
-        valid_steps = min(one.valid_steps for one in leaps)
-        more_s = tuple(leaps[place].first_s - mean_s for place in self._place)
-        return Leap(mean_s, growth_s, valid_steps, load_s / mean_s, leaps[0].last_s, stages_more_s=more_s)
+        leaps = [(stage.leap(batch), share) for stage, share in self._kinds]
+        mean_s = sum(share * one.first_s for one, share in leaps)
+        load_s = sum(share * one.load * one.first_s for one, share in leaps)
+        growth_s = sum(share * one.growth_s for one, share in leaps)
+        valid_steps = min(one.valid_steps for one, _ in leaps)
+        more_s = tuple(leaps[kind][0].first_s - mean_s for kind in self._kind_of_stage)
+        # a second power law is metered on fleets without pipelines only
+        return Leap(mean_s, growth_s, valid_steps, load_s / mean_s, leaps[0][0].last_s, stages_more_s=more_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """Return the duration of the first step of the mean stage by cause [s]."""
