@@ -359,7 +359,7 @@ class _Blocks:
             whole_bytes = per_layer * size * model.stored_layers
             needed = -(-longest // size) if longest is not None else 2
         else:
-            whole_bytes = groups.layer_bytes * size * groups.stage_layers(model)
+            whole_bytes = groups.layer_bytes * size * groups.fullest_group(model)
             needed = groups.blocks(longest or size, wanted.max_num_batched_tokens) + 1
         drafts_bytes = wanted.drafts.kv_bytes_per_token * size
         gpu_bytes = whole_bytes * (1 - host.layers / model.layers) + drafts_bytes

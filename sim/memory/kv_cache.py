@@ -44,6 +44,17 @@ SIMILAR_SIZE = 1.5
 """Ratio of the largest to the smallest kind of layers below which groups have the size of the largest kind."""
 
 
+def _layers_by_window(model: Model, widths: tuple[int, int]) -> list[tuple[int | None, int]]:
+    """Return (window, number of layers) of each kind of layers in *model*; see `KvLayout` for windows and *widths*."""
+    inside, whole = widths
+    kinds = [
+        (None, whole * (model.stored_layers - model.stored_window_layers)),
+        (model.sliding_window, inside * model.stored_window_layers),
+        (STATE, model.linear_attention_layers),
+    ]
+    return [(window, layers) for window, layers in kinds if layers]
+
+
 def layer_bytes(model: Model, tensor_parallel_size: int, dtype: KvCacheDtype, whole: bool = False) -> float:
     """Return the bytes of one token in the cache of one layer on one GPU."""
     element_bytes = float(kv_element_bytes(dtype))
@@ -67,8 +78,8 @@ class KvLayout:
     """Concurrent steps whose tokens a window keeps while they are computed."""
     states: int = 1
     """Most states that a sequence holds in a group of recurrent layers."""
-    units: tuple[int, int] = (1, 1)
-    """Layers of this group that one layer counts as: with a window, without."""
+    widths: tuple[int, int] = (1, 1)
+    """Number of layers of `layer_bytes` that one layer counts as: with a window, without."""
 
     @classmethod
     def of(
@@ -80,32 +91,21 @@ class KvLayout:
         """
         inside, whole = (layer_bytes(model, tensor_parallel_size, dtype, kind) for kind in (False, True))
         unit = min(inside, whole) if model.whole_heads is not None else whole
-        wide = {kind: round(size / unit) for kind, size in ((False, inside), (True, whole))}
-        kinds: list[tuple[int | None, int]] = [
-            (None, wide[True] * (model.stored_layers - model.stored_window_layers)),
-            (model.sliding_window, wide[False] * model.stored_window_layers),
-            (STATE, model.linear_attention_layers),
-        ]
-        kinds = [(window, layers) for window, layers in kinds if layers]
+        widths = round(inside / unit), round(whole / unit)
+        kinds = _layers_by_window(model, widths)
         fewest, most = (pick(layers for _, layers in kinds) for pick in (min, max))
         size = most if most < SIMILAR_SIZE * fewest else fewest
         windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
         blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * unit))
-        widths = wide[False], wide[True]
-        return cls(tuple(windows), size, block_size * max(1, blocks, *widths), unit, units=widths)
+        return cls(tuple(windows), size, block_size * max(1, blocks, *widths), unit, widths=widths)
 
-    def stage_layers(self, stage: Model) -> int:
-        """Return the layers of the fullest group on a GPU of a pipeline stage with the layers of *stage*.
+    def fullest_group(self, stage: Model) -> int:
+        """Return the number of layers of the fullest group on a GPU of a pipeline stage with the layers of *stage*.
 
         The layers of a kind are dealt to its groups in turn, so that no stage lacks a group.
         """
-        inside, whole = self.units
-        kinds = [
-            (None, whole * (stage.stored_layers - stage.stored_window_layers)),
-            (stage.sliding_window, inside * stage.stored_window_layers),
-            (STATE, stage.linear_attention_layers),
-        ]
-        return max((-(-layers // self.windows.count(window)) for window, layers in kinds if layers), default=0)
+        kinds = _layers_by_window(stage, self.widths)
+        return max((-(-layers // self.windows.count(window)) for window, layers in kinds), default=0)
 
     def blocks(self, tokens: int, budget: int) -> int:
         """Return the most blocks that a request of *tokens* holds at once, with steps of up to *budget* tokens."""
