@@ -6,6 +6,7 @@ Each entry is a YAML file below data/, read at its first look-up. Modules in rea
     gpu, link, server, failure_rate, market
                     accelerators, links, chassis, failure rates, price offers and electricity grids
     model           language models and one-pass networks: weight matrices, parameters, KV cache bytes
+    stages          layers of a model's pipeline stages, by the division of each engine
     quantization, kernel, drafter
                     weight formats, matrix kernels, acceptance rates of drafted tokens
     engine          serving engines by version: overheads, memory, limits, offloading

@@ -76,7 +76,7 @@ def stage_model(model: Model, first: int, last: int) -> Model:
         "sliding_window_layers": windowed,
         "layers_without_feed_forward": spread(model.layers_without_feed_forward),
         "shared_caches": _shared(model.shared_caches, model.layers, first, last),
-        "moe": _experts(model, first, last),
+        "moe": _experts(model, first, last, spread),
         "compressed": _compressed(model.compressed, spread) if model.compressed is not None else None,
         "indexer": _indexer(model, model.indexer, first, attending, spread) if model.indexer is not None else None,
     }
@@ -89,15 +89,13 @@ def _overlap(first: int, last: int, begin: int, end: int) -> int:
     return max(0, min(last, end) - max(first, begin))
 
 
-def _experts(model: Model, first: int, last: int) -> Moe | None:
+def _experts(model: Model, first: int, last: int, spread: Callable[[int], int]) -> Moe | None:
     """Return the mixture of the layers from *first* to *last* (exclusive); None without a layer with experts."""
     if (moe := model.moe) is None:
         return None
-    blocks, all_layers = model.feed_forward_layers, model.layers
-    within = last * blocks // all_layers - first * blocks // all_layers
-    if moe.dense_layers > MOST_LEADING * blocks:
-        sparse = last * model.expert_layers // all_layers - first * model.expert_layers // all_layers
-        dense = within - sparse
+    within = spread(model.feed_forward_layers)
+    if moe.dense_layers > MOST_LEADING * model.feed_forward_layers:
+        dense = within - spread(model.expert_layers)
     else:
         dense = min(within, _overlap(first, last, 0, moe.dense_layers))
     return moe.model_copy(update={"dense_layers": dense}) if dense < within else None
