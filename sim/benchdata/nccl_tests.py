@@ -17,6 +17,7 @@ from sim.message import Message
 US_PER_S = 1e6
 RANK = re.compile(r"#\s+Rank\s+(\d+) ")
 CARD = re.compile(r"#\s+Rank\s+\d+ .*\bdevice\s+\S+\s+\[\S+\]\s+(\S.*)")
+"""Name of the GPU of a rank, as the driver reports it."""
 TEST = re.compile(r"#\s*Collective test starting: (?:\S*/)?(\S+)")
 """Name of the test, in releases from 2.17 on."""
 ALL_REDUCE = "all_reduce_perf"
@@ -28,6 +29,8 @@ SUM = "sum"
 """Reduction operation of all_reduce_perf; other tests print another or none."""
 UNCHECKED = "N/A"
 """Number of wrong results where the test checks none: in place in sendrecv_perf and alltoall_perf, all with -c 0."""
+MEMORY = re.compile(r"-\d+gb")
+"""Part of a GPU's id with its memory, which the driver's name may lack."""
 LEAST_SIZES = 3
 LEAST_BANDWIDTH, ROUNDING = 0.5, 0.05
 """Bandwidth from which a line is checked against its time [GB/s], and the relative deviation that is accepted."""
@@ -64,7 +67,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     time_column = heads.index("time") if "time" in heads else len(USUAL_HEADS) - 1
     problems: list[tuple[str, int, str]] = []
     times: dict[float, float] = {}
-    tests, unknown = {*TEST.findall(text)}, False
+    tests, undecided = {*TEST.findall(text)}, False
     problems += [
         (str(path), 0, Message("holds times of {test}, not of all_reduce_perf", test))
         for test in sorted(tests - {ALL_REDUCE})
@@ -76,8 +79,8 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         try:
             # a bandwidth follows each time; a line without it was cut off, perhaps within the time
             operation, time_us, bandwidths = cells[3], float(cells[time_column]), cells[time_column + 1 :]
-            agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks) and not _unlike(bandwidths)
-            unknown |= ranks == 2 and bandwidths[2] == UNCHECKED and not tests
+            agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks) and not _unchecked_in_place(bandwidths)
+            undecided |= ranks == 2 and bandwidths[2] == UNCHECKED and not tests
         except (IndexError, ValueError):
             problems.append(
                 (str(path), number, "is not a line of all_reduce_perf: size, count, type, redop, root, time")
@@ -91,9 +94,9 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
         problems.append(
             (str(path), 0, Message("names {ranks} GPUs; an all-reduce needs two: all_reduce_perf -g 2", ranks))
         )
-    if unknown:
-        text = "does not tell all_reduce_perf from sendrecv_perf between two GPUs: measure without -c 0"
-        problems.append((str(path), 0, text))
+    if undecided:
+        reason = "does not tell all_reduce_perf from sendrecv_perf between two GPUs: measure without -c 0"
+        problems.append((str(path), 0, reason))
     if runs > 1:
         problems.append((str(path), 0, "holds runs between different numbers of GPUs; each needs a file of its own"))
     if wrong := WRONG.search(text):
@@ -120,19 +123,16 @@ def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks
     return same and isclose(bus, algorithm * 2 * (ranks - 1) / ranks, rel_tol=ROUNDING)
 
 
-def _unlike(bandwidths: Sequence[str]) -> bool:
-    """Return whether the cells after a time show a test whose results are checked out of place only.
+def _unchecked_in_place(bandwidths: Sequence[str]) -> bool:
+    """Return whether the cells after a time are those of a test that checks its results out of place only.
 
     Between two GPUs sendrecv_perf has the columns and bandwidths of an all-reduce, which is checked in place, too.
     """
     return len(bandwidths) > 6 and bandwidths[2] != UNCHECKED and bandwidths[6] == UNCHECKED
 
 
-MEMORY = re.compile(r"-\d+gb")
-
-
 def _other_card(card: str, gpu: str, catalog: Catalog) -> bool:
-    """Return whether *card*, as the driver names it, is another GPU than *gpu* (an id), sizes of memory apart."""
+    """Return whether *card*, as the driver names it, is another GPU than *gpu* (an id), whatever its memory."""
     try:
         known = catalog.gpu(card).id
     except UnknownId:
