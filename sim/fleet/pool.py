@@ -106,14 +106,15 @@ def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
     """Return a function that builds the tiers below one engine's KV cache; shared tiers are the same objects."""
     cache, block_size = pool.sequence_cache, pool.batching.block_size
     common = {tier.name: _tier(tier, tier.capacity_gb * GB, cache, block_size) for tier in pool.kv_tiers if tier.shared}
-    recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
+    recompute_s = block_size * _recompute_s_per_token(pool)
+    # without windows and states the bytes of a block are the same wherever it lies in a sequence
+    beside = cache.beside_bytes if cache != SequenceCache(cache.token_bytes) else None
 
     def made() -> Tiers:
         own_gb = GB / pool.engines_per_replica
         tiers = [
             common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, cache, block_size) for tier in pool.kv_tiers
         ]
-        beside = cache.beside_bytes if cache != SequenceCache(cache.token_bytes) else None
         return Tiers(tiers, recompute_s, block_size, beside)
 
     return made

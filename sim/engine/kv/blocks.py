@@ -96,7 +96,7 @@ class NamedBlock:
 class ResumableBlocks:
     """Leading blocks of a preempted request that no other request can look up, in the free queue.
 
-    They are reallocated from the last to the first, so that their number says which are left.
+    They are reallocated from the last to the first, so that their number determines which are left.
     """
 
     __slots__ = ("request",)
@@ -205,7 +205,7 @@ class PrefixCache(NamedBlocks):
         self._resumable: dict[int, ResumableBlocks] = {}
         """Number of a preempted request -> its blocks in the queue."""
         self._runs_suffice = tiers is None
-        """True while all blocks that a request left behind are found, or none."""
+        """True while a resumed request may look up all blocks that are left of it, so that they need no names."""
 
     @property
     def _is_ordered(self) -> bool:
@@ -326,8 +326,10 @@ class PrefixCache(NamedBlocks):
     def _name_runs(self) -> None:
         """Name each of the blocks that are in runs, from now on."""
         self._runs_suffice = False
+        if not self._resumable:
+            return
         queue: OrderedDict[object, int] = OrderedDict()
-        for entry, length in self._queue.items() if self._resumable else ():
+        for entry, length in self._queue.items():
             if not isinstance(entry, ResumableBlocks):
                 queue[entry] = length
                 continue
@@ -335,9 +337,8 @@ class PrefixCache(NamedBlocks):
                 block = self._named[entry.request, number] = NamedBlock((entry.request, number))
                 block.users = 0
                 queue[block] = 1
-        if self._resumable:
-            self._queue = queue
-            self._resumable.clear()
+        self._queue = queue
+        self._resumable.clear()
 
     def _unname(self, blocks: Iterable[NamedBlock]) -> None:
         """Drop the names of *blocks*."""

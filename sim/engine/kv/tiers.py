@@ -19,7 +19,7 @@ class Tier:
     write_through: bool
     """True if blocks are written as soon as they are computed; otherwise when the tier above evicts them."""
     read_bytes_per_s: float = inf
-    """Rate of reading windows and states, which depend on the blocks that are read with them."""
+    """Bandwidth for windows and states, whose size depends on the blocks read with them [B/s]."""
     names: OrderedDict[object, None] = field(default_factory=OrderedDict)
     """Names of the blocks, least recently used first."""
 
@@ -45,7 +45,11 @@ class Tiers:
         block_size: int = 1,
         beside_bytes: Callable[[int, int, int], float] | None = None,
     ) -> None:
-        """Set the tiers; *beside_bytes* has windows and states by first, last and all tokens; None: there are none."""
+        """Set the tiers, the nearest first.
+
+        *beside_bytes* returns the bytes of windows and states for the first, last (exclusive) and number of tokens of a
+        sequence; None: the model has none. Only these need *block_size*, the tokens of a block.
+        """
         self._block_size, self._beside_bytes = block_size, beside_bytes
         self._tiers = list(tiers)
         self._recompute_s = recompute_s_per_block

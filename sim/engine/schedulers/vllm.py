@@ -273,8 +273,7 @@ class VllmScheduler(Scheduler):
                 break
             budget -= place - passed
             passed = place + 1
-            sequence, tokens = order[place], 1
-            need = 1
+            sequence, tokens, need = order[place], 1, 1
             if not sequence.decoding:
                 if self._pacing.wait or sequence not in self._prefilling:
                     continue

@@ -70,6 +70,7 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
     first, rows = _first_tables(finished)
 
     def table_of(case: FinishedCase) -> pa.Table:
+        # cases are written in this order, so that no table is read twice or kept longer than needed
         return _with_all(first.pop(0) if first else case.requests(), columns)
 
     if requests_format == "parquet" or rows >= PARQUET_FROM_ROWS:
@@ -98,7 +99,7 @@ def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def _first_tables(cases: Iterable[FinishedCase]) -> tuple[list[pa.Table], int]:
-    """Return the requests of the first *cases*, until they reach the number for Parquet, and that number."""
+    """Return the tables of the first *cases*, until their requests suffice for Parquet, and the number of requests."""
     tables: list[pa.Table] = []
     rows = 0
     for case in cases:
