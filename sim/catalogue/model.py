@@ -511,7 +511,7 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
     sparse_from = model.layers - model.expert_layers
     shared = model.shared_caches
     wide_from = model.layers - shared.layers if shared and shared.intermediate else sparse_from
-    if sparse_from > model.layers_without_feed_forward:
+    if wide_from > model.layers_without_feed_forward:
         found += _feed_forward(model, "mlp", model.intermediate, (model.layers_without_feed_forward, wide_from))
     if shared and shared.intermediate:
         found += _feed_forward(model, "mlp", shared.intermediate, (wide_from, sparse_from))

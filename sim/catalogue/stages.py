@@ -9,14 +9,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
-from sim.catalogue.model import CompressedAttention, Indexer, Model, Moe, SharedCaches
+from sim.catalogue.model import CompressedAttention, Indexer, Matrix, Model, Moe, SharedCaches, matrices
 
 PipelineSplit = Literal["before_last", "first", "last", "last_one", "with_head"]
 """Placement of the layers that remain if stages do not divide the layers.
 
 before_last: one each in the stages before the last, which has the LM head (vLLM from 0.8 on); first: one each in the
 first stages (TensorRT-LLM); last: one each in the last stages (SGLang); last_one: all in the last stage (vLLM before
-0.8); with_head: even shares of the layers and the LM head, which counts as one more (llama.cpp).
+0.8); with_head: even shares of the layers and the LM head, which counts as one more (llama.cpp), and at least a layer.
 """
 MOST_LEADING = 0.25
 """Largest fraction of dense layers that lead a mixture of experts; more of them alternate with the others (Llama 4)."""
@@ -30,7 +30,8 @@ def stage_layers(layers: int, stages: int, split: PipelineSplit = "before_last")
 
     """
     if split == "with_head":
-        return list(pairwise([*(-(-stage * (layers + 1) // stages) for stage in range(stages)), layers]))
+        evenly = (-(-stage * (layers + 1) // stages) for stage in range(stages))
+        return list(pairwise([*(min(first, layers - stages + stage) for stage, first in enumerate(evenly)), layers]))
     each, rest = divmod(layers, stages)
     with_more = {
         "before_last": range(stages - 1 - rest, stages - 1),
@@ -47,6 +48,14 @@ def stage_layers(layers: int, stages: int, split: PipelineSplit = "before_last")
 def stage_models(model: Model, stages: int, split: PipelineSplit = "before_last") -> list[Model]:
     """Return the model that the layers of each pipeline stage make up, in order."""
     return [stage_model(model, *span) for span in stage_layers(model.layers, stages, split)]
+
+
+def stage_matrices(model: Model, part: Model) -> tuple[Matrix, ...]:
+    """Return the matrices of the layers of *part*, a stage of *model*, and those of *model* outside the layers."""
+    if part == model:
+        return matrices(model)
+    outside = (one for one in matrices(model) if not one.last_layer)
+    return *(one for one in matrices(part) if one.last_layer), *outside
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +84,7 @@ def stage_model(model: Model, first: int, last: int) -> Model:
         "linear_attention": model.linear_attention if linear else None,
         "sliding_window_layers": windowed,
         "layers_without_feed_forward": spread(model.layers_without_feed_forward),
-        "shared_caches": _shared(model.shared_caches, model.layers, first, last),
+        "shared_caches": _shared(model, first, last),
         "moe": _experts(model, first, last, spread),
         "compressed": _compressed(model.compressed, spread) if model.compressed is not None else None,
         "indexer": _indexer(model, model.indexer, first, attending, spread) if model.indexer is not None else None,
@@ -101,10 +110,15 @@ def _experts(model: Model, first: int, last: int, spread: Callable[[int], int]) 
     return moe.model_copy(update={"dense_layers": dense}) if dense < within else None
 
 
-def _shared(shared: SharedCaches | None, layers: int, first: int, last: int) -> SharedCaches | None:
-    if shared is None or not (within := _overlap(first, last, layers - shared.layers, layers)):
+def _shared(model: Model, first: int, last: int) -> SharedCaches | None:
+    """Return the shared caches of a stage; its layers without one have the windows that `stage_model` spreads."""
+    shared = model.shared_caches
+    if shared is None or not (within := _overlap(first, last, model.layers - shared.layers, model.layers)):
         return None
-    windowed = within * shared.windowed_layers // shared.layers
+    whole = model.cached_layers - model.sliding_window_layers
+    windowed = 0
+    if model.sliding_window_layers:
+        windowed = within - (last * whole // model.layers - (last - within) * whole // model.layers)
     return shared.model_copy(update={"layers": within, "windowed_layers": windowed})
 
 

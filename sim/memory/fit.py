@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from sim.catalogue.engine import Engine, EngineMemory, HostWeights, Offload, default_share
 from sim.catalogue.gpu import Gpu, sliced
-from sim.catalogue.model import Model, entries_per_token, index_key_bytes, index_keys_per_token, matrices
+from sim.catalogue.model import Matrix, Model, entries_per_token, index_key_bytes, index_keys_per_token, matrices
 from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
-from sim.catalogue.stages import stage_models
+from sim.catalogue.stages import stage_matrices, stage_models
 from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, place_bytes, window_sequence_bytes, window_step_bytes
 from sim.memory.weights import (
     HostResidentBytes,
@@ -72,6 +72,7 @@ class StageMemory:
         cls,
         gpu: Gpu,
         model: Model,
+        shapes: tuple[Matrix, ...],
         quantization: Quantization,
         need: EngineMemory,
         layout: ReplicaLayout,
@@ -85,12 +86,12 @@ class StageMemory:
     ) -> "StageMemory":
         """Return the memory of one GPU of the pipeline stage with the layers of *model*, for the largest step.
 
-        *ends*: see `stage_weight_bytes`. *share* is the fraction of the GPU memory that the engine may use
-        (`gpu_memory_utilization`); *max_num_seqs* and *tokens* are the sequences and new tokens of the largest step.
-        Weights in *host* memory are subtracted; *further_weights_bytes* (drafter, LoRA slots) and *window_bytes*
-        (uncompressed tokens and compressor states during a step, with compressed attention) are added.
+        *shapes* (its matrices) and *ends*: see `stage_weight_bytes`. *share* is the fraction of the GPU memory that the
+        engine may use (`gpu_memory_utilization`); *max_num_seqs* and *tokens* are the sequences and new tokens of the
+        largest step. Weights in *host* memory are subtracted; *further_weights_bytes* (drafter, LoRA slots) and
+        *window_bytes* (uncompressed tokens and compressor states during a step, with compressed attention) are added.
         """
-        weights = further_weights_bytes + stage_weight_bytes(model, quantization, matrices(model), layout, ends)
+        weights = further_weights_bytes + stage_weight_bytes(model, quantization, shapes, layout, ends)
         if host != HostWeights():
             weights -= host_weight_bytes(host, model, quantization, layout)
         activations = _activation_bytes(model, need, layout, max_num_seqs, tokens, ends[1]) + window_bytes
@@ -246,8 +247,9 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     host = HostWeights()
     if wanted.offload is not None:
         host = host_weights(wanted.offload, model, quantization, layout)
-    parts = stage_models(padded(quantization, model), wanted.pipeline_parallel_size, engine.pipeline_split)
-    stages = _stages(gpu, parts, quantization, engine, need, wanted, host)
+    stored = padded(quantization, model)
+    parts = stage_models(stored, wanted.pipeline_parallel_size, engine.pipeline_split)
+    stages = _stages(gpu, stored, parts, quantization, engine, need, wanted, host)
     places = _state_places(wanted, parts, stages)
     tightest, part, blocks, on_gpu = _tightest(wanted, parts, stages, places, host)
     state_bytes = place_bytes(part, wanted.tensor_parallel_size)
@@ -285,6 +287,7 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
 
 def _stages(
     gpu: Gpu,
+    model: Model,
     parts: list[Model],
     quantization: Quantization,
     engine: Engine,
@@ -292,12 +295,13 @@ def _stages(
     wanted: RequestedMemory,
     host: HostWeights,
 ) -> list[StageMemory]:
-    """Return the memory of one GPU of each pipeline stage; *parts* are the models of the stages' layers."""
+    """Return the memory of one GPU of each pipeline stage; *parts* are the models of the stages of *model*."""
     share, tokens = wanted.gpu_memory_utilization, wanted.max_num_batched_tokens
     return [
         StageMemory.of(
             gpu,
             part,
+            stage_matrices(model, part),
             quantization,
             need,
             wanted.layout,

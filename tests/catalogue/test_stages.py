@@ -3,8 +3,8 @@
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.model import Model, matrices
-from sim.catalogue.stages import PipelineSplit, stage_layers, stage_model, stage_models
+from sim.catalogue.model import Model, kv_bytes_per_token, matrices
+from sim.catalogue.stages import PipelineSplit, stage_layers, stage_matrices, stage_model, stage_models
 
 CATALOG = load_catalog()
 
@@ -19,6 +19,7 @@ CATALOG = load_catalog()
         ("last_one", 63, [15, 15, 15, 18]),
         ("with_head", 32, [17, 15]),
         ("with_head", 80, [21, 20, 20, 19]),
+        ("with_head", 12, [2, 2, 1, 2, 2, 1, 1, 1]),
     ],
 )
 def test_layers_that_remain_lie_where_the_engine_puts_them(split: PipelineSplit, layers: int, sizes: list[int]) -> None:
@@ -34,6 +35,7 @@ def test_stages_tile_the_layers() -> None:
                 assert len(spans) == stages
                 assert [first for first, _ in spans] == [0, *(last for _, last in spans[:-1])]
                 assert spans[-1][1] == layers
+                assert all(first < last for first, last in spans)
 
 
 def kinds(model: Model) -> tuple[int, int, int, int, int]:
@@ -57,9 +59,18 @@ def test_layers_of_a_stage_by_kind(model: str, span: tuple[int, int], expected: 
     assert kinds(stage_model(CATALOG.model(model), *span)) == expected
 
 
-def test_stages_have_the_weights_of_the_model_together() -> None:
-    for name in ("deepseek-v3", "gpt-oss-120b", "qwen3.5-397b-a17b", "gemma3-27b", "nemotron-3-super", "glm-5.2"):
+def test_stages_have_the_weights_and_caches_of_the_model_together() -> None:
+    """The embeddings of Gemma 4 E2B by layer, and its caches shared by the last 20 of 35 layers, included."""
+    for name in ("deepseek-v3", "gpt-oss-120b", "qwen3.5-397b-a17b", "gemma3-27b", "nemotron-3-super", "gemma4-e2b"):
         model = CATALOG.model(name)
+        outside = [one for one in matrices(model) if not one.last_layer]
         for stages in (2, 4, 7):
-            held = [one for part in stage_models(model, stages) for one in matrices(part) if one.last_layer]
-            assert sum(one.params for one in held) == sum(one.params for one in matrices(model) if one.last_layer), name
+            parts = stage_models(model, stages)
+            held = [one for part in parts for one in stage_matrices(model, part)]
+            assert all(one in held for one in outside), name
+            held = [*outside, *(one for one in held if one.last_layer)]
+            assert sum(one.params for one in held) == sum(one.params for one in matrices(model)), name
+            computed = [one.params for part in parts for one in matrices(part) if one.role in ("mlp", "expert")]
+            assert sum(computed) == sum(one.params for one in matrices(model) if one.role in ("mlp", "expert")), name
+            assert sum(kv_bytes_per_token(part) for part in parts) == kv_bytes_per_token(model), name
+            assert all(0 <= part.stored_window_layers <= part.stored_layers for part in parts), name
