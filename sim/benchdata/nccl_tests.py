@@ -69,7 +69,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     times: dict[float, float] = {}
     tests, undecided = {*TEST.findall(text)}, False
     problems += [
-        (str(path), 0, Message("holds times of {test}, not of all_reduce_perf", test))
+        (str(path), 0, Message("holds times of {test}: measure with all_reduce_perf", test))
         for test in sorted(tests - {ALL_REDUCE})
     ]
     for number, line in enumerate(text.splitlines(), 1):
@@ -159,7 +159,7 @@ def all_reduces_in(paths: Sequence[Path], gpu: str, catalog: Catalog) -> tuple[l
         try:
             runs.append(read_all_reduce(path, text))
             problems += [
-                (str(path), 0, Message("was measured on {card}, not on {gpu}", card, gpu))
+                (str(path), 0, Message("was measured on {card}, not on {gpu}: name its GPU with --gpu", card, gpu))
                 for card in runs[-1].cards
                 if _other_card(card, gpu, catalog)
             ]

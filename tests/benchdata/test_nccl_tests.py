@@ -93,7 +93,7 @@ SENT = TIMES.replace("  0\n", "N/A\n")
         (HEAD + SENT, "a.txt:10: holds no time of an all-reduce"),
         (
             f"# Collective test starting: ./build/sendrecv_perf\n{HEAD + TIMES}",
-            "a.txt: holds times of sendrecv_perf, not",
+            "a.txt: holds times of sendrecv_perf: measure with all_reduce_perf",
         ),
         (HEAD + SENT.replace("      0    ", "    N/A    "), "a.txt: does not tell all_reduce_perf from sendrecv_perf"),
     ],
@@ -110,7 +110,7 @@ def test_times_of_another_gpu_are_refused(tmp_path: Path) -> None:
     catalog, card = load_catalog(), "NVIDIA RTX PRO 6000 Blackwell Server Edition"
     (tmp_path / "a.txt").write_text(HEAD + TIMES)
     (tmp_path / "b.txt").write_text((HEAD + TIMES).replace(card, "NVIDIA Graphics Device"))
-    with pytest.raises(BenchdataError, match=f"was measured on {card}, not on l40s"):
+    with pytest.raises(BenchdataError, match=f"was measured on {card}, not on l40s: name its GPU with --gpu"):
         all_reduces_in([tmp_path / "a.txt"], "l40s", catalog)
     for name, gpu in (("a.txt", "rtx-pro-6000-server"), ("b.txt", "l40s")):
         [run], _ = all_reduces_in([tmp_path / name], gpu, catalog)
