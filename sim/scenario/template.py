@@ -206,9 +206,10 @@ def _documentation(spec: type[Spec]) -> dict[str, str]:
 def _own_documentation(spec: type[Spec]) -> dict[str, str]:
     """Return the docstrings of the fields that *spec* itself defines."""
     found = _documentation_in(spec.__module__).get(spec.__qualname__)
-    if found is None:  # a class within a function
+    if found is None:  # a class within a function or another class
         [definition] = ast.parse(dedent(inspect.getsource(spec))).body
-        found = _documentation_by(definition)
+        assert isinstance(definition, ast.ClassDef)
+        found = _documentation_of(definition)
     return found
 
 
@@ -219,13 +220,12 @@ def _documentation_in(module: str) -> dict[str, dict[str, str]]:
     Reading a source is slow, so only `init` does it, and once for all classes of a module.
     """
     tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {one.name: _documentation_by(one) for one in tree.body if isinstance(one, ast.ClassDef)}
+    return {one.name: _documentation_of(one) for one in tree.body if isinstance(one, ast.ClassDef)}
 
 
-def _documentation_by(definition: ast.stmt) -> dict[str, str]:
+def _documentation_of(definition: ast.ClassDef) -> dict[str, str]:
     found: dict[str, str] = {}
-    body = definition.body if isinstance(definition, ast.ClassDef) else []
-    for pair in pairwise(body):
+    for pair in pairwise(definition.body):
         match pair:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = inspect.cleandoc(text)
