@@ -14,9 +14,10 @@ from sim.catalogue.model import CompressedAttention, Indexer, Matrix, Model, Moe
 PipelineSplit = Literal["before_last", "first", "last", "last_one", "with_head"]
 """Placement of the layers that remain if stages do not divide the layers.
 
-before_last: one each in the stages before the last, which has the LM head (vLLM from 0.8 on); first: one each in the
-first stages (TensorRT-LLM); last: one each in the last stages (SGLang); last_one: all in the last stage (vLLM before
-0.8); with_head: even shares of the layers and the LM head, which counts as one more (llama.cpp), and at least a layer.
+before_last: one each in the stages before the last, which has the LM head (vLLM from 0.8 on, distributed/utils.py);
+first: one each in the first stages (TensorRT-LLM); last: one each in the last stages (SGLang); last_one: all in the
+last stage (vLLM before 0.8); with_head: even shares of the layers and the LM head, which counts as a layer, and at
+least one layer (llama.cpp).
 """
 MOST_LEADING = 0.25
 """Largest fraction of dense layers that lead a mixture of experts; more of them alternate with the others (Llama 4)."""

@@ -66,7 +66,7 @@ class PromptPacing:
 
 
 _UNLIMITED: dict[int, PromptPacing] = {}
-"""Pacing without limits, which has no state, by `max_model_len`."""
+"""Pacing without limits, whose counters are never read, by `max_model_len`."""
 
 
 def pacing_of(limits: SchedulerLimits) -> PromptPacing:
