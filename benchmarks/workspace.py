@@ -103,7 +103,7 @@ def measure(run: Path) -> None:
             metrics = client.send("Performance.getMetrics")["metrics"]
             return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
 
-        def tell(name: str, answers: int, server_s: float, page_s: float) -> None:
+        def report(name: str, answers: int, server_s: float, page_s: float) -> None:
             seen = wait(page, answers, server.pid)
             request_s, drawn_s = ((seen[end] - seen["clicked"]) / 1e3 for end in ("answered", "changed"))
             print(
@@ -117,12 +117,12 @@ def measure(run: Path) -> None:
         page.wait_for_timeout(5000)  # the server prepares itself
         before = cpu_s(server.pid), 0.0
         page.goto(f"{found[0]}/?run={run.name}")
-        tell("first", 1, *before)
+        report("first", 1, *before)
         page.wait_for_timeout(5000)  # the server reads the run for its sliders
         for answers, (name, path, value) in enumerate(MOVES, start=2):
             before = cpu_s(server.pid), page_cpu_s()
             page.evaluate(MOVE, [path, value])
-            tell(name, answers, *before)
+            report(name, answers, *before)
         browser.close()
     server.terminate()
     server.wait()
