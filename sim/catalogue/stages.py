@@ -5,7 +5,7 @@ dimensions (weights, KV cache, time of a step) is computed for a stage in the sa
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -69,10 +69,7 @@ def stage_model(model: Model, first: int, last: int) -> Model:
     if (first, last) == (0, model.layers):
         return model
     layers = last - first
-
-    def spread(count: int) -> int:
-        return last * count // model.layers - first * count // model.layers
-
+    spread = partial(_spread, model.layers, first, last)
     linear, attending = spread(model.linear_attention_layers), layers
     if model.linear_attention is None or not model.linear_attention.beside_heads:
         attending = spread(model.cached_layers)
@@ -93,6 +90,11 @@ def stage_model(model: Model, first: int, last: int) -> Model:
     if (ngrams := model.ngram_embedding) is not None:
         changed["ngram_embedding"] = ngrams.model_copy(update={"layers": spread(ngrams.layers)})
     return model.model_copy(update=changed)
+
+
+def _spread(layers: int, first: int, last: int, count: int) -> int:
+    """Return how many of *count* layers that alternate evenly among all *layers* lie from *first* to *last*."""
+    return last * count // layers - first * count // layers
 
 
 def _overlap(first: int, last: int, begin: int, end: int) -> int:
@@ -117,9 +119,7 @@ def _shared(model: Model, first: int, last: int) -> SharedCaches | None:
     if shared is None or not (within := _overlap(first, last, model.layers - shared.layers, model.layers)):
         return None
     whole = model.cached_layers - model.sliding_window_layers
-    windowed = 0
-    if model.sliding_window_layers:
-        windowed = within - (last * whole // model.layers - (last - within) * whole // model.layers)
+    windowed = within - _spread(model.layers, last - within, last, whole) if model.sliding_window_layers else 0
     return shared.model_copy(update={"layers": within, "windowed_layers": windowed})
 
 

@@ -17,7 +17,7 @@ def test_runs_of_blocks_are_found_and_reallocated_as_named_blocks_are() -> None:
         draw, size = random.Random(seed), 2
         caches = [PrefixCache(draw.randint(8, 30), size)]
         caches.append(PrefixCache(caches[0].usable + 1, size))
-        caches[1]._name_runs()  # from now on
+        caches[1]._name_runs()  # each block has a name from now on
         requests = [Request(index, 0.0, draw.randint(1, 20), 30) for index in range(6)]
         for request in requests[: seed % 3]:
             request.block_hashes, request.hash_block_tokens = (1, 2), 4
