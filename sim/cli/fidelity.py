@@ -168,7 +168,7 @@ def calibrate(
 
 
 def _interconnect(about: Mapping[str, str], seconds: Sequence[float]) -> str:
-    """Return the link that --about names for all-reduces alone, which have no other property; empty: the GPU's own."""
+    """Return the link of `--about interconnect=ID`, the only option of all-reduces alone; empty: the GPU's own."""
     unused = [f"--about {name}" for name in about if name != "interconnect"] + ["--seconds"] * bool(seconds)
     if unused:
         fail(Message("{options}: not used by all-reduces alone; only --about interconnect=ID is", ", ".join(unused)))

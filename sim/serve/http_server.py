@@ -317,12 +317,12 @@ def serve(
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             webbrowser.open(opened_page.enter_context(_leading_to(address)))
         with suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to stop the server
-            threading.Thread(target=prepare, daemon=True).start()
+            threading.Thread(target=prepare, daemon=True).start()  # while the page is opened
             uvicorn.Server(config).run(sockets=[waiting])
 
 
 def prepare() -> None:
-    """Start what the first check and the first answer would otherwise wait for, while the page is opened."""
+    """Start the process of the first check, and build the schema of scenarios for the first answer."""
     CHECKS.prepare()
     Scenario.model_rebuild()
 

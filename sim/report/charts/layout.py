@@ -141,7 +141,7 @@ class PlotArea:
     _sorted: tuple[list[float], NDArray[np.float64]] | None = field(default=None, init=False)
     """Coordinates x and y of the points in the only array of `taken`, in order of x; None until a text is placed."""
     _cells: NDArray[np.bool_] = field(init=False)
-    """Cells of a grid with an occupied point, once `_sorted` is known."""
+    """Whether each cell of a grid, `CELL` wide and high, has an occupied point; set with `_sorted`."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
@@ -209,7 +209,7 @@ class PlotArea:
 
         Boxes that are not covered may still have a point near their edges.
         """
-        self._sorted_points()
+        self._sorted_points()  # marks the cells
         below = np.zeros((self._cells.shape[0] + 1, self._cells.shape[1] + 1), np.int32)
         below[1:, 1:] = self._cells.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)
         first_x, first_y = (np.floor((low - 1) / CELL).astype(int) + 1 for low in (lefts, bottoms))
@@ -219,7 +219,7 @@ class PlotArea:
         return np.asarray(inside > 0)
 
     def _sorted_points(self) -> tuple[list[float], NDArray[np.float64]]:
-        """Return the coordinates of the occupied points outside boxes, in order of x."""
+        """Return the coordinates of the occupied points outside boxes, in order of x, and keep the cells up to date."""
         if len(self.taken) != 1 or self._sorted is None:
             points = np.vstack(self.taken) if self.taken else np.empty((0, 2))
             self.taken = [points[np.argsort(points[:, 0], kind="stable")]]
