@@ -415,12 +415,16 @@ def _shortfall(
     left = sum(stage.usable_bytes for stage in stages) * ranks - working
     cards = f"{layout.gpus}x {gpu.memory_nominal_gib.value:g} GB"
     if tightest.kv_bytes <= 0:
+        name = Message("the model's own dtype") if quantization.id == "none" else quantization.name
+        if weights < left:  # the stages together have room
+            return Message(
+                "needs {weights:.1f} GB for {name} weights per GPU of the fullest pipeline stage, {left:.1f} are left",
+                tightest.weights_bytes / GB,
+                name,
+                (tightest.weights_bytes + tightest.kv_bytes) / GB,
+            )
         return Message(
-            "needs {weights:.1f} GB for {name} weights, {cards} leave {left:.1f}",
-            weights / GB,
-            Message("the model's own dtype") if quantization.id == "none" else quantization.name,
-            cards,
-            left / GB,
+            "needs {weights:.1f} GB for {name} weights, {cards} leave {left:.1f}", weights / GB, name, cards, left / GB
         )
     what = (
         Message("one request of {max_model_len} tokens", wanted.max_model_len)

@@ -65,6 +65,22 @@ def test_fullest_stage_limits_the_cache(fit_ids: Fit) -> None:
     assert result.block_bytes == 16 * 2 * 576 * 16
 
 
+def test_first_stage_has_all_embeddings_of_the_layers(fit_ids: Fit) -> None:
+    """Gemma 4 E2B's 35 layers look up 256 numbers each; its last 20 layers have no cache of their own."""
+    result = fit_ids("rtx-3070", "gemma4-e2b", "none", pipeline_parallel_size=4)
+    tables = 2 * 262144 * (35 * 256 + 1536)
+    heads, others = 2 * 1536 * (2048 + 512 + 2048), 2 * (3 * 1536 * 6144 + 2 * 1536 * 256)
+    rotary = 2 * 131072 * 256  # one of nine layers attends to all tokens, with heads twice as wide
+    assert result.weights_bytes == pytest.approx(tables + 10 * heads + 9 * others + rotary, rel=1e-4)
+
+
+def test_refusal_names_the_fullest_stage_where_all_together_have_room(fit_ids: Fit) -> None:
+    reason = fit_ids("b300-288gb-sxm", "deepseek-v4.1-flash", "mxfp4-fp8", pipeline_parallel_size=3).reason
+    assert reason.endswith(
+        "for mxfp4 experts, fp8 beside them weights per GPU of the fullest pipeline stage, 257.7 are left"
+    )
+
+
 def test_kv_heads_are_replicated_beyond_their_number(fit_ids: Fit) -> None:
     blocks = [
         fit_ids(
