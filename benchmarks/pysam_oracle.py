@@ -46,7 +46,7 @@ class OracleCase:
     depreciation: TaxDepreciation = MACRS
     quantities: tuple[str, ...] = ("depreciation", "cash after tax", "NPV", "IRR")
     retimed: bool = False
-    """Whether gpufleet's tax (months) or loan (years) is paid at SAM's times."""
+    """True if gpufleet's tax (months) or loan (years) is paid at SAM's times."""
 
     @property
     def discount(self) -> float:

@@ -99,7 +99,7 @@ def lengths(mean: float, cv: float, number: int, draw: random.Random) -> list[in
 
 
 class Stream(asyncio.Protocol):
-    """One request over a connection of its own; notes the time of each received piece."""
+    """Request over a connection of its own, with the time of each received piece."""
 
     def __init__(self, request: bytes) -> None:
         self.request, self.times, self.tail, self.events = request, [], b"", 0

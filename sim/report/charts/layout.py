@@ -141,7 +141,7 @@ class PlotArea:
     _sorted: tuple[list[float], NDArray[np.float64]] | None = field(default=None, init=False)
     """Coordinates x and y of the points in the only array of `taken`, in order of x; None until a text is placed."""
     _cells: NDArray[np.bool_] = field(init=False)
-    """Whether each cell of a grid, `CELL` wide and high, has an occupied point; set with `_sorted`."""
+    """Cells of a grid, `CELL` wide and high: True with an occupied point; set with `_sorted`."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
         """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
