@@ -18,6 +18,7 @@ US_PER_S = 1e6
 RANK = re.compile(r"#\s+Rank\s+(\d+) ")
 CARD = re.compile(r"#\s+Rank\s+\d+ .*\bdevice\s+\S+\s+\[\S+\]\s+(\S.*)")
 """Name of the GPU of a rank, as the driver reports it."""
+HOST = re.compile(r"#\s+Rank\s+\d+ .*\bon\s+(\S+)\s+device\b")
 TEST = re.compile(r"#\s*Collective test starting: (?:\S*/)?(\S+)")
 """Name of the test, in releases from 2.17 on."""
 ALL_REDUCE = "all_reduce_perf"
@@ -46,6 +47,8 @@ class AllReduceRun:
     time_s: tuple[float, ...]
     cards: tuple[str, ...] = ()
     """Names of the GPUs as the driver reports them, each once."""
+    hosts: int = 1
+    """Number of servers with GPUs of the run."""
 
 
 def is_nccl_tests(text: str) -> bool:
@@ -70,7 +73,8 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     tests, undecided = {*TEST.findall(text)}, False
     problems += [
         (str(path), 0, Message("holds times of {test}: measure with all_reduce_perf", test))
-        for test in sorted(tests - {ALL_REDUCE})
+        for test in sorted(tests)
+        if not test.startswith(ALL_REDUCE)  # builds with MPI may be called all_reduce_perf_mpi (NAME_SUFFIX)
     ]
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split()
@@ -108,7 +112,9 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
     if problems:
         raise BenchdataError(problems)
     sizes: Sequence[float] = sorted(times)
-    return AllReduceRun(ranks, tuple(sizes), tuple(times[size] for size in sizes), cards)
+    return AllReduceRun(
+        ranks, tuple(sizes), tuple(times[size] for size in sizes), cards, max(1, len({*HOST.findall(text)}))
+    )
 
 
 def _of_all_reduce(size: float, time_us: float, bandwidths: Sequence[str], ranks: int) -> bool:

@@ -148,8 +148,13 @@ def calibrate_link(
 ) -> FittedFactors:
     """Return the factors of a link that *all_reduces* between GPUs *gpu* (an id) determine without any run.
 
-    *interconnect* is the id of the link; empty: the GPU's own. Raises UnknownId.
+    *interconnect* is the id of the link; empty: the GPU's own. Raises UnknownId; NothingToFit for times between
+    servers without the link's id.
     """
+    if not interconnect and any(run.hosts > 1 for run in all_reduces):
+        raise NothingToFit(
+            "all-reduces between servers: name their link (--about interconnect=ID; gpufleet list links)"
+        )
     found = link_factors(all_reduces, catalog.link(interconnect or catalog.gpu(gpu).link))
     known = {name: _factor(log_factor, KNOWN_SD, determined=True) for name, log_factor in found.items()}
     return FittedFactors(calibration_of(gpu, known).model_copy(update={"table": table, "rows": 0}))

@@ -102,7 +102,7 @@ def test_messages_between_two_gpus_are_no_all_reduces(text: str, problem: str) -
     with pytest.raises(BenchdataError) as error:
         read_all_reduce(Path("a.txt"), text)
     assert str(error.value).startswith(problem)
-    unchecked = "# Collective test starting: all_reduce_perf\n" + HEAD + SENT.replace("      0    ", "    N/A    ")
+    unchecked = "# Collective test starting: all_reduce_perf_mpi\n" + HEAD + SENT.replace("      0    ", "    N/A    ")
     assert read_all_reduce(Path("a.txt"), unchecked).gpus == 2
 
 
@@ -114,7 +114,9 @@ def test_times_of_another_gpu_are_refused(tmp_path: Path) -> None:
         all_reduces_in([tmp_path / "a.txt"], "l40s", catalog)
     for name, gpu in (("a.txt", "rtx-pro-6000-server"), ("b.txt", "l40s")):
         [run], _ = all_reduces_in([tmp_path / name], gpu, catalog)
-        assert len(run.cards) == 1
+        assert (len(run.cards), run.hosts) == (1, 1)
+    between = (HEAD + TIMES).replace("host device  1", "next device  1")
+    assert read_all_reduce(Path("a.txt"), between).hosts == 2
 
 
 def test_all_reduces_are_told_from_results(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Factors of a link from all-reduces: the factors with which times were made come back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sim.benchdata.nccl_tests import AllReduceRun, read_all_reduce
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.cli.fidelity import _interconnect
-from sim.fidelity.calibration import calibrate_link, calibration_report, calibration_text
+from sim.fidelity.calibration import NothingToFit, calibrate_link, calibration_report, calibration_text
 from sim.fidelity.fit import calibration_of
 from sim.fidelity.link_factors import link_factors
 from sim.steptime.calibration import Factor
@@ -53,5 +54,7 @@ def test_a_host_becomes_right_by_its_table_of_all_reduces_alone() -> None:
     assert len(calibration_report(fitted)) == 1
     with pytest.raises(typer.Exit):
         _interconnect({"interconnect": link.id, "tp": "2"}, [])
+    with pytest.raises(NothingToFit, match="all-reduces between servers: name their link"):
+        calibrate_link([replace(measured, hosts=2)], "rtx-pro-6000", "", CATALOG)
     with pytest.raises(UnknownId, match="did you mean pcie5-x16-no-p2p"):
         calibrate_link([measured], "rtx-pro-6000", "pcie5-x16-nop2p", CATALOG)
