@@ -28,6 +28,8 @@ USUAL_HEADS = ("size", "count", "type", "redop", "root", "time")
 """Heads of the columns up to the out-of-place time [us]; releases before 2.11 have no root."""
 SUM = "sum"
 """Reduction operation of all_reduce_perf; other tests print another or none."""
+NO_ROOT = "-1"
+"""Root of tests whose results all GPUs hold; reduce_perf sums as well, on one of them."""
 UNCHECKED = "N/A"
 """Number of wrong results where the test checks none: in place in sendrecv_perf and alltoall_perf, all with -c 0."""
 MEMORY = re.compile(r"-\d+gb")
@@ -84,6 +86,7 @@ def read_all_reduce(path: Path, text: str) -> AllReduceRun:
             # a bandwidth follows each time; a line without it was cut off, perhaps within the time
             operation, time_us, bandwidths = cells[3], float(cells[time_column]), cells[time_column + 1 :]
             agrees = _of_all_reduce(float(cells[0]), time_us, bandwidths, ranks) and not _unchecked_in_place(bandwidths)
+            agrees = agrees and ("root" not in heads or cells[heads.index("root")] == NO_ROOT)
             undecided |= ranks == 2 and bandwidths[2] == UNCHECKED and not tests
         except (IndexError, ValueError):
             problems.append(

@@ -47,6 +47,7 @@ def test_appended_runs_of_the_same_gpus_are_one() -> None:
     ("text", "problem"),
     [
         (HEAD + TIMES.replace("sum", "none"), "a.txt:10: holds no time of an all-reduce"),
+        (HEAD + TIMES.replace(" -1 ", "  0 "), "a.txt:10: holds no time of an all-reduce"),  # reduce_perf
         (HEAD + TIMES.replace("21.00", "N/A", 1), "a.txt:11: is not a line of all_reduce_perf"),
         (HEAD + TIMES.replace("24.00", "0.00"), "a.txt:12: holds no time"),
         (HEAD + TIMES[: TIMES.index(".00    0.17") - 1], "a.txt:12: is not a line of all_reduce_perf"),
