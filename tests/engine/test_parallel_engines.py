@@ -13,6 +13,7 @@ from reference_engine import drain
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
+from sim.engine.schedulers.pipeline import pass_through
 from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
 from sim.engine.schedulers.reserve import ReserveScheduler
 from sim.engine.schedulers.scheduler import Scheduler
@@ -260,6 +261,12 @@ def test_a_full_pipeline_has_the_pace_of_its_slowest_stage() -> None:
     assert (first, last) == (8.0, 24.0)
     full = dates(PipelineEngine(Uneven(), LIMITS, 4), [Request(i, 0.0, 4, 6) for i in range(4)])
     assert sorted(last - first for first, last in full) == [5 * 4 * 3.0] * 4
+
+
+def test_a_fast_stage_waits_for_the_last_piece_of_a_slow_one() -> None:
+    free_s = [0.0, 0.0, 0.0]
+    assert pass_through(free_s, 0.0, Leap(2.0, stages_more_s=(1.0, -1.0, 0.0)), 10) == pytest.approx(3.3)
+    assert free_s[:2] == pytest.approx([3.0, 3.1])
 
 
 class ByTokens:

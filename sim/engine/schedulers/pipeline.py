@@ -71,13 +71,18 @@ def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 
     *ready_s*. Of several *pieces* a stage passes each on as soon as it is computed.
 
     Stage *i* starts the batch at `max(end of stage i - 1, free_s[i])`; the queues between stages are unbounded. Stages
-    take `leap.stages_more_s` longer than the mean, and the last one `leap.last_s` longer than the others.
+    take `leap.stages_more_s` longer than the mean, and the last one `leap.last_s` longer than the others. A stage
+    computes the last piece after the stage before it has.
     """
     mean_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
+    before_s = ready_s
     for stage, stage_free_s in enumerate(free_s):
-        stage_s = mean_s + leap.stages_more_s[stage] if leap.stages_more_s else mean_s
+        stage_s, after_s = mean_s, 0.0
+        if leap.stages_more_s:
+            stage_s += leap.stages_more_s[stage]
+            after_s = before_s + stage_s / pieces
         enters_s = max(enters_s, stage_free_s)
-        free_s[stage] = enters_s + stage_s
+        before_s = free_s[stage] = max(enters_s + stage_s, after_s)
         enters_s += stage_s / pieces
     free_s[-1] += leap.last_s
     return free_s[-1]
