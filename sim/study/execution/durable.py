@@ -154,11 +154,10 @@ def check_folder(folder: Path, name: str) -> bytes:
             stored_text = file.read()
     except OSError:
         raise DamagedFile(f"has no {SUMS_FILE}") from None
-    try:
-        with opened(folder / name, hidden=True) as file:
-            content: bytes = file.read()
-    except OSError:
-        content = b""
+    content = b""
+    if (path := folder / name).is_file():  # one that cannot be opened is not damaged
+        with opened(path, hidden=True) as file:
+            content = file.read()
     if stored_text != _sums(folder, {name: hashlib.sha256(content).hexdigest()}):
         raise DamagedFile(Message("does not agree with its {file}", SUMS_FILE))
     return content

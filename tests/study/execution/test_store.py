@@ -21,11 +21,12 @@ from typer.testing import CliRunner
 from sim.answers.folder import FolderBusy, owned, replaced_together
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
+from sim.infile import OutsideFolders, confined
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.digest import digest, quantities
-from sim.study.execution.durable import DamagedFile, read_sealed, write_sealed
+from sim.study.execution.durable import DamagedFile, atomic_folder, read_sealed, write_sealed
 from sim.study.execution.store import load_case, read_case
 from sim.study.reprice import load_repriced
 
@@ -165,6 +166,18 @@ def test_tables_in_a_file_each_are_read(folder: Path) -> None:
     with (folder / "out" / "requests.csv").open() as file:
         assert len(file.readlines()) - 1 == read_case(point).requests().num_rows > 0
     assert read_case(point).usage().num_rows > 0
+
+
+def test_a_case_file_that_may_not_be_read_is_not_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    point, away = tmp_path / "points" / "a", tmp_path / "away.json"
+    with atomic_folder(point) as building:
+        (building / "case.json").write_text("{}")
+    (point / "case.json").rename(away)
+    assert load_case(point) is None
+    assert "does not agree" in caplog.text
+    (point / "case.json").symlink_to(away)
+    with confined(point.parent), pytest.raises(OutsideFolders):
+        load_case(point)
 
 
 def test_damaged_counterfactual_is_detected(tmp_path: Path) -> None:
