@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,5 +133,4 @@ if __name__ == "__main__":
     else:
         with tempfile.TemporaryDirectory() as folder:
             simulate(Path(folder) / "run")
-            time.sleep(1)
             measure(Path(folder) / "run")
