@@ -64,4 +64,6 @@ def test_runs_of_blocks_are_found_and_reallocated_as_named_blocks_are() -> None:
                     cache.name(one, computed)
             assert caches[0].free == caches[1].free
             assert caches[0].peak == caches[1].peak
+            kept = {pair[0] for pair in (*waiting.values(), *running.values())}
+            assert caches[0]._names_of.keys() <= kept
     assert found > 50

@@ -366,6 +366,8 @@ class PrefixCache(NamedBlocks):
         if resumes and (self.listener is not None or request.index in self._resumable):
             self._name_runs()
         if self._runs_suffice and not request.block_hashes:
+            if not resumes:
+                self._names_of.pop(sequence, None)
             self._release_run(request.index, held, resumes, full)
             return
         if resumes:
