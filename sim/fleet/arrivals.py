@@ -116,6 +116,7 @@ class OpenSource(TimedWakeup, RequestSource):
         while self._following_at >= len(self._batch):
             batch = next(self._offered, None)
             if batch is None:
+                self._batch = []  # requests of a shard, which are dropped once they are served
                 return None
             self._batch, self._following_at = batch, 0
         return self._batch[self._following_at]

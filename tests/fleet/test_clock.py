@@ -1,5 +1,6 @@
 """Laws of the fleet's clock: one order of events and wake-up calls, and calls that are moved."""
 
+import weakref
 from math import inf
 
 from engine_workloads import skip_if_compiled
@@ -103,3 +104,16 @@ def test_requests_of_an_open_source_come_together_across_batches_and_stop_with_t
     assert sent == [(0.5, [0, 0]), (1.0, [20, 30]), (2.0, [30])]
     assert source.exhausted
     assert len(source.requests) == 5
+
+
+def test_an_exhausted_source_keeps_its_list_of_requests_alone() -> None:
+    class Batch(list[Request]):
+        """List that can be referred to weakly."""
+
+    clock, batch = FleetClock(), Batch([Request(0, 0.5, 1, 1), Request(1, 1.0, 1, 1)])
+    left = weakref.ref(batch)
+    source = OpenSource(clock, iter([batch]), lambda requests, now: None)
+    del batch
+    drained(clock)
+    assert len(source.requests) == 2
+    assert left() is None
