@@ -1,16 +1,19 @@
 """Reading and writing of files that a user names. Pipes and devices are refused: reading them could block for ever.
 
-`keep_beside_bytecode` writes files that the program keeps for its next start, `kept_beside_bytecode` reads them.
+`keep_beside_bytecode` writes files that the program keeps for its next start, `kept_beside_bytecode` reads them;
+`KeptResults` keeps results of many texts in one such file.
 
 A program that works for others (the workspace in the browser, and the runs that it starts) is confined to some folders:
 every file is opened below one of them, step by step and through no link, whatever a check found before.
 """
 
+import atexit
 import errno
 import json
+import marshal
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -121,8 +124,10 @@ def write_below(root: Path, file: Path, text: str) -> None:
         os.close(folder)
 
 
-def kept_beside_bytecode(file: Path) -> bytes:
+def kept_beside_bytecode(file: Path, maker: bytes = b"") -> bytes:
     """Return what `keep_beside_bytecode` wrote to *file*; empty if there is nothing, or not as this Python wrote it.
+
+    Content that other code than *maker* has computed is not returned.
 
     Bytecode is run unchecked: damaged, it ends the process.
     """
@@ -130,16 +135,18 @@ def kept_beside_bytecode(file: Path) -> bytes:
         sealed = file.read_bytes()
     except OSError:
         return b""
-    content = sealed[len(_seal(b"")) :]
-    return content if sealed.startswith(_seal(content)) else b""
+    content = sealed[len(_seal(b"", maker)) :]
+    return content if sealed.startswith(_seal(content, maker)) else b""
 
 
-def _seal(content: bytes) -> bytes:
-    return MAGIC_NUMBER + source_hash(content)
+def _seal(content: bytes, maker: bytes) -> bytes:
+    return MAGIC_NUMBER + source_hash(maker + content)
 
 
-def keep_beside_bytecode(file: Path, content: bytes) -> None:
+def keep_beside_bytecode(file: Path, content: bytes, maker: bytes = b"") -> None:
     """Replace *file*, which saves time at the next start, by *content* with a seal.
+
+    *maker* stands for the version of the code that has computed *content*.
 
     Without bytecode (`PYTHONDONTWRITEBYTECODE`) or write access it stays as it is.
     """
@@ -147,11 +154,44 @@ def keep_beside_bytecode(file: Path, content: bytes) -> None:
         return
     aside = file.with_suffix(f".{os.getpid()}")
     try:
-        aside.write_bytes(_seal(content) + content)
+        aside.write_bytes(_seal(content, maker) + content)
         aside.replace(file)
     except OSError:
         with suppress(OSError):
             aside.unlink()
+
+
+MOST_KEPT = 10_000
+"""Largest number of kept results of a file; beyond it, only those that the latest start lacked are kept."""
+
+
+class KeptResults:
+    """Results that a text alone determines, kept between starts in one file beside the bytecode.
+
+    At exit those that the file lacks are added. A file that is damaged, or from another *maker*, is replaced.
+    """
+
+    def __init__(self, file: Path, maker: bytes = b"") -> None:
+        self._file, self._maker = file, maker
+        """Version of the code that computes the results."""
+        found = kept_beside_bytecode(file, maker)
+        self._kept: dict[str, bytes] = marshal.loads(found) if found else {}
+        self._added: dict[str, bytes] = {}
+        atexit.register(self._write)
+
+    def result(self, text: str, compute: Callable[[str], Any]) -> Any:
+        """Return a new copy of what *compute* makes of *text*: code, or plain data."""
+        if text in self._kept:
+            return marshal.loads(self._kept[text])
+        made = compute(text)
+        self._added[text] = marshal.dumps(made)
+        return made
+
+    def _write(self) -> None:
+        if self._added:
+            both = self._kept | self._added
+            kept = both if len(both) <= MOST_KEPT else self._added
+            keep_beside_bytecode(self._file, marshal.dumps(kept), self._maker)
 
 
 def allowed_folders() -> tuple[Path, ...] | None:

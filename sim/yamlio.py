@@ -3,6 +3,8 @@
 Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and
 `2024-05-01` are text. A duplicate key is refused. Every value has its line number.
 
+Commands keep the data of shipped files between starts (`keep_documents`): reading YAML takes longer than checking it.
+
 A file may be hostile: its size, nesting and number of values with aliases expanded are limited, far above what a
 scenario needs.
 """
@@ -10,12 +12,13 @@ scenario needs.
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
 
-from sim.infile import opened
+from sim.infile import KeptResults, opened
 from sim.message import Message, located, os_reason
 
 _FIRST: dict[str, str] = {"null": "~nN", "bool": "tTfF", "int": "-+0123456789", "float": "-+.0123456789"}
@@ -80,9 +83,15 @@ class Document:
     path: str
     """Path of the file; empty where the data comes from Python and has no lines."""
     data: Any
-    _root: yaml.Node | None
+    _source: yaml.Node | str | None
+    """Node of the whole file; or the text to compose it from, where lines are seldom asked for."""
     faults: tuple["YamlError", ...] = ()
     """Mistakes in single values and keys, which are in `data` as far as they can be read."""
+
+    @property
+    def root(self) -> yaml.Node | None:
+        """Node of the whole file."""
+        return _compose(self._source, self.path) if isinstance(self._source, str) else self._source
 
     def line(self, place: tuple[str | int, ...]) -> int:
         """Return the line, counted from 1, of the key or item at *place*, or of its nearest ancestor in the file.
@@ -91,7 +100,8 @@ class Document:
         """
         if not self.path:
             return 0
-        node, line = self._root, 1 if self._root is None else self._root.start_mark.line + 1
+        root = self.root
+        node, line = root, 1 if root is None else root.start_mark.line + 1
         for step in place:
             found = _child(node, step)
             if found is None:
@@ -102,7 +112,7 @@ class Document:
 
 def key_span(document: Document, place: tuple[str | int, ...]) -> tuple[int, int]:
     """Return start and end [characters] of the key at *place* in the text of *document*, quotes included."""
-    node = document._root
+    node = document.root
     for step in place[:-1]:
         found = _child(node, step)
         node = None if found is None else found[1]
@@ -113,7 +123,7 @@ def key_span(document: Document, place: tuple[str | int, ...]) -> tuple[int, int
 
 def rename_key(document: Document, place: tuple[str | int, ...], name: str) -> None:
     """Rename the key at *place* of *document* to *name*, in its data and for its lines."""
-    holder, node = document.data, document._root
+    holder, node = document.data, document.root
     for step in place[:-1]:
         holder, found = holder[step], _child(node, step)
         node = None if found is None else found[1]
@@ -139,7 +149,24 @@ def read(path: Path | str, patient: bool = False) -> Document:
         raise YamlError(str(path), 0, Message("is not UTF-8 text (byte {position})", error.start)) from None
     if len(content) > MOST_BYTES:
         raise YamlError(str(path), 0, Message("is larger than {limit:g} MB", MOST_BYTES / 1e6))
+    if _kept is not None and not patient and Path(path).is_relative_to(_kept[0]):
+        return Document(str(path), _kept[1].result(text, lambda text: read_text(text, str(path)).data), text)
     return read_text(text, str(path), patient)
+
+
+_kept: tuple[Path, KeptResults] | None = None
+"""Folder of the files whose data is kept between starts, and that data."""
+
+
+def keep_documents(folder: Path, file: Path | None = None) -> None:
+    """Keep the data of files below *folder* between starts from now on, in *file* beside this module's bytecode.
+
+    The data is kept by the whole text of its file, and by the versions of this module and of PyYAML.
+    """
+    global _kept
+    if _kept is None or _kept[0] != folder:
+        version = Path(__file__).read_bytes() + yaml.__version__.encode()
+        _kept = folder, KeptResults(file or Path(cache_from_source(__file__)).with_suffix(".documents"), version)
 
 
 def read_text(text: str, name: str, patient: bool = False, merge: bool = False) -> Document:

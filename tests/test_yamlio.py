@@ -1,14 +1,19 @@
 """The YAML dialect: numbers are numbers, text is text, every place has a line."""
 
+import atexit
 import math
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.yamlio import YamlError, dump, parse, read, read_text
+from sim import yamlio
+from sim.yamlio import YamlError, dump, keep_documents, parse, read, read_text
 
 
 @pytest.mark.parametrize(
@@ -86,6 +91,43 @@ def test_merge_keys_are_read_on_request() -> None:
     for bad, mistake in (("a: &a {<<: *a}", "contains itself"), ("a: {<<: 3}", "must name a mapping")):
         with pytest.raises(YamlError, match=mistake):
             read_text(bad, "f.yaml", merge=True)
+
+
+def test_kept_documents_are_those_that_would_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped, kept, at_exit = tmp_path / "data" / "a.yaml", tmp_path / "a.documents", list[Callable[[], None]]()
+    shipped.parent.mkdir()
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    composed, loader = list[str](), yamlio._Loader
+
+    def noted(text: str) -> Any:
+        composed.append(text)
+        return loader(text)
+
+    monkeypatch.setattr(yamlio, "_Loader", noted)
+
+    def start(text: str) -> tuple[Any, list[str]]:
+        """Return the data of *text* in a command that starts, reads it and ends, and the texts that it has parsed."""
+        shipped.write_text(text)
+        composed.clear()
+        monkeypatch.setattr(yamlio, "_kept", None)
+        keep_documents(shipped.parent, kept)
+        document = read(shipped)
+        parsed = composed.copy()
+        assert document.line(("b",)) == text.count("\n")
+        document.data["a"].append("changed by its reader")
+        at_exit.pop()()
+        return {**document.data, "a": document.data["a"][:-1]}, parsed
+
+    text, other = "a: [1, 0.5]\nb: true\n", "a: [1]\n\nb: 0\n"
+    assert start(text) == ({"a": [1, 0.5], "b": True}, [text])
+    assert start(text) == ({"a": [1, 0.5], "b": True}, [])
+    assert start(other) == ({"a": [1], "b": 0}, [other])
+    kept.write_bytes(kept.read_bytes()[:-1])  # damaged
+    assert start(text)[1] == [text]
+    monkeypatch.setattr(yaml, "__version__", "newer")
+    assert start(text)[1] == [text]
+    assert start(text)[1] == []
 
 
 _texts = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")))

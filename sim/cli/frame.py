@@ -285,7 +285,11 @@ def catalog_for(scenario: Path | None, stated: Sequence[Path] | None) -> Any:
     Entries that they replace are named on stderr. Raises CatalogError.
     """
     from sim.catalogue.catalog import load_catalog, own_folders
+    from sim.catalogue.data_folder import data_root
+    from sim.yamlio import keep_documents
 
+    if OWN_PROCESS.get():
+        keep_documents(data_root())
     catalog = load_catalog(own=own_folders(scenario, stated or ()))
     for note in catalog.replaced():
         print_to_stderr(Message("Note: {note}", note))
