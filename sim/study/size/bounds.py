@@ -26,11 +26,13 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.batching.policies import MICRO_BATCH_TOKENS, Slots
 from sim.catalogue.catalog import Catalog
 from sim.cost.buying import Buy
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
 from sim.cost.rental import RentedTime
+from sim.engine.schedulers.pipeline import pass_through
 from sim.message import Message, first_line, joined, placed
 from sim.records import Batch
 from sim.rng import stream
@@ -388,21 +390,26 @@ class PoolBounds:
         return np.asarray(overhead_s + alone_s[places])
 
     def _prompt_s(self, tokens: int) -> float:
-        """Return the time of a prompt served alone, in chunks of the token budget [s]."""
-        budget = self.pool.batching.step_tokens or tokens
-        total_s, done = 0.0, 0
+        """Return the time of a prompt served alone, in chunks of the token budget [s].
+
+        A pipeline stage computes a chunk while the next stage computes the one before it.
+        """
+        batching = self.pool.batching
+        budget = batching.step_tokens or tokens
+        piece_tokens = MICRO_BATCH_TOKENS if isinstance(batching, Slots) else budget
+        free_s, end_s, done = [0.0] * self.pool.pipeline_parallel_size, 0.0, 0
         while done < tokens:
             chunk = min(budget, tokens - done)
-            pairs = chunk * done + chunk * (chunk + 1) // 2
-            total_s += self._leap(
+            batch = Batch(
                 prefill_seqs=1,
                 prefill_tokens=chunk,
                 prefill_context_tokens=done,
-                prefill_attention_pairs=pairs,
+                prefill_attention_pairs=chunk * done + chunk * (chunk + 1) // 2,
                 sampled_seqs=int(done + chunk == tokens),
             )
+            end_s = pass_through(free_s, 0.0, self.pool.steptime.leap(batch), -(-chunk // piece_tokens))
             done += chunk
-        return self.pool.pipeline_parallel_size * total_s
+        return end_s
 
     def replica_rps(self) -> float:
         """Return the highest long-run rate of requests per replica [1/s], rejected requests included."""

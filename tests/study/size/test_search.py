@@ -21,14 +21,17 @@ from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.buying import Buy
+from sim.fleet.fleet import RunningFleet
 from sim.records import Batch, Leap
 from sim.report.size import sentences, size_rows
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
+from sim.scenario.sweep import cases
 from sim.steptime.affine import Affine
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import load_case
@@ -138,6 +141,39 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
             shares.append(case.metrics["requests"] / case.metrics["window_h"] / 3600 / floor.replica_rps())
     assert max(shares) <= 1
     assert min(shares) > 0.4
+
+
+PIPELINE = """\
+name: pipeline
+model: llama3.1-8b
+engine: %s
+quantization: %s
+workload:
+  arrivals: {process: burst, num_requests: %d}
+  lengths: {prompt: {distribution: fixed, value: 5000}, output: {distribution: fixed, value: 3}}
+slo: {ttft_s: 1}
+max_model_len: 8192
+fleets: [{name: a, pools: [{gpu: l40s, pipeline_parallel_size: 3}]}]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", [1, 40])
+@pytest.mark.parametrize(
+    ("engine", "quantization"),
+    [("vllm-0.6", "none"), ("vllm-0.11", "none"), ("sglang-0.5", "none"), ("llama.cpp", "gguf-q4_k_m")],
+)
+def test_no_pipeline_with_uneven_stages_beats_a_bound(
+    tmp_path: Path, engine: str, quantization: str, requests: int
+) -> None:
+    scenario = scenario_of(tmp_path, PIPELINE % (engine, quantization, requests))
+    plan = resolve(scenario, next(iter(cases(scenario))), load_catalog())
+    served = RunningFleet(plan).run().requests
+    floor = PoolBounds(plan.pools[0], OfferedLoad.of(scenario))
+    ttft_s = min(one.first_token_s - one.arrived_s for one in served)
+    assert ttft_s >= floor._ttft_s()[0] * (1 - 1e-9)
+    assert ttft_s <= floor._ttft_s()[0] * 1.2 or requests > 1
+    assert requests / max(one.finished_s for one in served) <= floor.replica_rps()
 
 
 def pool(seats: int = 10, blocks: int = 10_000, base_s: float = 0.01) -> PoolPlan:
