@@ -105,23 +105,25 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
 def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
     """Return a function that builds the tiers below one engine's KV cache; shared tiers are the same objects."""
     cache, block_size = pool.sequence_cache, pool.batching.block_size
-    common = {tier.name: _tier(tier, tier.capacity_gb * GB, cache, block_size) for tier in pool.kv_tiers if tier.shared}
+    common = {tier.name: _tier(tier, tier.capacity_gb * GB, pool) for tier in pool.kv_tiers if tier.shared}
     recompute_s = block_size * _recompute_s_per_token(pool)
     # without windows and states the bytes of a block are the same wherever it lies in a sequence
     beside = cache.beside_bytes if cache != SequenceCache(cache.token_bytes) else None
 
     def made() -> Tiers:
         own_gb = GB / pool.engines_per_replica
-        tiers = [
-            common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, cache, block_size) for tier in pool.kv_tiers
-        ]
+        tiers = [common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, pool) for tier in pool.kv_tiers]
         return Tiers(tiers, recompute_s, block_size, beside)
 
     return made
 
 
-def _tier(tier: KvTier, capacity_bytes: float, cache: SequenceCache, block_size: int) -> Tier:
-    blocks = int(capacity_bytes / (cache.stored_token_bytes * block_size))
+def _tier(tier: KvTier, capacity_bytes: float, pool: PoolPlan) -> Tier:
+    cache, block_size = pool.sequence_cache, pool.batching.block_size
+    usual = pool.usual_tokens or block_size
+    # vLLM stores states at the end of each step of a prompt (`mamba_cache_mode: align`)
+    prompt_tokens = min(usual, pool.batching.step_tokens or usual)
+    blocks = int(capacity_bytes / (cache.stored_token_bytes(prompt_tokens) * block_size))
     read_s = cache.token_bytes * block_size / tier.read_bytes_per_s
     return Tier(blocks, read_s, tier.latency_s, tier.write == "through", tier.read_bytes_per_s)
 

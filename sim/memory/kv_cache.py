@@ -207,10 +207,12 @@ class SequenceCache:
     state_bytes: float = 0.0
     """Bytes of the recurrent states."""
 
-    @property
-    def stored_token_bytes(self) -> float:
-        """Bytes per token where each may be the last of a sequence, so that windows contain all of them."""
-        return self.token_bytes + self.window_token_bytes
+    def stored_token_bytes(self, tokens: int) -> float:
+        """Return the bytes per token in a store that serves prefixes, with states after each *tokens* tokens.
+
+        A prefix may end at any token, so windows contain all of them.
+        """
+        return self.token_bytes + self.window_token_bytes + self._end_bytes(tokens) / tokens
 
     @classmethod
     def of(cls, model: Model, dtype: KvCacheDtype = "auto") -> "SequenceCache":
@@ -241,7 +243,11 @@ class SequenceCache:
         windowed = max(0, last - max(first, tokens - self.window)) * self.window_token_bytes
         if last < tokens:
             return windowed
-        return windowed + sum(one.bytes(tokens) for one in self.recent) + self.state_bytes
+        return windowed + self._end_bytes(tokens)
+
+    def _end_bytes(self, tokens: int) -> float:
+        """Return the bytes that belong to the end of a sequence of *tokens* tokens."""
+        return sum(one.bytes(tokens) for one in self.recent) + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)

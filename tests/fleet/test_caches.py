@@ -7,6 +7,7 @@ from small_scenario import planned
 
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.fleet.fleet import RunningFleet
+from sim.fleet.pool import tiers_of
 from sim.memory.kv_cache import SequenceCache
 from sim.records import Request
 from sim.scenario.reading.errors import ScenarioErrors
@@ -23,6 +24,20 @@ fleets:
         kv_tiers: [%s]
         steptime: {model: affine, base_s: 0.1, per_token_s: 0.01, per_context_token_s: 0}
         batching: {policy: vllm, num_gpu_blocks: 11, max_model_len: 176, enable_prefix_caching: true%s}
+"""
+HYBRID = """\
+name: hybrid
+model: qwen3.6-27b
+workload:
+  arrivals: {process: burst, num_requests: 1}
+  lengths: {prompt: {distribution: fixed, value: 1000}, output: {distribution: fixed, value: 24}}
+fleets:
+  - name: one
+    pools:
+      - gpu: b200-180gb-sxm
+        engine: vllm-0.14
+        kv_tiers: [{name: host, capacity_gb: 10, read_bytes_per_s: 5.0e+10}]
+        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 800, enable_prefix_caching: true}
 """
 HOST = "{name: host, capacity_gb: 0.001, read_bytes_per_s: 1e6, latency_s: 0.01%s}"
 TALK = ("0,64,1,a", "10,160,1,b", "20,80,1,a")
@@ -44,6 +59,14 @@ def test_windows_and_states_are_read_with_the_last_blocks() -> None:
     tiers.stored([4, 3, 2, 1])  # the first tier keeps the last two
     assert tiers.read([1, 2]) == 0.5 + 2 * 1.0 + (24 * 50 + 600) / 100
     assert tiers.read([1, 3]) == 0.5 + 1.0 + 2.0 + 8 * 50 / 100 + (16 * 50 + 600) / 200
+
+
+def test_tiers_store_states_after_each_step_of_a_prompt(tmp_path: Path) -> None:
+    plan = planned(tmp_path, HYBRID)
+    (tier,) = tiers_of(plan.pools[0])()._tiers
+    # 16 layers with 4 heads of 256; 48 with states of 48 x 128 x 128 numbers and 3 inputs of 10,240, per 800 tokens
+    state = 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
+    assert tier.blocks == int(10e9 / (16 * (16 * 2 * 4 * 256 * 2 + state / 800)))
 
 
 @pytest.mark.parametrize("write", ["evict", "through"])

@@ -62,6 +62,8 @@ def test_layers_are_dealt_to_groups_of_equal_size(model: str, windows: tuple[int
         ("llama3.1-8b", "auto", 1000 * 32 * 2 * 8 * 128 * 2),
         ("deepseek-v3", "auto", 1000 * 61 * 576 * 2),
         ("gpt-oss-20b", "auto", (1000 + 128) * 12 * 2 * 8 * 64 * 2),
+        # 3 layers with a head of 512 numbers, 12 with one of 256 and a window; 20 share a cache
+        ("gemma4-e2b", "auto", 1000 * 3 * 2 * 512 * 2 + 512 * 12 * 2 * 256 * 2),
         # 8 layers with 4 heads, 24 with states of 32 x 128 x 128 numbers and 3 inputs of 8,192 numbers
         ("qwen3.5-9b", "auto", 1000 * 8 * 2 * 4 * 256 * 2 + 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)),
         # entries of 584 bytes, one for 4 tokens in 21 layers, one for 128 in 20, keys of 132 bytes; blocks of 37,440

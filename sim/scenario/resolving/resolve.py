@@ -506,7 +506,7 @@ def _plan_fleet(
     fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
     reasons = [_refusal(*one, catalog, advised) for one in zip(bound, fits, settings, strict=True)]
     pools = tuple(
-        _pool_plan(pool, name, memory, part, share, scenario.measured_at, catalog)
+        _pool_plan(pool, _workload_of(scenario, pool), name, memory, part, share, scenario.measured_at, catalog)
         for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
     )
     shared = [
@@ -580,7 +580,7 @@ def _shared(
     fits = [_memory_fit(*one) for one in zip(models, settings, strict=True)]
     reasons = [_refusal(*one, catalog, advised) for one in zip(models, fits, settings, strict=True)]
     plans = tuple(
-        _pool_plan(one, plan.name, memory, None, servers, scenario.measured_at, catalog)
+        _pool_plan(one, _workload_of(scenario, one), plan.name, memory, None, servers, scenario.measured_at, catalog)
         for one, memory in zip(models, fits, strict=True)
     )
     refused = [
@@ -687,6 +687,7 @@ def _refusal(
 
 def _pool_plan(
     pool: BoundPool,
+    workload: Workload,
     name: str,
     memory: MemoryFit | None,
     slices: Slices | None,
@@ -731,6 +732,7 @@ def _pool_plan(
         sharing=pool.spec.sharing,
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
+        usual_tokens=_usual_context(workload) if pool.spec.kv_tiers and pool.model is not None else 0,
         adapters=adapters_of(pool, catalog),
         kv_note=pool.kv_note or state_note(pool.model, pool.state_cache, memory, pool.batching.max_num_seqs),
         sequence_cache=sequence_cache(pool),

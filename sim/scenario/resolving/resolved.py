@@ -209,6 +209,8 @@ class PoolPlan:
     """Role of the pool: prefill, decode or both."""
     kv_tiers: tuple[KvTier, ...] = ()
     """Storage tiers below the KV cache of each rank, the nearest first."""
+    usual_tokens: int = 0
+    """Mean length of prompt and output together, with KV tiers of a model; 0 elsewhere [tokens]."""
     adapters: AdapterPlan | None = None
     """LoRA adapter slots; None without adapters."""
     kv_note: str = ""
