@@ -1,12 +1,23 @@
 """Base class and number types of all models read from YAML."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from inspect import signature
 from math import inf
-from typing import Annotated, Any, ClassVar
+from types import NoneType
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticSerializationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+)
+from pydantic_core import PydanticSerializationError, core_schema
 
 from sim.message import Message
 
@@ -32,6 +43,53 @@ class Spec(BaseModel):
 
     also_called: ClassVar[Mapping[str, str]] = {}
     """Word that readers expect as a key -> key that a message about the unknown word suggests."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Defer optional sections: a scenario has few of them, and compiling all takes a sixth of a short command."""
+        for field in cls.model_fields.values():
+            validated = field.discriminator or any(hasattr(one, VALIDATING) for one in field.metadata)
+            if field.default is None and not validated and _is_optional_section(field.annotation):
+                field.metadata.append(Deferred(field.annotation))
+
+
+VALIDATING = "__get_pydantic_core_schema__"
+"""Attribute of annotations that validate a field."""
+
+
+class Deferred:
+    """Annotation of a field of type *kind*, whose validator is compiled when a value other than None is given."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    @cached_property
+    def compiled(self) -> TypeAdapter[Any]:
+        """Validator of the field."""
+        return TypeAdapter(self._kind)
+
+    def _validate(self, value: Any) -> Any:
+        return None if value is None else self.compiled.validate_python(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        shown = core_schema.simple_ser_schema("any")  # by the class of the value
+        return core_schema.no_info_plain_validator_function(self._validate, serialization=shown)
+
+    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        return handler(self.compiled.core_schema)
+
+
+def _is_optional_section(kind: Any) -> bool:
+    classes = list(_classes(kind))
+    return NoneType in classes and any(issubclass(one, Spec) for one in classes)
+
+
+def _classes(kind: Any) -> Iterator[type]:
+    """Yield the classes that the type *kind* names."""
+    if isinstance(kind, type):
+        yield kind
+    for part in get_args(kind):
+        yield from _classes(part)
 
 
 LARGEST, SMALLEST = 1e30, 1e-30

@@ -1,12 +1,12 @@
 """The base class of what is read from YAML."""
 
 import signal
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import PlainSerializer
+from pydantic import Field, PlainSerializer, ValidationError
 
-from sim.spec import Spec
+from sim.spec import Count, Deferred, Spec
 
 
 def interrupted_while(value: float) -> float:
@@ -25,3 +25,66 @@ class Whole(Spec):
 def test_an_interruption_while_a_model_is_written_out_stays_one() -> None:
     with pytest.raises(KeyboardInterrupt):
         Whole(part=Part(value=1.0)).model_dump(mode="json")
+
+
+class Buy(Spec):
+    kind: Literal["buy"]
+    gpus: Count = 1
+
+
+class Rent(Spec):
+    kind: Literal["rent"]
+    prices: tuple[Buy, ...] = ()
+
+
+Cost = Annotated[Buy | Rent, Field(discriminator="kind")]
+
+
+class Eager(Spec):
+    cost: Cost | None
+    parts: tuple[Buy | float, ...] | None
+
+
+class Omittable(Spec):
+    cost: Cost | None = None
+    parts: tuple[Buy | float, ...] | None = None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"cost": None, "parts": None},
+        {"cost": {"kind": "rent", "prices": [{"kind": "buy", "gpus": 2.0}]}, "parts": [1, {"kind": "buy"}]},
+        {"cost": Rent(kind="rent"), "parts": (Buy(kind="buy"),)},
+        {
+            "cost": {"kind": "rent", "prices": [{"kind": "buy", "gpus": "2"}, 3]},
+            "parts": ["x", {"kind": "buy", "b": 1}],
+        },
+        {"cost": {"kind": "lease"}, "parts": 3},
+        {"cost": {}, "parts": {}},
+        {"cost": 1, "parts": [None]},
+    ],
+)
+def test_deferred_sections_are_checked_and_dumped_like_all_others(data: dict[str, Any]) -> None:
+    def outcome(kind: type[Spec]) -> Any:
+        try:
+            made = kind.model_validate(data)
+        except ValidationError as error:
+            return [{**one, "ctx": str(one.get("ctx"))} for one in error.errors()]
+        return made.model_dump(mode="json"), made.model_dump(exclude_unset=True)
+
+    assert outcome(Omittable) == outcome(Eager)
+
+
+def test_a_deferred_section_is_compiled_when_it_is_first_given() -> None:
+    class Fleet(Spec):
+        cost: Cost | None = None
+        name: str | None = None
+
+    (deferred,) = Fleet.model_fields["cost"].metadata
+    assert isinstance(deferred, Deferred)
+    assert not Fleet.model_fields["name"].metadata
+    Fleet.model_validate({"cost": None, "name": "a"})
+    assert "compiled" not in vars(deferred)
+    assert Fleet.model_validate({"cost": {"kind": "buy"}}).cost == Buy(kind="buy")
+    assert "compiled" in vars(deferred)

@@ -10,9 +10,11 @@ from itertools import pairwise
 from textwrap import dedent
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from sim.scenario.reading.layers import RENAMED, SCHEMA_VERSION, VERSION_KEY
 from sim.scenario.schema import SECTIONS, Scenario
-from sim.spec import Spec
+from sim.spec import Deferred, Spec
 
 PRICES = "sim.cost"
 """Package in which all numbers are prices and terms, which may be distributions."""
@@ -156,12 +158,23 @@ def _add_earlier_name(part: dict[str, Any], old: str, new: str) -> None:
         }
 
 
+class _SchemaOfSections(GenerateJsonSchema):
+    """Generator of the JSON schema in which deferred sections are titled like all others."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return whether the field's name is its title: sections have titles of their own."""
+        deferred = getattr(schema.get("function", {}).get("function"), "__self__", None)
+        return super().field_title_should_be_set(
+            deferred.compiled.core_schema if isinstance(deferred, Deferred) else schema
+        )
+
+
 def documented(kind: type[Spec]) -> dict[str, Any]:
     """Return the JSON schema of a *kind* of scenario, with field docstrings as descriptions.
 
     A key with one allowed value (`policy: fifo`) has the first line of its class's docstring.
     """
-    schema: dict[str, Any] = kind.model_json_schema()
+    schema: dict[str, Any] = kind.model_json_schema(schema_generator=_SchemaOfSections)
     specs = {spec.__name__: spec for spec in _nested_specs(Spec)}
     for name, part in [(kind.__name__, schema), *schema["$defs"].items()]:
         for field, text in (_documentation(specs[name]) if name in specs else {}).items():
