@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from sim.catalogue.model import CompressedAttention, Indexer, Matrix, Model, Moe, SharedCaches, matrices
 
-PipelineSplit = Literal["before_last", "first", "last", "last_one", "with_head"]
+PipelineSplit = Literal["before_last", "first", "last", "last_one", "with_head", "even"]
 """Placement of the layers that remain if stages do not divide the layers.
 
 before_last: one each in the stages before the last, which has the LM head (vLLM from 0.8 on, distributed/utils.py);
 first: one each in the first stages (TensorRT-LLM); last: one each in the last stages (SGLang); last_one: all in the
 last stage (vLLM before 0.8); with_head: even shares of the layers and the LM head, which counts as a layer, and at
-least one layer (llama.cpp).
+least one layer (llama.cpp); even: none, as the engine refuses such stages (TensorRT-LLM up to 0.14).
 """
 MOST_LEADING = 0.25
 """Largest fraction of dense layers that lead a mixture of experts; more of them alternate with the others (Llama 4)."""
@@ -39,6 +39,7 @@ def stage_layers(layers: int, stages: int, split: PipelineSplit = "before_last")
         "first": range(rest),
         "last": range(stages - rest, stages),
         "last_one": range(0),
+        "even": range(0),
     }[split]
     sizes = [each + (stage in with_more) for stage in range(stages)]
     sizes[-1] += layers - sum(sizes)

@@ -239,7 +239,7 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     """
     wanted, need = RequestedMemory(**settings), engine.memory
     layout = wanted.layout
-    problems = check_parallel(model, quantization, layout)
+    problems = check_parallel(model, quantization, layout, engine.pipeline_split)
     if need is None:
         problems.append(Message("how {name} uses GPU memory is not known", engine.name))
     if problems or need is None:

@@ -9,6 +9,7 @@ from pydantic import Field
 from sim.catalogue.engine import HostWeights, Offload
 from sim.catalogue.model import Matrix, Model, matrices
 from sim.catalogue.quantization import Quantization, bits, covers, padded
+from sim.catalogue.stages import PipelineSplit
 from sim.message import Message
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import GB
@@ -104,11 +105,13 @@ def _rotary_table_bytes(model: Model) -> float:
     return 2.0 * model.max_context * width
 
 
-def check_parallel(model: Model, quantization: Quantization, layout: ReplicaLayout) -> list[str]:
+def check_parallel(
+    model: Model, quantization: Quantization, layout: ReplicaLayout, split: PipelineSplit = "before_last"
+) -> list[str]:
     """Return the problems of *layout* for *model*, one line each; empty if there are none.
 
     Attention heads must divide evenly. Fewer KV heads than ranks are replicated, which needs an even division as well.
-    A quantised rank holds whole scale groups.
+    A quantised rank holds whole scale groups. *split* is the engine's rule for layers that stages do not divide.
     """
     tp = layout.tensor_parallel_size
     found = _head_problems(model, tp) if tp > 1 else []
@@ -116,6 +119,15 @@ def check_parallel(model: Model, quantization: Quantization, layout: ReplicaLayo
         found.append(
             Message(
                 "pipeline_parallel_size {pipeline_parallel_size} exceeds the {layers} layers of {id}",
+                layout.pipeline_parallel_size,
+                model.layers,
+                model.id,
+            )
+        )
+    elif split == "even" and model.layers % layout.pipeline_parallel_size:
+        found.append(
+            Message(
+                "pipeline_parallel_size {pipeline_parallel_size} does not divide the {layers} layers of {id}",
                 layout.pipeline_parallel_size,
                 model.layers,
                 model.id,

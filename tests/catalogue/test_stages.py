@@ -5,6 +5,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import Model, kv_bytes_per_token, matrices
 from sim.catalogue.stages import PipelineSplit, stage_layers, stage_matrices, stage_model, stage_models
+from sim.memory.weights import ReplicaLayout, check_parallel
 
 CATALOG = load_catalog()
 
@@ -24,6 +25,15 @@ CATALOG = load_catalog()
 )
 def test_layers_that_remain_lie_where_the_engine_puts_them(split: PipelineSplit, layers: int, sizes: list[int]) -> None:
     assert [last - first for first, last in stage_layers(layers, len(sizes), split)] == sizes
+
+
+def test_tensorrt_llm_0_14_refuses_stages_of_unequal_layers() -> None:
+    quantization = CATALOG.quantization("none")
+    split = CATALOG.engine("tensorrt-llm-0.14").pipeline_split
+    for name, stages, refused in (("llama3.1-8b", 3, True), ("llama3.1-8b", 4, False), ("llama3.1-70b", 3, True)):
+        layout = ReplicaLayout(pipeline_parallel_size=stages)
+        assert bool(check_parallel(CATALOG.model(name), quantization, layout, split)) == refused
+        assert not check_parallel(CATALOG.model(name), quantization, layout, "first")
 
 
 def test_stages_tile_the_layers() -> None:

@@ -61,6 +61,7 @@ def test_windows_and_states_are_read_with_the_last_blocks() -> None:
     assert tiers.read([1, 3]) == 0.5 + 1.0 + 2.0 + 8 * 50 / 100 + (16 * 50 + 600) / 200
 
 
+@pytest.mark.slow
 def test_tiers_store_states_after_each_step_of_a_prompt(tmp_path: Path) -> None:
     plan = planned(tmp_path, HYBRID)
     (tier,) = tiers_of(plan.pools[0])()._tiers

@@ -274,7 +274,7 @@ def _missing_input_issues(pool: BoundPool, place: Place) -> Iterator[ValidationI
 def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None and pool.quantization is not None:
         reported: set[str] = set()
-        for text in check_parallel(pool.model, pool.quantization, pool.layout):
+        for text in check_parallel(pool.model, pool.quantization, pool.layout, pool.engine.pipeline_split):
             key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
             if key not in reported:
                 yield ValidationIssue((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
