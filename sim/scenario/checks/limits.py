@@ -269,7 +269,7 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
 def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan], horizon_s: float) -> float:
     """Return the requests of a closed loop by the interactive response-time law.
 
-    The estimate uses mean lengths, and all clients at work at once.
+    The estimate uses mean lengths, and all clients at work at once, in a batch for each pipeline stage.
     """
     lengths = scenario.workload.lengths
     prompt, output = 0.0, 1.0  # a unit of work
@@ -282,8 +282,9 @@ def _answered(scenario: Scenario, clients: ClosedLoop, pools: Sequence[PoolPlan]
     requests = 0.0
     for pool in pools:
         share = min(clients.concurrency, pool.replicas * pool.data_parallel_size)
+        stages = pool.pipeline_parallel_size
         least_s = min(
-            (pause_s + _answer_s(pool, at_once, prompt, output)) / at_once
+            (pause_s + stages * _answer_s(pool, ceil(at_once / stages), prompt, output)) / at_once
             for at_once in {1, min(per_replica, pool.batching.max_num_seqs or 1)}
         )
         requests += share * horizon_s / least_s

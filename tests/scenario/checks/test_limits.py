@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_scenario import REFEREE
+from small_scenario import REFEREE, SMALL, loaded, variant
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.hf_config.load import READERS, model_from_config
+from sim.fleet.fleet import RunningFleet
+from sim.scenario.checks.limits import _answered
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
+from sim.scenario.sweep import cases
 from sim.yamlio import YamlError, read_text
 
 AT_ONCE_S = 2.0
@@ -251,3 +255,22 @@ def test_a_value_of_10000_characters_is_not_repeated(tmp_path: Path, catalog: Ca
     (line,) = told(tmp_path, catalog, REFEREE.replace("horizon_s: 100", f"horizon_s: {'x' * 9000}"))
     assert line.startswith("s.yaml:7: horizon_s: a number is needed, not 'xxx")
     assert len(line) < 700
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [1, 8])
+def test_the_requests_of_a_closed_loop_on_pipeline_stages_are_those_of_a_run(tmp_path: Path, clients: int) -> None:
+    changes = {
+        "workload.arrivals": {"process": "closed_loop", "concurrency": clients},
+        "workload.lengths.output": {"distribution": "fixed", "value": 40},
+        "fleets.0.pools.0.gpu": "l40s",
+        "fleets.0.pools.0.pipeline_parallel_size": 3,
+        "horizon_s": 50,
+    }
+    scenario = loaded(tmp_path, variant(SMALL, changes))
+    plan = resolve(scenario, cases(scenario)[0], load_catalog())
+    served = RunningFleet(plan).run().requests
+    answered = sum(one.finished_s is not None and one.finished_s <= 50 for one in served)
+    loop = scenario.workload.closed_loop()
+    assert loop is not None
+    assert _answered(scenario, loop, plan.pools, 50) == pytest.approx(answered, rel=0.2)
