@@ -1,6 +1,6 @@
 """Base class and number types of all models read from YAML."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from inspect import signature
 from math import inf
@@ -65,11 +65,21 @@ class Deferred:
 
     @cached_property
     def compiled(self) -> TypeAdapter[Any]:
-        """Validator of the field."""
+        """Validator of the field, of parts that all fields of their classes share."""
+        for one in _classes(self._kind):
+            if issubclass(one, Spec):
+                one.model_rebuild()
         return TypeAdapter(self._kind)
 
+    @cached_property
+    def _check(self) -> Callable[[Any], Any]:
+        """Function that validates a value: that of the class itself where the field has one class."""
+        single = [one for one in get_args(self._kind) if one is not NoneType]
+        is_class = len(single) == 1 and isinstance(single[0], type)
+        return single[0].model_validate if is_class else self.compiled.validate_python
+
     def _validate(self, value: Any) -> Any:
-        return None if value is None else self.compiled.validate_python(value)
+        return None if value is None else self._check(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         shown = core_schema.simple_ser_schema("any")  # by the class of the value
