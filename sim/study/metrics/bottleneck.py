@@ -169,7 +169,8 @@ def _mean_context(result: CaseResult) -> float:
     if not requests:
         return 0.0
     prompts, outputs = (column(requests, name, np.int64) for name in ("prompt_tokens", "output_tokens"))
-    weighted = outputs / 2  # a single array of floats, which may be most of the memory
+    # a single array of floats, which may be most of the memory; half of narrow numbers would be of 32 bits
+    weighted = np.divide(outputs, 2, dtype=np.float64)
     weighted += prompts
     weighted *= outputs
     return float(weighted.sum()) / int(outputs.sum(dtype=np.int64))

@@ -11,7 +11,7 @@ from sim.study.metrics.batch_means import half_widths, mean_half_width, rate_int
 from sim.study.metrics.metric import FORMATS, PERCENTILES, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
 from sim.study.metrics.service_level import ATTAINED_SHARE, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
-from sim.study.metrics.window_requests import WindowRequests, percentile, percentile_of_sorted
+from sim.study.metrics.window_requests import WindowRequests, keep, percentile_of_sorted
 
 LOW_SAMPLE_TAIL = 20
 """Least number of requests beyond a percentile; with fewer the percentile is marked as low-sample."""
@@ -180,7 +180,7 @@ def percentiles_s(
     wanted = {name: percent for name, percent in named if name not in known}
     if not wanted:
         return {}
-    ordered = getattr(cohort, latency)[cohort.members(latency)]
+    ordered = cohort.measured_s(latency)
     ordered.sort()
     return {name: percentile_of_sorted(ordered, percent) if ordered.size else None for name, percent in wanted.items()}
 
@@ -209,13 +209,14 @@ def _latencies(run: MeasuredRun) -> dict[str, float | None]:
     for name in LATENCIES:
         found[f"{name}_mean"] = _mean_s(cohort, name)
         found |= percentiles_s(run.plan.slo, cohort, name)
-    queued = cohort.queue_s[cohort.measured]
-    return found | {"queue_s_p95": percentile(queued, 95) if queued.size else None}
+    queued = cohort.measured_s("queue_s")
+    queued.sort()
+    return found | {"queue_s_p95": percentile_of_sorted(queued, 95) if queued.size else None}
 
 
 def _mean_s(cohort: WindowRequests, latency: str) -> float | None:
     """Return the mean of *latency* over the answered requests [s]; None without any."""
-    answered = getattr(cohort, latency)[cohort.members(latency) & cohort.finished]
+    answered = keep(getattr(cohort, latency), cohort.members(latency) & cohort.finished)
     return float(answered.mean()) if answered.size else None
 
 
@@ -253,9 +254,9 @@ def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
     found: dict[str, float | None] = {}
     for name in LATENCIES:
         measured = percents(run.plan.slo, name)
-        halves = half_widths(getattr(cohort, name)[cohort.members(name)], measured)
+        halves = half_widths(cohort.measured_s(name), measured)
         found |= zip((f"{name}_mean", *(f"{name}_p{percent:g}" for percent in measured)), halves, strict=True)
-    found["queue_s_p95"] = half_widths(cohort.queue_s[cohort.measured], [95])[1]
+    found["queue_s_p95"] = half_widths(cohort.measured_s("queue_s"), [95])[1]
     found["slo_attainment"] = mean_half_width(run.within_limits[cohort.measured].astype(float))
     found |= rate_intervals(cohort, run.within_limits)
     return {name: half for name, half in found.items() if half is not None}

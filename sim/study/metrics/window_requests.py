@@ -16,6 +16,8 @@ from sim.scenario.slo import ServiceLevel, Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
 Floats = NDArray[np.float64]
+KEPT_AT_ONCE = 2**20
+"""Number of values that are moved together: few, as they need memory beside all values."""
 COLUMNS: dict[str, type] = {
     **dict.fromkeys(("arrived_s", "started_s", "first_token_s", "finished_s"), float),
     **dict.fromkeys(("prompt_tokens", "output_tokens"), np.int64),
@@ -92,8 +94,9 @@ class WindowRequests:
     @property
     def tpot_s(self) -> Floats:
         """Time per output token after the first [s]."""
-        gaps = np.maximum(self.output_tokens - 1, 1)
-        return self._where_finished((self.finished_s - self.first_token_s) / gaps)
+        times_s = self.finished_s - self.first_token_s
+        times_s /= np.maximum(self.output_tokens - 1, 1)
+        return self._where_finished(times_s)
 
     def _where_finished(self, times_s: Floats) -> Floats:
         times_s[~self.finished] = np.inf
@@ -102,7 +105,9 @@ class WindowRequests:
     @property
     def queue_s(self) -> Floats:
         """Wait from arrival until the first step that works on the request [s]."""
-        return np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
+        times_s: Floats = self.started_s - self.arrived_s
+        times_s[~np.isfinite(self.started_s)] = np.inf
+        return times_s
 
     @classmethod
     def of(cls, requests: Sequence[Request], window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
@@ -152,6 +157,10 @@ class WindowRequests:
             kept &= fits | ~self.several_tokens if name == "tpot_s" else fits
         return kept
 
+    def measured_s(self, latency: str) -> Floats:
+        """Return the times *latency* (a property such as `ttft_s`) of its members [s], in a new array."""
+        return keep(getattr(self, latency), self.members(latency))
+
     def members(self, latency: str) -> NDArray[np.bool_]:
         """Return the mask of the measured requests that have this latency: an output of one token has no TPOT."""
         return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
@@ -184,6 +193,23 @@ class WindowRequests:
         if unqueued.any():
             dates = self.arrived_s[~unqueued], self.started_s[~unqueued], self.finished_s[~unqueued]
         return queue_growth(*dates, self.start_s, self.end_s)
+
+
+def keep(values: Floats, kept: NDArray[np.bool_]) -> Floats:
+    """Return the *values* that the mask *kept* marks, moved to the start of their array.
+
+    >>> keep(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
+    array([2., 3.])
+    """
+    if kept.all():
+        return values
+    end = 0
+    for start in range(0, len(values), KEPT_AT_ONCE):
+        part = slice(start, start + KEPT_AT_ONCE)
+        moved = values[part][kept[part]]
+        values[end : end + len(moved)] = moved
+        end += len(moved)
+    return values[:end]
 
 
 def percentile(values: Floats, percent: float) -> float:

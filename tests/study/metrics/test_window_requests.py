@@ -11,7 +11,8 @@ from sim.scenario.sweep import axes
 from sim.study.execution.cases import limits
 from sim.study.execution.cores import ProcessPool
 from sim.study.loaded_runs import RunAnswers
-from sim.study.metrics.window_requests import WindowRequests
+from sim.study.metrics import window_requests
+from sim.study.metrics.window_requests import WindowRequests, keep
 from sim.study.points import summarize
 
 CATALOG = load_catalog()
@@ -30,6 +31,13 @@ def cohort(arrived, finished, output_tokens):
         "given_up": np.zeros(len(arrived), bool),
     }
     return WindowRequests(columns, (10.0, 20.0), False, ())
+
+
+def test_kept_values_are_those_of_the_mask(monkeypatch):
+    monkeypatch.setattr(window_requests, "KEPT_AT_ONCE", 3)
+    values = np.arange(8.0)
+    for mask in (values % 2 == 0, values > 4, values < 0, values >= 0):
+        assert keep(values.copy(), mask).tolist() == values[mask].tolist()
 
 
 def test_tokens_of_requests_finishing_in_the_window_count():
