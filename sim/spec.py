@@ -65,18 +65,19 @@ class Deferred:
 
     @cached_property
     def compiled(self) -> TypeAdapter[Any]:
-        """Validator of the field, of parts that all fields of their classes share."""
-        for one in _classes(self._kind):
-            if issubclass(one, Spec):
-                one.model_rebuild()
+        """Validator of the field."""
         return TypeAdapter(self._kind)
 
     @cached_property
     def _check(self) -> Callable[[Any], Any]:
         """Function that validates a value: that of the class itself where the field has one class."""
         single = [one for one in get_args(self._kind) if one is not NoneType]
-        is_class = len(single) == 1 and isinstance(single[0], type)
-        return single[0].model_validate if is_class else self.compiled.validate_python
+        if len(single) == 1 and isinstance(single[0], type) and issubclass(single[0], Spec):
+            return single[0].model_validate
+        for one in _classes(self._kind):  # parts that all fields of their classes share; a JSON schema needs none
+            if issubclass(one, Spec):
+                one.model_rebuild()
+        return self.compiled.validate_python
 
     def _validate(self, value: Any) -> Any:
         return None if value is None else self._check(value)
