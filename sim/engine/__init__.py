@@ -13,5 +13,6 @@ Modules in reading order:
     multi_model     several models on the same GPUs
     dynamic_batching
                     one-pass services: dynamic batches on instances of a GPU
+    retimed         recorded steps, repeated with other durations
     lora, metering  adapters on a GPU; running totals of what steps did
 """

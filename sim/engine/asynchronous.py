@@ -17,7 +17,7 @@ from collections.abc import Callable
 from math import inf
 
 from sim.engine.limits import SchedulerLimits
-from sim.engine.metering import book, cut_steps, leap_s
+from sim.engine.metering import RecordedSteps, book, cut_steps, leap_s
 from sim.engine.schedulers.vllm import EqualSteps, InFlightStep, VllmScheduler
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import RankEngine, gathered_tokens, least_loaded_rank, slowest
@@ -136,6 +136,10 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
             return []
         self._book(runs, self._end_s, runs.steps)
         left, changed = runs.finish(self._end_s)
+        if self.record is not None:
+            for one in runs.working():
+                recomputed, admitted = one.recomputed_in_step, one.admitted
+                self.record.append(RecordedSteps(one.batch, recomputed, runs.steps, admitted, len(left)))
         self._runs, self._next = self._next, None
         if self._runs is not None:
             self._runs.start_s = self._end_s

@@ -1,8 +1,26 @@
-"""Running totals of an engine's steps, and durations of leaps."""
+"""Running totals of an engine's steps, records of them, and durations of leaps."""
 
 from math import sqrt
 
 from sim.records import Batch, Leap, Meters
+
+
+class RecordedSteps:
+    """Completed equal steps of one rank, without their durations."""
+
+    __slots__ = ("admitted", "batch", "left", "recomputed", "steps")
+
+    def __init__(self, batch: Batch, recomputed: int, steps: int, admitted: int, left: int) -> None:
+        self.batch = batch
+        """Batch of the first step."""
+        self.recomputed = recomputed
+        """Tokens of each step that had been computed before."""
+        self.steps = steps
+        """Number of steps."""
+        self.admitted = admitted
+        """Number of admissions up to the first step."""
+        self.left = left
+        """Number of requests that left at the end of the last step."""
 
 
 def book(

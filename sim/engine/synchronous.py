@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import RecordedSteps, book, cut_steps, leap_s, steps_within
 from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.engine.schedulers.reserve import BalancedScheduler, PromptBalance
 from sim.engine.schedulers.scheduler import Scheduler, switch_shares
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Scheduler)
 class RankEngine(ReplicaEngine, KvTransit, ABC, Generic[R]):
     """Engine of one rank (tensor parallelism included: its GPUs step together) or of several."""
 
-    __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime")
+    __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime", "record")
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: list[R]) -> None:
         self._steptime = steptime
@@ -37,6 +37,8 @@ class RankEngine(ReplicaEngine, KvTransit, ABC, Generic[R]):
         self._meters = Meters()
         self._end_s = inf
         self._sharing = False
+        self.record: list[RecordedSteps] | None = None
+        """Completed steps of all ranks, if they are to be recorded."""
 
     @abstractmethod
     def _rank_for(self, request: Request) -> R:
@@ -231,8 +233,12 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         steps, self._steps = self._steps, 0
         left: list[Request] = []
         for rank in self._stepping:
-            if finished := rank.commit(steps, end_s):
+            finished = rank.commit(steps, end_s)
+            if finished:
                 left += [sequence.request for sequence in finished]
+            if self.record is not None:
+                recomputed, admitted = rank.recomputed_in_step, rank.admitted
+                self.record.append(RecordedSteps(copy(rank.batch), recomputed, steps, admitted, len(finished)))
         return left
 
     def meters(self, now: float) -> Meters:

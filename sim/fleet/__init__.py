@@ -19,5 +19,6 @@ Modules in reading order:
     request_columns requests of independent replicas as arrays
     interrupts      signals and other threads beside a compiled event loop
     metering        meter readings turned into intervals
+    saturation      steps of an engine at full load, repeated under other step times
     warmup          the end of the start of a run (MSER-5)
 """

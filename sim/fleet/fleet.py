@@ -179,6 +179,13 @@ class RunningFleet:
             if events % EVENTS_BETWEEN == 0:
                 allow_interrupts()
 
+    def step(self) -> bool:
+        """Process the next event, without readings of meters. Return whether there was one."""
+        if self._env.next_s() > LATEST_S:
+            return False
+        self._env.step()
+        return True
+
     @property
     def state(self) -> tuple[int, float]:
         """Number of requests that are not done, and time at which the last one was [s]."""

@@ -35,6 +35,7 @@ from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
+from sim.fleet.saturation import SaturatedSteps, is_saturated
 from sim.message import Message
 from sim.power import PoolPower
 from sim.records import FleetLog, LoadLaw
@@ -554,7 +555,7 @@ def _costs(
     both_powers: bool,
     chosen: Chosen,
 ) -> tuple[list[tuple[float, float, float]], bool]:
-    """Simulate one counterfactual and bill it at both prices.
+    """Simulate one counterfactual, or repeat the steps of another one, and bill it at both prices.
 
     Return its costs, then with *both_powers* those with the other one's power, and whether the same fleet with the
     other one's memory runs exactly alike.
@@ -562,16 +563,32 @@ def _costs(
     if (key, clients) not in _PLANS:
         if len(_PLANS) >= MOST_PLANS:
             _PLANS.clear()
+            _STEPS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
     plans = _PLANS[key, clients]
     plan = counterfactual(*plans, chosen, both_powers)
     plan = with_warmup(plan) if plan.warmup_auto else plan
-    log = RunningFleet(plan).run()
-    alike = would_run_alike(counterfactual(*plans, chosen ^ {MEMORY}, both_powers), plan, log)
+    log, alike = _retimed((key, clients), plan), False
+    if log is None:
+        log = RunningFleet(plan).run()
+        alike = would_run_alike(counterfactual(*plans, chosen ^ {MEMORY}, both_powers), plan, log)
     logs = [log, replace(log, intervals=log.second_intervals)] if both_powers else [log]
     return [cost_of(plan, one, plans) for one in logs], alike
 
 
+def _retimed(game: tuple[str, int], plan: CasePlan) -> FleetLog | None:
+    """Return the log of *plan* from the steps of another counterfactual with equal KV caches and limits, if exact."""
+    if not is_saturated(plan):
+        return None
+    pool = plan.pools[0]
+    kind = (*game, f"{pool.batching!r} {pool.steptime.window} {pool.turn_s > 0}")
+    if kind not in _STEPS:
+        _STEPS[kind] = SaturatedSteps(plan)
+    return _STEPS[kind].retimed(plan)
+
+
+_STEPS: dict[tuple[str, int, str], SaturatedSteps] = {}
+"""Steps of counterfactuals at full load, by the game's key and load and by what determines them."""
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
 """Plans of the two fleets of the last counterfactuals, by the game's key and load; the next often needs them."""
 MOST_PLANS = 32

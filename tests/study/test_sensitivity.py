@@ -23,9 +23,11 @@ from sim.study import cost_gap as gap_of_fleets
 from sim.study.cost_gap import (
     GROUPS,
     LINK,
+    MEMORY,
     PHYSICAL,
     POWER,
     PRICE,
+    coalitions,
     cost_of,
     counterfactual,
     explain,
@@ -139,6 +141,25 @@ def test_one_run_meters_both_powers(tmp_path: Path, ahead: bool) -> None:
     capped = replace(pool.steptime.inputs, speed=0.9)
     slower = replace(two, pools=(replace(pool, steptime=RooflineStepTime(pool.steptime.spec, capped)),))
     assert not metered_together(slower, one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [40, 4000])
+def test_counterfactuals_at_full_load_share_their_steps(tmp_path: Path, blocks: int) -> None:
+    scenario, names = loaded(tmp_path), ("two", "one")
+    two, one = (gap_of_fleets._at_load(resolve(scenario, Case(name, {}, {}, 0), load_catalog()), 8) for name in names)
+    pool = one.pools[0]
+    short = pool.batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": 600})
+    one = replace(one, pools=(replace(pool, batching=short),))
+    gap_of_fleets._STEPS.clear()
+    for chosen in coalitions(PHYSICAL):
+        plan = counterfactual(two, one, chosen, both_powers=POWER not in chosen)
+        log, fresh = gap_of_fleets._retimed((f"test {blocks}", 8), plan), RunningFleet(plan).run()
+        assert log is not None
+        assert (log.intervals, log.second_intervals) == (fresh.intervals, fresh.second_intervals)
+        assert cost_of(plan, log, (two, one)) == cost_of(plan, fresh, (two, one))
+        assert (MEMORY in chosen or blocks > 40) == (fresh.meters[0].preemptions == 0)
+    assert len(gap_of_fleets._STEPS) == 2
 
 
 @pytest.mark.slow

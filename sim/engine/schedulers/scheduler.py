@@ -213,6 +213,11 @@ class Scheduler(ABC):
         self._windows = WindowedContexts(limits.window) if limits.window else None
 
     @property
+    def admitted(self) -> int:
+        """Number of admissions so far; a preempted request is admitted again."""
+        return self._admissions
+
+    @property
     def transit(self) -> BlocksInTransfer:
         """KV blocks here that belong to requests on other replicas."""
         if self._transit is None:

@@ -548,7 +548,7 @@ class InFlightStep(EqualSteps):
     """Current steps of one rank, and their changes while the next ones are formed."""
 
     __slots__ = (
-        "_dropped", "_last_admission", "batch", "blocked_by", "chunks", "contexts_before", "dropped_tokens", "excluded",
+        "_dropped", "admitted", "batch", "blocked_by", "chunks", "contexts_before", "dropped_tokens", "excluded",
         "finished", "first", "leaving", "parts", "preempted", "prompts_only", "rank", "recomputed_in_step",
     )  # fmt: skip
 
@@ -557,8 +557,8 @@ class InFlightStep(EqualSteps):
         self.rank = rank
         self.batch = rank.batch
         self.blocked_by = rank.blocked_by
-        self._last_admission = rank._admissions
-        """Number of the last request that was admitted before these steps were formed."""
+        self.admitted = rank.admitted
+        """Number of admissions up to these steps, which is that of the last request admitted."""
         self.recomputed_in_step = rank.recomputed_in_step
         self.chunks = dict(chunks := rank._chunks)
         self.parts = chunk_parts(chunks) if chunks else []
@@ -652,7 +652,7 @@ class InFlightStep(EqualSteps):
         served = (one.request.index for one in others if one not in self.excluded)
         decoding = frozenset(index for index in served if index not in prompts)
         end_s = self.start_s + leap_s(self.leap, self.steps)
-        later = any(one.request.index == request_index and one.admission > self._last_admission for one in rank.running)
+        later = any(one.request.index == request_index and one.admission > self.admitted for one in rank.running)
         place = "queued" if later else rank.place(request_index)
         return StepSpan(self.start_s, end_s, self.steps, self.batch, self.blocked_by, prompts, decoding, place)
 

@@ -1,0 +1,95 @@
+"""Retimed runs of a saturated engine against runs that simulate its steps."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.fleet.fleet import RunningFleet
+from sim.fleet.saturation import SaturatedSteps, is_saturated
+from sim.records import Batch, Leap
+from sim.scenario.resolving.resolved import CasePlan
+from sim.steptime.affine_step_time import AffineStepTime
+from tests.small_scenario import TINY, planned, variant
+
+CLOSED = {
+    "horizon_s": 3,
+    "drain_limit_s": 0,
+    "meter_interval_s": 0.7,
+    "workload.arrivals": {"process": "closed_loop", "concurrency": 12},
+    "workload.lengths.prompt": {"distribution": "lognormal", "mean": 60, "cv": 1.0, "max": 300},
+    "workload.lengths.output": {"distribution": "geometric", "mean": 40, "max": 200},
+    "fleets.0.pools.0.batching.max_num_seqs": 8,
+    "fleets.0.pools.0.batching.max_num_batched_tokens": 64,
+}
+SHORT_CACHE, LONG_CACHE = 40, 400
+STEP_TIMES = [AffineStepTime(0.004, 1e-5, 1e-7), AffineStepTime(0.02, 0.0, 0.0), AffineStepTime(0.008, 1e-4, 0.0)]
+
+
+def saturated(folder: Path, blocks: int = SHORT_CACHE, turn_s: float = 0.0, **options: Any) -> CasePlan:
+    """Return the plan of an engine with *options* that always has requests waiting."""
+    plan = planned(folder, variant(TINY, CLOSED))
+    batching = plan.pools[0].batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": 500} | options)
+    return replace(plan, pools=(replace(plan.pools[0], batching=batching, turn_s=turn_s),))
+
+
+def with_step_time(plan: CasePlan, steptime: Any) -> CasePlan:
+    return replace(plan, pools=(replace(plan.pools[0], steptime=steptime),))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("blocks", [SHORT_CACHE, LONG_CACHE])
+@pytest.mark.parametrize("turn_s", [0.0, 0.0003])
+def test_retimed_run_equals_a_run_of_its_own(tmp_path: Path, ahead: bool, blocks: int, turn_s: float) -> None:
+    plan = saturated(tmp_path, blocks, turn_s, async_scheduling=ahead, enable_prefix_caching=True)
+    assert is_saturated(plan)
+    steps = SaturatedSteps(plan)
+    for steptime in STEP_TIMES:
+        timed = with_step_time(plan, steptime)
+        log, fresh = steps.retimed(timed), RunningFleet(timed).run()
+        assert log is not None
+        assert (log.intervals, log.end_s) == (fresh.intervals, fresh.end_s)
+        assert (fresh.meters[0].preemptions > 0) == (blocks == SHORT_CACHE)
+
+
+def test_slow_reading_of_requests_changes_the_steps(tmp_path: Path) -> None:
+    plan = saturated(tmp_path, turn_s=0.003)
+    slow, fast = (with_step_time(plan, AffineStepTime(step_s, 0.0, 0.0)) for step_s in (0.05, 0.001))
+    steps = SaturatedSteps(plan)
+    log = steps.retimed(slow)
+    assert log is not None
+    assert log.intervals == RunningFleet(slow).run().intervals
+    assert steps.retimed(fast) is None
+
+
+class UnevenStepTime:
+    """Step time whose durations are valid for one step."""
+
+    window = None
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(0.01, 0.0, 1.0)
+
+
+def test_uneven_durations_and_refused_requests_are_not_retimed(tmp_path: Path) -> None:
+    plan = saturated(tmp_path)
+    assert SaturatedSteps(plan).retimed(with_step_time(plan, UnevenStepTime())) is None
+    refusing = saturated(tmp_path, max_model_len=150)
+    steps = SaturatedSteps(refusing)
+    assert [steps.retimed(with_step_time(refusing, one)) for one in STEP_TIMES] == [None] * len(STEP_TIMES)
+
+
+def test_steps_that_depend_on_time_are_not_saturated(tmp_path: Path) -> None:
+    plan = saturated(tmp_path)
+    pool, loop = plan.pools[0], plan.workload.arrivals
+    thinking = plan.workload.model_copy(update={"arrivals": loop.model_copy(update={"think_s": 1.0})})
+    others = [
+        replace(plan, workload=thinking),
+        replace(plan, pools=(replace(pool, replicas=2),)),
+        replace(plan, pools=(replace(pool, intake_s=0.001),)),
+        replace(plan, pools=(pool, pool)),
+        planned(tmp_path, TINY),
+    ]
+    assert [is_saturated(one) for one in others] == [False] * len(others)
