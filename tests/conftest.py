@@ -28,6 +28,8 @@ from sim.report import progress
 from sim.report.charts.chart import Chart
 from sim.study.execution import durable
 
+ROOT = Path(__file__).resolve().parent.parent
+
 # The same examples on every run, and no deadline: a slow machine is no failure.
 settings.register_profile("gpufleet", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("gpufleet")
@@ -53,6 +55,21 @@ def get_command(app: typer.Typer) -> Any:
 
 
 typer.main.get_command = testing._get_command = get_command
+
+
+WAITING = tuple(
+    f"tests/{name}"
+    for name in (
+        *("agents/", "cli/test_machine_errors", "report/charts/test_picture", "serve/", "study/execution/"),
+        *("test_kill9", "test_layers", "test_packaging", "test_readme", "test_registry"),
+    )
+)
+"""Tests that start processes, and the longest ones: at the end of all tests they would run beside idle cores."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with tests that wait: they share a worker, and what they start once on it, while others use the cores."""
+    items.sort(key=lambda item: not item.path.relative_to(ROOT).as_posix().startswith(WAITING))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -128,7 +145,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], None]:
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    return Path(__file__).resolve().parent.parent
+    return ROOT
 
 
 @pytest.fixture
