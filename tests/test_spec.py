@@ -27,27 +27,27 @@ def test_an_interruption_while_a_model_is_written_out_stays_one() -> None:
         Whole(part=Part(value=1.0)).model_dump(mode="json")
 
 
-class Buy(Spec):
+class Bought(Spec):
     kind: Literal["buy"]
     gpus: Count = 1
 
 
-class Rent(Spec):
+class Rented(Spec):
     kind: Literal["rent"]
-    prices: tuple[Buy, ...] = ()
+    prices: tuple[Bought, ...] = ()
 
 
-Cost = Annotated[Buy | Rent, Field(discriminator="kind")]
+Cost = Annotated[Bought | Rented, Field(discriminator="kind")]
 
 
 class Eager(Spec):
     cost: Cost | None
-    parts: tuple[Buy | float, ...] | None
+    parts: tuple[Bought | float, ...] | None
 
 
 class Omittable(Spec):
     cost: Cost | None = None
-    parts: tuple[Buy | float, ...] | None = None
+    parts: tuple[Bought | float, ...] | None = None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ class Omittable(Spec):
     [
         {"cost": None, "parts": None},
         {"cost": {"kind": "rent", "prices": [{"kind": "buy", "gpus": 2.0}]}, "parts": [1, {"kind": "buy"}]},
-        {"cost": Rent(kind="rent"), "parts": (Buy(kind="buy"),)},
+        {"cost": Rented(kind="rent"), "parts": (Bought(kind="buy"),)},
         {
             "cost": {"kind": "rent", "prices": [{"kind": "buy", "gpus": "2"}, 3]},
             "parts": ["x", {"kind": "buy", "b": 1}],
@@ -77,14 +77,14 @@ def test_deferred_sections_are_checked_and_dumped_like_all_others(data: dict[str
 
 
 def test_a_deferred_section_is_compiled_when_it_is_first_given() -> None:
-    class Fleet(Spec):
+    class Placed(Spec):
         cost: Cost | None = None
         name: str | None = None
 
-    (deferred,) = Fleet.model_fields["cost"].metadata
+    (deferred,) = Placed.model_fields["cost"].metadata
     assert isinstance(deferred, Deferred)
-    assert not Fleet.model_fields["name"].metadata
-    Fleet.model_validate({"cost": None, "name": "a"})
+    assert not Placed.model_fields["name"].metadata
+    Placed.model_validate({"cost": None, "name": "a"})
     assert "compiled" not in vars(deferred)
-    assert Fleet.model_validate({"cost": {"kind": "buy"}}).cost == Buy(kind="buy")
+    assert Placed.model_validate({"cost": {"kind": "buy"}}).cost == Bought(kind="buy")
     assert "compiled" in vars(deferred)
