@@ -207,6 +207,11 @@ class SequenceCache:
     state_bytes: float = 0.0
     """Bytes of the recurrent states."""
 
+    @property
+    def has_states(self) -> bool:
+        """True if a sequence has states, or windows of compressed attention, which depend on where it ends."""
+        return bool(self.recent or self.state_bytes)
+
     def stored_token_bytes(self, tokens: int) -> float:
         """Return the bytes per token in a store that serves prefixes, with states after each *tokens* tokens.
 

@@ -695,7 +695,7 @@ def _pool_plan(
     measured_at: str,
     catalog: Catalog,
 ) -> PoolPlan:
-    steptime, layout = pool.steptime, pool.layout
+    steptime, layout, cache = pool.steptime, pool.layout, sequence_cache(pool)
     uses_graphs = isinstance(steptime, Roofline) and steptime.cuda_graphs
     overhead_s = intake_s = turn_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
@@ -732,10 +732,10 @@ def _pool_plan(
         sharing=pool.spec.sharing,
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
-        usual_tokens=_usual_context(workload) if pool.spec.kv_tiers and pool.model is not None else 0,
+        usual_tokens=_usual_context(workload) if pool.spec.kv_tiers and cache.has_states else 0,
         adapters=adapters_of(pool, catalog),
         kv_note=pool.kv_note or state_note(pool.model, pool.state_cache, memory, pool.batching.max_num_seqs),
-        sequence_cache=sequence_cache(pool),
+        sequence_cache=cache,
     )
 
 

@@ -210,7 +210,7 @@ class PoolPlan:
     kv_tiers: tuple[KvTier, ...] = ()
     """Storage tiers below the KV cache of each rank, the nearest first."""
     usual_tokens: int = 0
-    """Mean length of prompt and output together, with KV tiers of a model; 0 elsewhere [tokens]."""
+    """Mean length of prompt and output together, with KV tiers of a model that has states; 0 elsewhere [tokens]."""
     adapters: AdapterPlan | None = None
     """LoRA adapter slots; None without adapters."""
     kv_note: str = ""
