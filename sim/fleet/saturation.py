@@ -77,7 +77,9 @@ class SaturatedSteps:
         return not self._refuses
 
     def retimed(self, plan: CasePlan) -> FleetLog | None:
-        """Return the log of *plan*, without its requests and cached tokens; None where its steps are not these.
+        """Return the log of *plan*; None where its steps are not these.
+
+        It lacks the requests, cached tokens, and times in which requests waited for places, blocks or tokens of a step.
 
         *plan* differs from the recorded one in step times, power, GPUs and prices only.
         """
