@@ -45,7 +45,9 @@ def is_saturated(plan: CasePlan) -> bool:
         return False
     if plan.services or plan.kv_transfer or plan.may_retry or plan.switched or plan.cost_per_request or pool.intake_s:
         return False
-    return isinstance(batching, Vllm) and not batching.speculative and batching.scheduling == "fcfs"
+    if not isinstance(batching, Vllm) or batching.speculative or batching.scheduling != "fcfs":
+        return False
+    return not rank_limits(pool).caches_states  # their chunks end where a state is stored, in an engine with stages
 
 
 class SaturatedSteps:

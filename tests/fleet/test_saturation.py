@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sim.batching.limits import KvGroup
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.saturation import SaturatedSteps, is_saturated
 from sim.records import Batch, Leap
@@ -90,6 +91,7 @@ def test_steps_that_depend_on_time_are_not_saturated(tmp_path: Path) -> None:
         replace(plan, pools=(replace(pool, replicas=2),)),
         replace(plan, pools=(replace(pool, intake_s=0.001),)),
         replace(plan, pools=(pool, pool)),
+        saturated(tmp_path, kv_groups=(KvGroup(window=0), KvGroup(window=None)), enable_prefix_caching=True),
         planned(tmp_path, TINY),
     ]
     assert [is_saturated(one) for one in others] == [False] * len(others)
