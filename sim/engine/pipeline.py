@@ -75,7 +75,8 @@ class StagedEngine(NoKvTransfer):
         totals.kv_peak_blocks = self._pool.peak
         for batch, recomputed, blocked_by, timing in self._in_flight():
             busy_s = timing.busy_s(now)
-            book(totals, batch, recomputed, blocked_by, busy_s, timing.load * busy_s, 0)
+            load_s, second_load_s = timing.load * busy_s, timing.second_load * busy_s
+            book(totals, batch, recomputed, blocked_by, busy_s, load_s, 0, second_load_s)
         return totals
 
     def caches(self) -> list[BlockPool]:
@@ -175,8 +176,9 @@ class PipelineEngine(StagedEngine):
         *whole_steps* is 1 if the batch is complete, 0 if it is dropped.
         """
         rank = lane.rank
-        load_s = lane.load * busy_s
-        book(self._meters, rank.batch, rank.recomputed_in_step, rank.blocked_by, busy_s, load_s, whole_steps)
+        load_s, second_load_s = lane.load * busy_s, lane.second_load * busy_s
+        recomputed, blocked_by = rank.recomputed_in_step, rank.blocked_by
+        book(self._meters, rank.batch, recomputed, blocked_by, busy_s, load_s, whole_steps, second_load_s)
         if self._sharing:
             lane.rank.share_time(busy_s)
             lane.rank.shares.shared_s = 0.0
@@ -299,7 +301,8 @@ class StagesEngine(StagedEngine):
     def _book(self, in_flight: InFlightBatch, busy_s: float, whole_steps: int) -> None:
         """Add the busy time of *in_flight* to the meters; *whole_steps* is 1 if the batch is complete, 0 if not."""
         batch, recomputed, blocked_by = in_flight.batch, in_flight.recomputed_in_step, in_flight.blocked_by
-        book(self._meters, batch, recomputed, blocked_by, busy_s, in_flight.load * busy_s, whole_steps)
+        load_s, second_load_s = in_flight.load * busy_s, in_flight.second_load * busy_s
+        book(self._meters, batch, recomputed, blocked_by, busy_s, load_s, whole_steps, second_load_s)
         if self._sharing:
             self._share(in_flight, busy_s)
 

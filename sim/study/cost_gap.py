@@ -153,14 +153,13 @@ def counterfactual(first: CasePlan, second: CasePlan, of_first: Set[str], both_p
 def metered_together(first: CasePlan, second: CasePlan) -> bool:
     """Return whether counterfactuals that differ in power alone have the same steps, so that one run meters both.
 
-    A power cap that slows a card changes its steps. Engines meter a second power law on replicas of one rank.
+    A power cap that slows a card changes its steps. Engines of ranks in lockstep and of several models meter one power
+    law only.
     """
     pools = first.pools[0], second.pools[0]
     inputs = [_roofline(pool).inputs for pool in pools]
     return inputs[0].speed == inputs[1].speed and all(
-        one.load is not None
-        and pool.power is not None
-        and not (pool.pipeline_parallel_size > 1 or pool.lockstep or pool.models)
+        one.load is not None and pool.power is not None and not (pool.lockstep or pool.models)
         for one, pool in zip(inputs, pools, strict=True)
     )
 

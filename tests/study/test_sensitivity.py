@@ -125,12 +125,20 @@ def test_more_memory_changes_nothing_where_the_peak_left_room(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ahead", [True, False])
-def test_one_run_meters_both_powers(tmp_path: Path, ahead: bool) -> None:
-    catalog, scenario = load_catalog(), loaded(tmp_path, TWO_OR_ONE)
-    two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "tensor_parallel_size: 2, batching: {max_num_seqs: 4, async_scheduling: true}",
+        "tensor_parallel_size: 2, batching: {max_num_seqs: 4, async_scheduling: false}",
+        "pipeline_parallel_size: 2, batching: {max_num_seqs: 4}",
+        "pipeline_parallel_size: 2, batching: {max_num_seqs: 4}, engine: sglang",
+    ],
+)
+def test_one_run_meters_both_powers(tmp_path: Path, layout: str) -> None:
+    pools = "tensor_parallel_size: 2, server: workstation-2x4090, batching: {max_num_seqs: 4}"
+    scenario = loaded(tmp_path, TWO_OR_ONE.replace(pools, f"server: workstation-2x4090, {layout}"))
+    two, one = (resolve(scenario, Case(name, {}, {}, 0), load_catalog()) for name in ("two", "one"))
     pool = two.pools[0]
-    two = replace(two, pools=(replace(pool, batching=pool.batching.model_copy(update={"async_scheduling": ahead})),))
     assert metered_together(two, one)
     for chosen in (frozenset({gap_of_fleets.LAYOUT}), frozenset(PHYSICAL)):
         other = chosen ^ {POWER}

@@ -91,10 +91,10 @@ def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 
 class PipelineTiming:
     """Times of one batch in the stages of a pipeline."""
 
-    __slots__ = ("end_s", "entered_s", "load", "stage_s")
+    __slots__ = ("end_s", "entered_s", "load", "second_load", "stage_s")
 
     def __init__(self) -> None:
-        self.entered_s = self.stage_s = self.load = 0.0
+        self.entered_s = self.stage_s = self.load = self.second_load = 0.0
         self.end_s = inf
         """Time at which the batch leaves the last stage [s]; inf while it is not in flight."""
 
@@ -103,7 +103,7 @@ class PipelineTiming:
 
         See `pass_through` for *free_s* and *pieces*.
         """
-        self.stage_s, self.load = leap.first_s, leap.load
+        self.stage_s, self.load, self.second_load = leap.first_s, leap.load, leap.second_load
         self.entered_s = max(ready_s, free_s[0])
         self.end_s = pass_through(free_s, ready_s, leap, pieces)
 
