@@ -272,12 +272,25 @@ def _is_link(name: str, folder: int) -> bool:
 
 
 def json_objects(text: str) -> list[Any]:
-    """Return the objects of a JSON document (a list has several), or of JSON Lines. Raises JSONDecodeError."""
+    """Return the objects of a JSON document (a list has several), or of JSON Lines; none of a blank text.
+
+    Raises JSONDecodeError, also for objects that are nested too deeply and for numbers with too many digits.
+    """
     try:
-        data = json.loads(text)
+        data = _decoded(text)
     except json.JSONDecodeError as error:
         return _by_line(text, error)
     return data if isinstance(data, list) else [data]
+
+
+def _decoded(text: str) -> Any:
+    """Return the content of the JSON document *text*. Raises JSONDecodeError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError):
+        raise json.JSONDecodeError("Unreadable", text, 0) from None
 
 
 def _by_line(text: str, whole: json.JSONDecodeError) -> list[Any]:
@@ -286,7 +299,7 @@ def _by_line(text: str, whole: json.JSONDecodeError) -> list[Any]:
     begin = 0
     for line in text.split("\n"):  # other line ends, such as U+2028, may occur in JSON strings
         try:
-            found += [json.loads(line)] if line.strip() else []
+            found += [_decoded(line)] if line.strip() else []
         except json.JSONDecodeError as error:
             raise (json.JSONDecodeError(error.msg, text, begin + error.pos) if found else whole) from None
         begin += len(line) + 1

@@ -145,6 +145,14 @@ def test_json_lines_end_at_line_feeds_alone(inside: str) -> None:
     assert (found.value.lineno, found.value.colno) == (3, 2)
 
 
+@pytest.mark.parametrize("line", ["[" * 100_000, "1" * 5000], ids=["nested", "long"])
+def test_json_that_python_refuses_to_decode_is_an_error_of_its_line(line: str) -> None:
+    assert json_objects(" \n") == []
+    with pytest.raises(json.JSONDecodeError) as found:
+        json_objects(f"{{}}\n{line}")
+    assert found.value.lineno == 2
+
+
 @pytest.mark.parametrize("failing", [("write_bytes", "unlink"), ("replace",)], ids=["read-only disk", "read-only file"])
 def test_files_beside_bytecode_are_kept_where_possible(
     failing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
