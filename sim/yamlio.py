@@ -169,13 +169,13 @@ def keep_documents(folder: Path, file: Path | None = None) -> None:
         _kept = folder, KeptResults(file or Path(cache_from_source(__file__)).with_suffix(".documents"), version)
 
 
-def read_text(text: str, name: str, patient: bool = False, merge: bool = False) -> Document:
+def read_text(text: str, name: str, patient: bool = False) -> Document:
     """Read the document in *text*; *name* stands for the file in errors. Raises YamlError.
 
-    A *patient* reader finds mistakes in single values and keys among the document's `faults`. With *merge*, the key
-    `<<: *anchor` stands for the keys of that mapping that its holder lacks, as in YAML 1.1.
+    A *patient* reader finds mistakes in single values and keys among the document's `faults`. The key `<<: *anchor`
+    stands for the keys of that mapping that its holder lacks, as in YAML 1.1.
     """
-    root, builder = _compose(text, name), _Builder(name, merge)
+    root, builder = _compose(text, name), _Builder(name)
     data = None if root is None else builder.build(root)
     if builder.faults and not patient:
         raise builder.faults[0]
@@ -240,8 +240,8 @@ def _check_limits(text: str, name: str) -> None:
 class _Builder:
     """Builder of plain data from nodes; an anchor's data is built once and shared."""
 
-    def __init__(self, name: str, merge: bool) -> None:
-        self.name, self.merge = name, merge
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.built: dict[int, Any] = {}
         self.values: dict[int, int] = {}
         """Node id -> number of values that the node stands for, aliases written out."""
@@ -287,7 +287,7 @@ class _Builder:
     def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
         if node.tag != _TAG + "map":
             raise self._error(node, Message("the tag {tag} is not allowed", node.tag[:40]))
-        if self.merge and any(_is_merge(key) for key, _ in node.value):
+        if any(_is_merge(key) for key, _ in node.value):
             node.value = self._merged(node)
         data: dict[Any, Any] = {}
         for key_node, value_node in node.value:

@@ -82,15 +82,14 @@ def test_a_second_document_is_refused() -> None:
         read_text("a: 1\n---\nb: 2\n", "f.yaml")
 
 
-def test_merge_keys_are_read_on_request() -> None:
+def test_merge_keys_stand_for_the_keys_of_another_mapping() -> None:
     text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc:\n  <<: [*b, *a]\n  z: 4\n"
-    document = read_text(text, "f.yaml", merge=True)
+    document = read_text(text, "f.yaml")
     assert document.data["c"] == {"z": 4, "y": 3, "x": 1}
     assert [document.line(("c", key)) for key in "xyz"] == [1, 2, 5]
-    assert "<<" in read_text(text, "f.yaml").data["b"]
     for bad, mistake in (("a: &a {<<: *a}", "contains itself"), ("a: {<<: 3}", "must name a mapping")):
         with pytest.raises(YamlError, match=mistake):
-            read_text(bad, "f.yaml", merge=True)
+            read_text(bad, "f.yaml")
 
 
 def test_kept_documents_are_those_that_would_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

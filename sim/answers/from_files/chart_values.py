@@ -43,7 +43,7 @@ def servers_in_values(path: Path, text: str, reader: Callable[[Manifest], None],
     if problems:
         return source
     try:
-        document = read_text(text, str(path), merge=True)
+        document = read_text(text, str(path))
     except YamlError as error:
         problems.append((str(path), error.line, error.message))
         return source

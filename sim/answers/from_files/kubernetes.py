@@ -69,7 +69,7 @@ def servers_in_manifest(path: Path, text: str, catalog: Catalog) -> SourceFile:
     documents = []
     for first_line, part in _documents(text):
         try:
-            document = read_text("\n" * (first_line - 1) + part, str(path), merge=True)
+            document = read_text("\n" * (first_line - 1) + part, str(path))
         except YamlError as error:
             problems.append((str(path), error.line, error.message))
             continue

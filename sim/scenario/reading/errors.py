@@ -150,7 +150,8 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     """Compose the hint for an unknown key.
 
     Suggested is a key of the same mapping with the same meaning, letters, words or beginning, or almost the same
-    spelling; else such a key elsewhere in the scenario; else a similar key of the same mapping.
+    spelling; else a key elsewhere in the scenario of that name, or with almost the same spelling where none of the same
+    mapping is similar; else a similar key of the same mapping.
     """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
@@ -163,7 +164,8 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
         return Message("; did you mean {near}?", (swapped or longer)[0])
     if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
         known = _places_by_key(spec)
-        elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
+        almost = [] if wrong in known or get_close_matches(wrong, here) else get_close_matches(wrong, known, 1, ALMOST)
+        elsewhere = known.get(almost[0] if almost else wrong, ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
             near = sorted(elsewhere, key=lambda path: (-_common_length(path, place), _depth(path), dotted(path)))
             return Message("; did you mean {near}?", joined(OR, [dotted(path) for path in near[:2]]))

@@ -67,6 +67,7 @@ def full(lines: list[str]) -> list[str]:
         ("rate_rps: 1", "rate_rps: 1, requests: 5", [
             "3: workload.arrivals.requests: unknown key; did you mean num_requests?"]),
         ("rate_rps: 1", "rate_rps: 1, num: 5", ["3: workload.arrivals.num: unknown key; did you mean num_requests?"]),
+        ("workload:", "size: {gpuz: [l40s]}\nworkload:", ["2: size.gpuz: unknown key; did you mean gpus?"]),
         ("process: poisson", "process: poison", [
             "3: workload.arrivals.process: unknown process 'poison'; did you mean poisson?"]),
         ("process: poisson, ", "", [
