@@ -22,7 +22,7 @@ from sim.answers.price_lists.row import ON_DEMAND, SPOT, PriceListErrors, PriceR
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.market import ISO_4217, USD, iso_code
-from sim.infile import opened
+from sim.infile import json_objects, opened
 from sim.message import Message, os_reason
 
 MOST_BYTES = 2_000_000_000
@@ -153,11 +153,11 @@ class _Reader:
             self.fault(0, "is empty")
         elif text.lstrip()[0] in "{[":
             try:
-                data = json.loads(text)
+                pages = json_objects(text)
             except json.JSONDecodeError as error:
                 self.fault(error.lineno, Message("is not valid JSON: {reason}", error.msg))
                 return
-            self._json(data)
+            self._json(pages)
         elif text.startswith(('"FormatVersion"', "FormatVersion")):
             self._aws_csv(text)
         else:
@@ -167,8 +167,7 @@ class _Reader:
         """Add a mistake."""
         self.problems.append((self.path, line, text))
 
-    def _json(self, data: Any) -> None:
-        pages = data if isinstance(data, list) else [data]
+    def _json(self, pages: list[Any]) -> None:
         kinds = (("Items", self._azure), ("skus", self._google), ("products", self._aws_json), ("data", self._cloud))
         for page in pages:
             reader = next((read for key, read in kinds if isinstance(page, dict) and key in page), None)

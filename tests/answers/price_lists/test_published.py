@@ -205,6 +205,7 @@ def test_the_cheapest_of_several_instance_types_is_the_offer(tmp_path: Path) -> 
     [
         ("", ["list: is empty"]),
         ('{"Items": [', ["list:1: is not valid JSON"]),
+        ("[" * 100_000, ["list:1: is not valid JSON"]),
         ('{"rows": []}', ["list: is not a price list of AWS"]),
         ('{"Items": []}', ["list: has no price for a GPU"]),
         ("card,cost\nh100,2\n", ["list:1: has no column gpu; it has card, cost"]),
