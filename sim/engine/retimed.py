@@ -1,8 +1,8 @@
 """Engine that repeats recorded steps with other durations.
 
 What the steps of a saturated engine contain hardly depends on how long they take: waiting requests join in order, as
-blocks and places become free, and a client sends its next request at the end of a step. `RetimedEngine` repeats such
-steps under another step-time model, and detects where they would not have been these.
+KV blocks and places become free, and a client sends its next request at the end of a step. `RetimedEngine` repeats such
+steps under another step-time model, and detects where an engine with that model would take other steps.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from sim.engine.synchronous import EventLeapingEngine
 from sim.records import Leap, Meters, Request, StepTime
 
 ROUNDING = 0.01
-"""Fraction of the time between two requests by which one must be read before a step is formed: times are rounded."""
+"""Margin by which a request must be read before a step is formed, as times are rounded [time between two reads]."""
 More = Callable[[], bool]
-"""Function that records further steps; False if there are none."""
+"""Function that records further steps and returns whether there are any."""
 
 
 class RetimedEngine(EventLeapingEngine):
@@ -48,12 +48,13 @@ class RetimedEngine(EventLeapingEngine):
         self._recorded, self._more = recorded, more
         self._ahead, self._turn_s = ahead, turn_s
         self._place = -1
+        """Position of the steps under way among the recorded ones; -1 before the first."""
         self._sending = clients
         """Number of requests that are sent when the steps under way start."""
         self._sent = 0
-        """Number of requests sent before."""
+        """Number of requests that `_send` has sent."""
         self._read_s = -inf
-        """Time at which these have been read [s]."""
+        """Time at which all requests that `_send` has sent have been read [s]."""
         self.exact = True
         """False where an engine with these step times would have taken other steps."""
 

@@ -51,10 +51,10 @@ def is_saturated(plan: CasePlan) -> bool:
 
 
 class SaturatedSteps:
-    """Recorded steps of a saturated engine, in the order in which it takes them whatever their durations."""
+    """Recorded steps of a saturated engine, in an order that does not depend on their durations."""
 
     def __init__(self, plan: CasePlan) -> None:
-        """Prepare to record the engine of *plan*, a plan for which `is_saturated`."""
+        """Prepare to record the engine of *plan*, for which `is_saturated` is true."""
         pool, loop = plan.pools[0], plan.workload.closed_loop()
         assert loop is not None
         self._clients = loop.concurrency
@@ -79,11 +79,10 @@ class SaturatedSteps:
         return not self._refuses
 
     def retimed(self, plan: CasePlan) -> FleetLog | None:
-        """Return the log of *plan*; None where its steps are not these.
+        """Return the log of *plan*, or None if its engine would take other steps than those recorded.
 
-        It lacks the requests, cached tokens, and times in which requests waited for places, blocks or tokens of a step.
-
-        *plan* differs from the recorded one in step times, power, GPUs and prices only.
+        The log lacks requests, cached tokens, and times in which requests waited for places, KV blocks or the token
+        budget of a step. *plan* may differ from the recorded one in step times, power, GPUs and prices only.
         """
         pool = plan.pools[0]
         assert isinstance(pool.batching, Vllm)
@@ -97,10 +96,7 @@ class SaturatedSteps:
             for reading_s in log.fixed_readings():
                 engine.run(reading_s)
                 log.read(reading_s)
-            closed = log.close(plan.horizon_s, [])
-            # whether requests were read in time shows when further steps are formed
-            engine.run(engine.plan(plan.horizon_s) + 1.0)
-            return closed if engine.exact else None
+            return log.close(plan.horizon_s, []) if engine.exact else None
 
 
 class CountedSteps:

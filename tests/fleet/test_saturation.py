@@ -59,9 +59,10 @@ def test_slow_reading_of_requests_changes_the_steps(tmp_path: Path) -> None:
     plan = saturated(tmp_path, turn_s=0.003)
     slow, fast = (with_step_time(plan, AffineStepTime(step_s, 0.0, 0.0)) for step_s in (0.05, 0.001))
     steps = SaturatedSteps(plan)
-    log = steps.retimed(slow)
-    assert log is not None
-    assert log.intervals == RunningFleet(slow).run().intervals
+    for timed in (slow, replace(fast, horizon_s=0.001)):  # the second one ends before its steps differ
+        log = steps.retimed(timed)
+        assert log is not None
+        assert log.intervals == RunningFleet(timed).run().intervals
     assert steps.retimed(fast) is None
 
 
