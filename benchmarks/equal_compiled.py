@@ -1,11 +1,11 @@
-"""Compiled modules write what their sources write, and how much faster they are.
+"""Comparison of compiled modules with their sources: tables byte for byte, CPU time and peak memory.
 
     python benchmarks/equal_compiled.py --azure AzureLLMInferenceTrace_conv.csv [--only w1,w2] [--repeat 3] [--tests]
 
-The tree is copied and compiled there (`hatch_build.py`; --built names a copy to use again). Every shipped scenario and
-the benches w1, w2, w512 and w2000 run in both modes in turn, with one replication, and all their tables must be equal
-byte for byte. --tests runs the tests of engines, routing and fleets, the referee's cases and
-registered policies on the compiled modules, too. The exit status is 1 where anything differs.
+The tree is copied and compiled there (`hatch_build.py`; --built names a copy to use again). Every shipped scenario,
+with one replication, and the benches w1, w1-a100, comparison, w2, w512 and w2000 run in both modes in turn, and all
+their tables must be equal byte for byte. --tests runs the tests of engines, routing and fleets, the referee's cases and
+registered policies on the compiled modules, too. The exit status is 1 where anything differs or fails.
 """
 
 import argparse
@@ -108,17 +108,12 @@ def measured(tree: Path, arguments: tuple[str, ...], pure: bool, out: Path) -> t
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * MIB_PER_KIB
 
 
-def differing(one: Path, other: Path) -> list[str]:
+def differing(one: Path, other: Path) -> set[str]:
     """Return the names of the tables that differ between two folders of results."""
-    names = sorted({file.name for folder in (one, other) for kind in TABLES for file in folder.glob(kind)})
-    if not names:
-        return ["no table"]
-    return [
-        name
-        for name in names
-        if not ((one / name).exists() and (other / name).exists())
-        or (one / name).read_bytes() != (other / name).read_bytes()
-    ]
+    here, there = (
+        {file.name: file.read_bytes() for kind in TABLES for file in folder.glob(kind)} for folder in (one, other)
+    )
+    return {name for name in here | there if here.get(name) != there.get(name)} if here or there else {"no table"}
 
 
 def main() -> None:
@@ -133,7 +128,7 @@ def main() -> None:
     chosen = cases(options.azure)
     if options.only is not None:
         chosen = {name: chosen[name] for name in options.only.split(",") if name}
-    failed = []
+    failed = False
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         tree = options.built.resolve() if options.built else copied(folder / "tree")
@@ -141,24 +136,24 @@ def main() -> None:
         print(f"{'case':<34}{'pure s':>8}{'compiled s':>12}{'ratio':>7}{'MiB':>7}{'MiB':>6}  files")
         for name, arguments in chosen.items():
             found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-            differ: list[str] = []
+            differ: set[str] = set()
             for _ in range(options.repeat):
                 outs = {pure: folder / f"{name}-{pure}" for pure in (True, False)}
                 for pure, out in outs.items():
                     shutil.rmtree(out, ignore_errors=True)
                     found[pure].append(measured(tree, arguments, pure, out))
-                differ = differing(outs[True], outs[False])
-                failed += differ
+                differ |= differing(outs[True], outs[False])
             (pure_s, pure_mib), (fast_s, fast_mib) = (
                 [statistics.median(column) for column in zip(*found[pure], strict=True)] for pure in (True, False)
             )
-            verdict = f"differ: {', '.join(differ)}" if differ else "equal"
+            failed |= bool(differ)
+            verdict = f"differ: {', '.join(sorted(differ))}" if differ else "equal"
             times = f"{pure_s:>8.2f}{fast_s:>12.2f}{fast_s / pure_s:>7.2f}"
             print(f"{name:<34}{times}{pure_mib:>7.0f}{fast_mib:>6.0f}  {verdict}", flush=True)
         if options.tests:
             command = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(folder / "pytest"), *TESTS]
-            failed += ["tests"] * subprocess.run(command, cwd=tree, env=environment(pure=False), check=False).returncode
-    sys.exit(1 if failed else 0)
+            failed |= subprocess.run(command, cwd=tree, env=environment(pure=False), check=False).returncode != 0
+    sys.exit(int(failed))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Timing:
-    """Wall time and peak memory of a run."""
+    """Times and peak memory of one run."""
 
     wall_s: float
     cpu_s: float
@@ -153,12 +153,10 @@ def main() -> None:
     parser.add_argument("--only", help="names from the first column, separated by commas")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each, the fastest counts")
     options = parser.parse_args()
-    chosen = benches(options.azure)
-    if options.only:
-        names = options.only.split(",")
-        chosen = [bench for bench in chosen if bench.name in names]
     if options.azure is None:
         print("without --azure: w1 and w1-a100 are left out\n", file=sys.stderr)
+    known = {bench.name: bench for bench in benches(options.azure)}
+    chosen = [known[name] for name in options.only.split(",")] if options.only else known.values()
 
     wall_s: dict[str, float] = {}
     print(f"{'bench':<32}{'what':<38}{'wall s':>8}{'cpu s':>8}{'MiB':>8}{'us/request':>12}{'target s':>10}")
