@@ -75,7 +75,7 @@ def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any)
 
 
 def status(path: Path | str) -> os.stat_result:
-    """Return size and times of the file that `opened` would read. Raises OSError as `opened` does."""
+    """Return size and times of *path*, which may be a folder or a pipe. Raises OSError, OutsideFolders as `opened`."""
     handle = _opened(Path(path), False)
     try:
         return os.fstat(handle)

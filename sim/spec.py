@@ -118,7 +118,7 @@ def within_reach(value: Any, most: float = LARGEST) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return *value* as a whole number: 1e6 is one; 1.5 stays as it is. Raises ValueError for True and "2"."""
+    """Return a float without fraction as int, and any other number unchanged. Raises ValueError for True and "2"."""
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
     if isinstance(value, str):
@@ -140,7 +140,7 @@ def _not_vanishing(value: float) -> float:
 
 
 for _check in (_whole, _number, _not_vanishing):
-    vars(_check)["__signature__"] = signature(_check)  # pydantic asks for it at each field
+    vars(_check)["__signature__"] = signature(_check)  # pydantic would inspect the function again at each field
 
 Count = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 WholeNumber = Annotated[int, BeforeValidator(_whole), Field(ge=0)]

@@ -106,7 +106,7 @@ def _machine() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> Iterator[None]:
-    """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
+    """Remove the policies that a file of tests registers: messages of other tests list the built-in policies alone."""
     yield
     registry._SPECS.clear()
 
@@ -129,7 +129,7 @@ def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], None]:
-    """Have a function of a module compute once: later calls, whatever is asked, return what the first one did."""
+    """Return a function that replaces a function of a module: all calls return the result of the first one."""
 
     def computed_once(module: Any, name: str) -> None:
         function, found = getattr(module, name), []

@@ -83,7 +83,7 @@ class FleetClock:
         return event
 
     def move_call(self, sleeper: TimedWakeup, at_s: float) -> None:
-        """Move the wake-up call of *sleeper* to *at_s*, or to now if that is over; inf cancels it."""
+        """Move the wake-up call of *sleeper* to *at_s*, or to now if that time has passed; inf cancels the call."""
         self._move(sleeper.call, at_s)
 
     def _move(self, call: WakeupCall, at_s: float) -> None:
