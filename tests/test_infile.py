@@ -1,17 +1,21 @@
 """Files that a confined program reads, and those that it does not; JSON documents and JSON Lines."""
 
+import atexit
 import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from small_scenario import SMALL
 
+from sim import infile
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import data_root
 from sim.infile import (
+    KeptResults,
     OutsideFolders,
     confined,
     confined_also,
@@ -168,3 +172,28 @@ def test_files_beside_bytecode_are_kept_where_possible(
     assert not list(tmp_path.iterdir())
     keep_beside_bytecode(tmp_path / "some.methods", b"new")
     assert [kept_beside_bytecode(path) for path in tmp_path.iterdir()] == [b"new"]
+
+
+def test_a_file_of_kept_results_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_exit, computed = list[Callable[[], None]](), list[str]()
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(infile, "MOST_KEPT", 2)
+
+    def compute(text: str) -> list[str]:
+        computed.append(text)
+        return [text]
+
+    # the file then holds ab, c alone, c, ca; other code computes anew
+    for texts, maker, expected in (
+        ("ab", b"", "ab"),
+        ("ac", b"", "c"),
+        ("c", b"", ""),
+        ("ac", b"", "a"),
+        ("c", b"new", "c"),
+    ):
+        computed.clear()
+        kept = KeptResults(tmp_path / "some.results", maker)
+        assert [kept.result(text, compute) for text in texts] == [[text] for text in texts]
+        at_exit.pop()()
+        assert computed == list(expected)

@@ -33,13 +33,9 @@ def is_saturated(plan: CasePlan) -> bool:
     batching = pool.batching
     if loop is None or loop.think_s or loop.num_requests is not None:
         return False
-    if (
-        workload.shared_prefix
-        or workload.sessions
-        or workload.sent_before
-        or workload.tenants
-        or workload.uses_adapters
-    ):
+    if workload.shared_prefix or workload.sessions or workload.sent_before:
+        return False
+    if workload.tenants or workload.uses_adapters:
         return False
     if pool.replicas * pool.data_parallel_size * pool.pipeline_parallel_size > 1 or pool.models or pool.kv_tiers:
         return False
@@ -47,7 +43,7 @@ def is_saturated(plan: CasePlan) -> bool:
         return False
     if not isinstance(batching, Vllm) or batching.speculative or batching.scheduling != "fcfs":
         return False
-    return not rank_limits(pool).caches_states  # their chunks end where a state is stored, in an engine with stages
+    return not rank_limits(pool).caches_states  # such engines have several batches in flight and record no steps
 
 
 class SaturatedSteps:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from sim.batching.limits import KvGroup
+from sim.batching import Reserve
+from sim.batching.limits import KvGroup, Speculative
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.saturation import SaturatedSteps, is_saturated
 from sim.records import Batch, Leap
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.affine_step_time import AffineStepTime
+from sim.workload.tenants import Tenant
 from tests.small_scenario import TINY, planned, variant
 
 CLOSED = {
@@ -85,14 +87,23 @@ def test_uneven_durations_and_refused_requests_are_not_retimed(tmp_path: Path) -
 
 def test_steps_that_depend_on_time_are_not_saturated(tmp_path: Path) -> None:
     plan = saturated(tmp_path)
-    pool, loop = plan.pools[0], plan.workload.arrivals
-    thinking = plan.workload.model_copy(update={"arrivals": loop.model_copy(update={"think_s": 1.0})})
+    (pool,), workload, loop = plan.pools, plan.workload, plan.workload.arrivals
+    states = {"kv_groups": (KvGroup(window=0), KvGroup(window=None)), "enable_prefix_caching": True}
+    drafts = {"speculative": Speculative(num_speculative_tokens=1, accepted=1)}
+    limits = [pool.batching.model_copy(update=one) for one in (states, drafts, {"scheduling": "priority"})]
+    engines = [replace(pool, batching=one) for one in (*limits, Reserve(policy="reserve"))]
+    for name in ("replicas", "data_parallel_size", "pipeline_parallel_size", "models", "kv_tiers", "on_call"):
+        engines += [replace(pool, **{name: 2})]
+    loops = [loop.model_copy(update=one) for one in ({"think_s": 1.0}, {"num_requests": 9})] + [None]
+    of_requests = ("shared_prefix", "sessions", "sent_before", "adapters")
     others = [
-        replace(plan, workload=thinking),
-        replace(plan, pools=(replace(pool, replicas=2),)),
+        *(replace(plan, **{name: None}) for name in ("horizon_s", "drain_limit_s")),
+        *(replace(plan, **{name: True}) for name in ("services", "kv_transfer", "client", "cost_per_request")),
+        *(replace(plan, workload=workload.model_copy(update={"arrivals": one})) for one in loops),
+        *(replace(plan, workload=workload.model_copy(update={name: 1})) for name in of_requests),
+        replace(plan, workload=workload.model_copy(update={"tenants": (Tenant(name="a"),)})),
+        *(replace(plan, pools=(one,)) for one in engines),
         replace(plan, pools=(replace(pool, intake_s=0.001),)),
         replace(plan, pools=(pool, pool)),
-        saturated(tmp_path, kv_groups=(KvGroup(window=0), KvGroup(window=None)), enable_prefix_caching=True),
-        planned(tmp_path, TINY),
     ]
     assert [is_saturated(one) for one in others] == [False] * len(others)
