@@ -178,15 +178,6 @@ def _type(field: dict[str, Any]) -> str:
 
 
 def _bounds(field: dict[str, Any]) -> str:
-    signs = {
-        "exclusiveMinimum": ">",
-        "minimum": ">=",
-        "gt": ">",
-        "ge": ">=",
-        "exclusiveMaximum": "<",
-        "maximum": "<=",
-        "lt": "<",
-        "le": "<=",
-    }
+    signs = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     found = [f"{sign} {field[name]:g}" for name, sign in signs.items() if isinstance(field.get(name), int | float)]
     return f" {' and '.join(found)}" if found else ""

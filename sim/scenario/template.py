@@ -158,8 +158,16 @@ def _add_earlier_name(part: dict[str, Any], old: str, new: str) -> None:
         }
 
 
+BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+"""Pydantic's names of bounds and those of JSON Schema, which pydantic leaves out where a function checks a number."""
+
+
 class _SchemaOfSections(GenerateJsonSchema):
-    """Generator of the JSON schema in which deferred sections are titled like all others."""
+    """Generator of the JSON schema in which deferred sections are titled like all others, and all bounds hold."""
+
+    def generate_inner(self, schema: Any) -> dict[str, Any]:
+        """Return the JSON schema of *schema*."""
+        return {BOUNDS.get(key, key): value for key, value in super().generate_inner(schema).items()}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Return whether the field's name is its title: sections have titles of their own."""

@@ -32,6 +32,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+Names = Annotated[
+    tuple[str, ...], Field(min_length=1), BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])
+]
+"""A name, or a list of names."""
+
 WHOLE = "none"
 """Value in place of a MIG profile for GPUs that are not sliced."""
 
@@ -144,9 +149,7 @@ class Size(Spec):
 
     gpus: tuple[str, ...] = ()
     """Ids in data/gpus. Default: only the GPUs in `owned`."""
-    servers: dict[str, Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_list)]] = Field(
-        default_factory=dict
-    )
+    servers: dict[str, Names] = Field(default_factory=dict)
     """GPU -> server or servers, as ids in data/servers. A GPU left out is bought in the cheapest server of the
     catalogue with slots, power and link for it, and rented without one."""
     mig: Annotated[tuple[str, ...], Field(min_length=1)] = (WHOLE,)
