@@ -28,9 +28,9 @@ from sim.records import DEFAULT_OPTIONS, FleetLog, Meters, Request, RequestOptio
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 
 SHARD_ENGINES = 32
-"""Most engines of a shard: the state of their running requests fits the CPU's caches."""
+"""Largest number of engines in a shard: the state of their running requests fits the CPU's caches."""
 SHARD_REQUESTS = 200_000
-"""Most requests of a shard, if it has several engines: they take 250 bytes each while it is served."""
+"""Largest number of requests in a shard of several engines: each has 250 bytes while the shard is served."""
 RunThere = Callable[..., Any]
 """Function that returns `function(plan, *arguments)`, computed in some process: `run_there(function, *arguments)`."""
 Share = Callable[[CasePlan, Callable[[RunThere], None]], AbstractContextManager[None]]
@@ -42,7 +42,7 @@ SERVED: dict[tuple[str, int], RunningFleet] = {}
 
 
 def alone(plan: CasePlan, work: Callable[[RunThere], None]) -> AbstractContextManager[None]:
-    """Leave all of the *work* on *plan* to this process: see `Share`."""
+    """Do nothing: no other process takes part in the *work* on *plan* (see `Share`)."""
     return nullcontext()
 
 
@@ -251,7 +251,7 @@ def _shards(plan: CasePlan, engines: int) -> list[list[int]]:
 
 
 def _engines(plan: CasePlan, replicas: Iterable[int]) -> int:
-    """Return the number of engines of *replicas*, the number of them in each pool."""
+    """Return the number of engines in all pools of *plan*, which have the given numbers of *replicas*."""
     return sum(count * pool.engines_per_replica for count, pool in zip(replicas, plan.pools, strict=True))
 
 
@@ -314,7 +314,7 @@ def run_fleet(plan: CasePlan, share: Share = alone) -> FleetLog:
     if not plan.services:
         return _run(plan, share)
     counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]
-    first = [sum(counts[:position]) for position in range(len(counts))]
+    first = [*accumulate(counts, initial=0)]
     together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
     meters: dict[int, Meters] = {}
     requests: list[list[Request]] = []

@@ -556,8 +556,8 @@ def _costs(
 ) -> tuple[list[tuple[float, float, float]], bool]:
     """Simulate one counterfactual, or repeat the steps of another one, and bill it at both prices.
 
-    Return its costs, then with *both_powers* those with the other one's power, and whether the same fleet with the
-    other one's memory runs exactly alike.
+    Return its costs (with *both_powers* also those with the power of the other fleet), and whether the same
+    counterfactual with the memory of the other fleet runs exactly alike.
     """
     if (key, clients) not in _PLANS:
         if len(_PLANS) >= MOST_PLANS:
@@ -576,7 +576,7 @@ def _costs(
 
 
 def _retimed(game: tuple[str, int], plan: CasePlan) -> FleetLog | None:
-    """Return the log of *plan* from the steps of another counterfactual with equal KV caches and limits, if exact."""
+    """Return the log of *plan* from recorded steps of counterfactuals with equal KV caches; None if steps differ."""
     if not is_saturated(plan):
         return None
     pool = plan.pools[0]
