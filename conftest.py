@@ -26,6 +26,29 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     return found
 
 
+WORKER, WORKERS = (os.environ.get(f"PYTEST_XDIST_WORKER{which}", "") for which in ("", "_COUNT"))
+TESTS = Path(__file__).parent / "tests"
+
+
+class TestsFromElsewhere(pytest.Dir):
+    """Folder of tests, which each worker collects from another entry on.
+
+    pytest compiles the modules of a fresh clone in each worker that does not find them compiled, a tenth of a second
+    each: from one entry on, all workers would compile all of them at once.
+    """
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        """Return the entries from this worker's share on, then those before it."""
+        found = list(super().collect())
+        first = len(found) * int(WORKER.removeprefix("gw")) // int(WORKERS)
+        return found[first:] + found[:first]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect tests/ as `TestsFromElsewhere` in workers; tests/conftest.py sorts what they collect."""
+    return TestsFromElsewhere.from_parent(parent, path=path) if WORKER and path == TESTS else None
+
+
 def pytest_configure() -> None:
     """Fold no sentences: workers of pytest-xdist inherit a terminal's width, and tests read sentences whole."""
     os.environ.pop("COLUMNS", None)

@@ -68,8 +68,11 @@ WAITING = tuple(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with tests that wait: they share a worker, and what they start once on it, while others use the cores."""
-    items.sort(key=lambda item: not item.path.relative_to(ROOT).as_posix().startswith(WAITING))
+    """Begin with tests that wait: they share a worker, and what they start once on it, while others use the cores.
+
+    All workers have the same order, whichever modules they have collected first.
+    """
+    items.sort(key=lambda item: (not item.path.relative_to(ROOT).as_posix().startswith(WAITING), item.path))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
