@@ -68,9 +68,9 @@ def half_widths(series: Floats, percents: Sequence[float]) -> list[float | None]
     None where an interval cannot be estimated. That of the share of observations up to a percentile is turned into one
     of observations; the half-width is its longer side.
     """
-    if not np.isfinite(series).all():
+    draws = independent_draws(series) if np.isfinite(series).all() else 0.0
+    if draws < LEAST_DRAWS:
         return [None] * (1 + len(percents))
-    draws = independent_draws(series)
     return [_mean_half_width(series, draws), *(_percentile_half_width(series, draws, percent) for percent in percents)]
 
 
