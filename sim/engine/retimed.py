@@ -84,7 +84,7 @@ class RetimedEngine(EventLeapingEngine):
 
     def _repeats(self, following: RecordedSteps, leap: Leap, now: float) -> bool:
         """Return whether an engine takes the steps *following* from *now* on, where they have the durations *leap*."""
-        if following.steps > leap.valid_steps or (leap.valid_steps < 2 and not following.batch.prefill_tokens):
+        if following.steps > leap.valid_steps:
             return False
         if self._place < 0 or not self._turn_s:
             return True

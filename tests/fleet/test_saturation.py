@@ -1,5 +1,6 @@
 """Retimed runs of a saturated engine against runs that simulate its steps."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,8 @@ def with_step_time(plan: CasePlan, steptime: Any) -> CasePlan:
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [True, False])
 @pytest.mark.parametrize("blocks", [SHORT_CACHE, LONG_CACHE])
-@pytest.mark.parametrize("turn_s", [0.0, 0.0003])
-def test_retimed_run_equals_a_run_of_its_own(tmp_path: Path, ahead: bool, blocks: int, turn_s: float) -> None:
-    plan = saturated(tmp_path, blocks, turn_s, async_scheduling=ahead, enable_prefix_caching=True)
+def test_retimed_run_equals_a_run_of_its_own(tmp_path: Path, ahead: bool, blocks: int) -> None:
+    plan = saturated(tmp_path, blocks, async_scheduling=ahead, enable_prefix_caching=True)
     assert is_saturated(plan)
     steps = SaturatedSteps(plan)
     for steptime in STEP_TIMES:
@@ -69,12 +69,35 @@ def test_slow_reading_of_requests_changes_the_steps(tmp_path: Path) -> None:
 
 
 class UnevenStepTime:
-    """Step time whose durations are valid for one step."""
+    """Step time whose durations are valid for a number of steps that depends on the batch."""
 
     window = None
 
     def leap(self, batch: Batch) -> Leap:
-        return Leap(0.01, 0.0, 1.0)
+        return Leap(0.004 + 0.001 * batch.decode_seqs, 1e-6, 1.0 + batch.kv_tokens % 7)
+
+
+@pytest.mark.slow
+def test_steps_are_repeated_only_where_an_engine_would_take_them(tmp_path: Path) -> None:
+    plans = {ahead: saturated(tmp_path, async_scheduling=ahead) for ahead in (True, False)}
+    (pool,), workload = plans[True].pools, plans[True].workload
+    repeated = 0
+    for seed in range(100, 130):
+        draw = random.Random(seed).choice
+        limits = {"max_num_seqs": (1, 8, 16), "max_num_batched_tokens": (64, 256), "num_gpu_blocks": (40, 400)}
+        drawn = {name: draw(values) for name, values in limits.items()}
+        batching = plans[draw([True, False])].pools[0].batching.model_copy(update=drawn)
+        steptime = draw([*STEP_TIMES, AffineStepTime(0.001, 1e-5, 0.0), UnevenStepTime()])
+        turned = replace(pool, batching=batching, steptime=steptime, turn_s=draw([0.001, 0.003, 0.008, 0.02]))
+        loop = workload.arrivals.model_copy(update={"concurrency": draw([2, 8, 12])})
+        sent, horizon_s = workload.model_copy(update={"arrivals": loop}), draw([0.05, 0.2])
+        plan = replace(plans[True], workload=sent, pools=(turned,), horizon_s=horizon_s, seed=seed)
+        plan = replace(plan, meter_interval_s=0.02)
+        log = SaturatedSteps(plan).retimed(plan)
+        if log is not None:
+            repeated += 1
+            assert log.intervals == RunningFleet(plan).run().intervals
+    assert repeated >= 9
 
 
 def test_uneven_durations_and_refused_requests_are_not_retimed(tmp_path: Path) -> None:
