@@ -77,6 +77,7 @@ class VariedInput:
     fleet: str = ""
     """Fleet whose hardware price or rent is varied; empty for other inputs."""
     money: bool = True
+    """True if the input changes costs only, so that nothing is simulated for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +220,11 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
     data = as_data(scenario)
     asked = scenario.sensitivity.inputs if scenario.sensitivity else None
     if asked is None:
-        paths = [path for path in _usual_paths(scenario) if _number(data, path)]
+        paths = [path for path in _usual_paths(scenario) if _has_positive_number(data, path)]
         return [*(_input(scenario, data, path, USUAL) for path in paths), *_usual_loads(scenario), *_hardware(scenario)]
+    ranges = {path: ends.relative if isinstance(ends, RelativeRange) else ends for path, ends in asked.items()}
     return [
-        _input(scenario, data, path, ends.relative if isinstance(ends, RelativeRange) else ends)
-        if path != ALL_LOADS
-        else _all_loads(ends.relative if isinstance(ends, RelativeRange) else ends)
-        for path, ends in asked.items()
+        _all_loads(ends) if path == ALL_LOADS else _input(scenario, data, path, ends) for path, ends in ranges.items()
     ]
 
 
@@ -244,12 +243,7 @@ def _all_loads(ends: float | tuple[float, float]) -> VariedInput:
 def _hardware(scenario: Scenario) -> list[VariedInput]:
     """Return the hardware price or rent of each fleet, relative to today's: quotes and catalogue prices alike."""
     return [
-        VariedInput(
-            f"{_way(fleet)} of {fleet.name}",
-            *("", 1.0, 1 - USUAL, 1 + USUAL),
-            unit="of today's",
-            fleet=fleet.name,
-        )
+        VariedInput(f"{_way(fleet)} of {fleet.name}", "", 1.0, 1 - USUAL, 1 + USUAL, "of today's", fleet.name)
         for fleet in scenario.fleets
         if fleet.is_priced
     ]
@@ -273,7 +267,7 @@ def _usual_paths(scenario: Scenario) -> list[str]:
     ]
 
 
-def _number(data: Mapping[str, object], path: str) -> bool:
+def _has_positive_number(data: Mapping[str, object], path: str) -> bool:
     """Return whether the scenario has a number above zero at *path*."""
     found = number_of(data, path)
     return found is not None and found[1] > 0
