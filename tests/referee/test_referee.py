@@ -1,7 +1,7 @@
 """Dates agree with runs of vLLM's own scheduler (vllm 0.33.0, v1/core/sched/scheduler.py, virtual time), to 1e-9 s.
 
-Each case goes the way of a user: scenario and trace files in, `gpufleet run`, requests.csv out. Cases `o3-*` have two
-or three options at once, and KV caches so small that requests are preempted; their results are without single steps.
+Each case is a scenario and a trace file, as a user writes them. Cases `o3-*` have two or three options at once, and KV
+caches so small that requests are preempted; their results are without single steps.
 """
 
 import csv
@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from sim.cli import app
-from sim.yamlio import dump
+from small_scenario import ran
 
 CASES = sorted(Path(__file__).parent.glob("*.json"))
 SEGMENTS = 4
@@ -94,18 +91,11 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
         trace = write_mooncake_trace(tmp_path / "requests.jsonl", case["requests"], case["config"]["block_size"])
     else:
         trace = write_csv_trace(tmp_path / "requests.csv", case["requests"])
-    (tmp_path / "referee.yaml").write_text(dump(scenario(case, trace)))
-    out = tmp_path / "out"
-    arguments = ["run", str(tmp_path / "referee.yaml"), "--out", str(out), "--no-report", "--quiet"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    with (out / "requests.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    expected = case["results"]
-    for column, dates in (("first_token_s", expected["first_token_s"]), ("finished_s", expected["finish_s"])):
-        assert [float(row[column]) for row in rows] == pytest.approx(dates, rel=0, abs=1e-9)
-    assert sum(int(row["preemptions"]) for row in rows) == expected["preemptions"]
-    assert sum(int(row["cached_tokens"]) for row in rows) == expected["prefix_cached_tokens"]
+    requests, expected = ran(tmp_path, scenario(case, trace)).log.requests, case["results"]
+    assert [one.first_token_s for one in requests] == pytest.approx(expected["first_token_s"], rel=0, abs=1e-9)
+    assert [one.finished_s for one in requests] == pytest.approx(expected["finish_s"], rel=0, abs=1e-9)
+    assert sum(one.preemptions for one in requests) == expected["preemptions"]
+    assert sum(one.cached_tokens for one in requests) == expected["prefix_cached_tokens"]
 
 
 def test_there_are_cases() -> None:
