@@ -16,7 +16,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -125,12 +124,6 @@ def imports(tree: ast.AST, inside_function: bool = False) -> Iterator[Import]:
             yield from imports(node, inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-@cache
-def imports_of(file: Path) -> tuple[Import, ...]:
-    """Each file is read once for all rules."""
-    return tuple(imports(ast.parse(file.read_text())))
-
-
 def layer_of(package: Path, file: Path) -> str:
     return file.relative_to(package).parts[0].removesuffix(".py")
 
@@ -146,11 +139,11 @@ def complaints_of(package: Path, file: Path) -> Iterator[str]:
     if layer not in MAY_IMPORT:
         yield f"{where}: {layer} has no place in the arrow"
         return
-    is_list = file.relative_to(package).as_posix() in LISTS
-    for found in imports_of(file):
+    is_list, tree = file.relative_to(package).as_posix() in LISTS, ast.parse(text)
+    for found in imports(tree):
         if complaint := complaint_about(layer, found, is_list):
             yield f"{where}:{found.line}: {complaint}"
-    for node in ast.walk(ast.parse(text)) if any(name in text for name in HIDING) else ():
+    for node in ast.walk(tree) if any(name in text for name in HIDING) else ():
         if isinstance(node, ast.Name | ast.Attribute | ast.alias) and name_of(node) in HIDING:
             yield f"{where}:{node.lineno}: {name_of(node)} hides an import"
 
@@ -205,7 +198,8 @@ def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     ]
     names = {re.split(r"[<>=~!\[; ]", line)[0] for line in declared}
     distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "vl_convert": "vl-convert-python"}
-    imported = {found.module.partition(".")[0] for file in (root / "sim").rglob("*.py") for found in imports_of(file)}
+    statement = re.compile(r"^ *(?:import|from) (\w+)(?:\.[\w.]+)?(?: import .*| as .*|)$", re.MULTILINE)
+    imported = {name for file in (root / "sim").rglob("*.py") for name in statement.findall(file.read_text())}
     third_party = imported - sys.stdlib_module_names - {"sim", "mypy_extensions"}  # the latter where it is compiled
     third_party |= {"s3fs"}  # fsspec imports it for s3://
     assert {distributions.get(name, name) for name in third_party} == names
