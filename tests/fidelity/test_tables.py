@@ -14,7 +14,7 @@ from sim.fidelity.tables import row_columns
 TABLE = """\
 id,gpu,n_gpus,tp,model,precision,load,isl,osl,concurrency,output_tok_s,ttft_mean_ms,tpot_mean_ms,use,trust
 one,H100-SXM,1,1,llama3.1-8b,bf16,closed_loop,500,100,1,130,30,7,score,A
-two,H100-SXM,2,2,llama3.1-8b,fp8,closed_loop,500,100,16,2000,40,8,score,A
+two,H100-SXM,2,2,llama3.1-8b,fp8,closed_loop,500,100,4,500,35,8,score,A
 lost,abacus,1,1,llama3.1-8b,bf16,closed_loop,500,100,1,130,,7,score,B
 """
 

@@ -257,7 +257,8 @@ def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
         scenario = load(path, catalog=catalog)
         assert scenario.question, path
         for case in cases(scenario):
-            resolve(scenario, case, catalog)
+            if case.replication == 0:  # the others have the same plan, and other random numbers
+                resolve(scenario, case, catalog)
 
 
 @pytest.mark.parametrize(("ranks", "name"), [(2, "allreduce_bus_bytes_per_s.2"), (5, "allreduce_bus_bytes_per_s.8")])
