@@ -84,9 +84,9 @@ class ShardedFleet:
         """Simulated time until now [s], mean of all shards, horizon [s], requests that are done and that are not."""
         here = [one.progress for one in RUNNING if one is not self]
         states = list(self._states.values())
-        now_s = sum(finished_s for _, finished_s in states) + sum(now_s for now_s, *_ in here)
+        times_s = [finished_s for _, finished_s in states] + [now_s for now_s, *_ in here]
         return (
-            now_s / max(1, len(self._counts)),
+            sum(times_s) / max(1, len(self._counts)),  # compiled, two sums of floats would add up as whole numbers
             self._plan.horizon_s,
             sum(self._done.values()) + sum(done for *_, done, _ in here),
             sum(outstanding for outstanding, _ in states) + sum(waiting for *_, waiting in here),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sim.case.result import price_case
 from sim.catalogue.catalog import load_catalog
 from sim.fleet import run
-from sim.fleet.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet, under_way
 from sim.fleet.run import RunThere, ShardedFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
@@ -157,6 +157,23 @@ def test_large_fleets_run_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(run, "SHARD_REQUESTS", requests)
         assert run.runs_in_shards(plan_of(FLEET)) is sharded
         assert content(run.run_fleet(plan_of(FLEET))) == whole
+
+
+@pytest.mark.slow
+def test_progress_is_that_of_served_shards_and_the_one_under_way() -> None:
+    fleet, seen = ShardedFleet(plan_of(FLEET), 2), []
+
+    @contextmanager
+    def watched(plan: CasePlan, work: Callable[[RunThere], None]) -> Iterator[None]:
+        seen.append(fleet.progress)
+        yield
+        with under_way(RunningFleet(plan)):
+            seen.append(fleet.progress)
+
+    requests = fleet.run(watched).requests
+    (start_s, *before), (end_s, *after) = seen
+    assert (start_s, before) == (0, [4, 0, 0])
+    assert (end_s > 0, after) == (True, [4, len(requests), 0])
 
 
 @pytest.mark.parametrize(
