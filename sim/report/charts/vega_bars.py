@@ -102,4 +102,4 @@ def _domain(bars: Sequence[SideBar], base: float) -> dict[str, Any]:
 def _room(texts: Sequence[str]) -> str:
     """Return a Vega expression for the room that *texts* need beside their bars [px]."""
     longest = max(map(len, texts), default=0)
-    return f"(min({longest}, {GLYPHS}) * {GLYPH} + 12)"
+    return f"(min({longest}, {GLYPHS}) * {GLYPH} + 18)"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from sim.language import N_, _, ngettext
@@ -208,15 +208,15 @@ def cost_of(point: Point) -> str:
 
 def latencies(points: Sequence[Point], column: str) -> list[str]:
     """Format a latency of every point with its interval, in one unit: ms where all are below a tenth of a second."""
-    known = [value for point in points if (value := point.number(column)) is not None]
+    known = [value for point in points if (value := point.number(column)) is not None and isfinite(value)]
     scale, unit = (1e3, " ms") if known and max(known) < 0.1 else (1.0, " s")
     return [_with_interval(point, column, steady, scale, unit) for point in points]
 
 
 def _with_interval(point: Point, column: str, show: Callable[[float], str], scale: float, unit: str) -> str:
     value, half = point.number(column), point.number(f"{column}_ci95")
-    if value is None:
-        return ""
+    if value is None or not isfinite(value):
+        return "" if value is None else show(value)
     around = "" if half is None else spread(scale * half, scale * value)
     return f"{show(scale * value)} ± {around}{unit}" if around else f"{show(scale * value)}{unit}"
 
