@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from textwrap import dedent
+from types import NoneType
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -21,6 +22,8 @@ PRICES = "sim.cost"
 SCHEMA_FILE = "gpufleet.schema.json"
 SCHEMA_ID = f"https://gpufleet.github.io/gpufleet/reference/scenario-{SCHEMA_VERSION}.schema.json"
 """Address of the JSON schema among the pages of docs/; each schema version keeps its own."""
+SIMPLE = (NoneType, bool, int, float, str)
+"""Types whose values are the same in JSON."""
 
 _TEMPLATE = """\
 # Two RTX 4090 or one L40S for a chat service with an 8B model?
@@ -175,6 +178,10 @@ class _SchemaOfSections(GenerateJsonSchema):
         return super().field_title_should_be_set(
             deferred.compiled.core_schema if isinstance(deferred, Deferred) else schema
         )
+
+    def encode_default(self, dft: Any) -> Any:
+        """Return the default *dft* as it is in JSON; pydantic compiles a serializer for every one, simple or not."""
+        return dft if type(dft) in SIMPLE else super().encode_default(dft)
 
 
 def documented(kind: type[Spec]) -> dict[str, Any]:
