@@ -151,12 +151,6 @@ def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     return numbers.astype(next(fits, np.int64))
 
 
-def results_of(requests: Sequence[Request]) -> tuple[dict[str, NDArray[Any]], dict[int, RequestOptions]]:
-    """Return what replicas have set of *requests*: arrays by the names of RESULTS, and options by position."""
-    own = {place: one.options for place, one in enumerate(requests) if one.options is not DEFAULT_OPTIONS}
-    return {name: column(requests, name, kind) for name, (kind, _) in RESULTS.items()}, own
-
-
 def column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
     """Return the field *name* of all *requests*, as an array of *kind* or of a narrower type."""
     if isinstance(requests, RequestColumns):

@@ -6,7 +6,6 @@ requests arrays are kept; several processes may take part. The logs are merged; 
 for byte.
 """
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -23,9 +22,11 @@ from numpy.typing import NDArray
 from sim.fleet.admission import with_request_gates
 from sim.fleet.arrivals import ROWS_AT_ONCE, batches_of, collector_paused
 from sim.fleet.fleet import RUNNING, RunningFleet, end_of, fleet_streams, under_way
-from sim.fleet.request_columns import RequestColumns, results_of
+from sim.fleet.request_columns import RequestColumns
 from sim.records import DEFAULT_OPTIONS, FleetLog, Meters, Request, RequestOptions
+from sim.routing.round_robin_and_random import StaticRouting
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
+from sim.workload import Streams
 
 SHARD_ENGINES = 32
 """Largest number of engines in a shard: the state of their running requests fits the CPU's caches."""
@@ -211,7 +212,7 @@ def serve_shard(
         fleet.serve()
         fleet.release_requests()
         SERVED[name] = fleet
-        return fleet.state, *results_of(served)
+        return fleet.state, *_results_of(served)
 
 
 def _of_shard(columns: RequestColumns, first: int) -> list[Request]:
@@ -226,6 +227,22 @@ def _of_shard(columns: RequestColumns, first: int) -> list[Request]:
     for place, options in columns.options.items():
         served[place].options = options
     return served
+
+
+def _results_of(served: list[Request]) -> tuple[dict[str, NDArray[Any]], dict[int, RequestOptions]]:
+    """Return what replicas have set of *served*: arrays by field, where any value is set, and options by position."""
+    count = len(served)
+    found: dict[str, NDArray[Any]] = {
+        "started_s": np.fromiter([request.started_s for request in served], np.float64, count),
+        "first_token_s": np.fromiter([request.first_token_s for request in served], np.float64, count),
+        "finished_s": np.fromiter([request.finished_s for request in served], np.float64, count),
+    }
+    if any(request.cached_tokens for request in served):
+        found["cached_tokens"] = np.fromiter([request.cached_tokens for request in served], np.int32, count)
+    if any(request.preemptions for request in served):
+        found["preemptions"] = np.fromiter([request.preemptions for request in served], np.int32, count)
+    own = {place: one.options for place, one in enumerate(served) if one.options is not DEFAULT_OPTIONS}
+    return found, own
 
 
 def close_shard(plan: CasePlan, name: tuple[str, int], first: int, end_s: float, until_s: float) -> FleetLog:
@@ -262,27 +279,38 @@ def _part(plan: CasePlan, replicas: Iterable[int]) -> tuple[PoolPlan, ...]:
 
 def _assigned(plan: CasePlan) -> RequestColumns:
     """Return all requests of *plan*, with the replicas that are chosen for them."""
+    if not isinstance(plan.routing, StaticRouting):
+        raise ValueError("replicas are chosen beforehand only by a static policy")
     streams = fleet_streams(plan)
-    pools = [pool.name for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
-    router = plan.routing.start(pools, streams("routing"))
-    table = plan.workload.open_table(streams, plan.horizon_s)
-    count = len(table.arrived_s)
-    replicas, priorities = array("i", [-1]) * count, array("q", [0]) * count
-
-    def assign(requests: list[Request], now: float) -> None:
-        for request in requests:
-            replicas[request.index] = router.choose(request)
-
-    arrive = with_request_gates(plan.workload, streams, assign, lambda refused, now: None)
-    columns = RequestColumns(table)
-    for request in chain.from_iterable(batches_of(table)):
-        arrive([request], request.arrived_s)
-        priorities[request.index] = request.priority
-        if request.options is not DEFAULT_OPTIONS:
-            columns.options[request.index] = request.options
-    columns.set("replica", np.frombuffer(replicas, np.int32))
-    columns.set("priority", np.frombuffer(priorities, np.int64))
+    columns = _offered(plan, streams)
+    admitted = np.flatnonzero(~columns.column("rejected"))
+    total = _engines(plan, (pool.replicas for pool in plan.pools))
+    replicas = np.full(len(columns), -1, np.int32)
+    replicas[admitted] = plan.routing.choices(total, len(admitted), streams("routing"))
+    columns.set("replica", replicas)
     return columns
+
+
+def _offered(plan: CasePlan, streams: Streams) -> RequestColumns:
+    """Return all requests of *plan* behind the limits of tenants, which refuse some."""
+    table = plan.workload.open_table(streams, plan.horizon_s)
+    columns = RequestColumns(table)
+    arrive = with_request_gates(plan.workload, streams, _pass, _pass)
+    priorities = table.priority
+    if arrive is not _pass or table.has_options:
+        priorities = np.zeros(len(columns), np.int64)
+        for request in chain.from_iterable(batches_of(table)):
+            arrive([request], request.arrived_s)
+            priorities[request.index] = request.priority
+            if request.options is not DEFAULT_OPTIONS:
+                columns.options[request.index] = request.options
+    if priorities is not None:
+        columns.set("priority", priorities)
+    return columns
+
+
+def _pass(requests: list[Request], now: float) -> None:
+    """Do nothing with *requests*, which have passed the gates or were refused."""
 
 
 def runs_in_shards(plan: CasePlan) -> bool:

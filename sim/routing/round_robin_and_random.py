@@ -4,23 +4,35 @@ The better of two has fewer outstanding requests (`PowerOfTwo`) or less KV in us
 closed replica, `OpenReplicaDraws` draws again among the open ones.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.records import Request
 from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import Spec
 
 
-class RoundRobin(Spec):
+class StaticRouting(Spec, ABC):
+    """Static routing policy: choices depend neither on the state of the fleet nor on the request."""
+
+    @abstractmethod
+    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
+
+
+class RoundRobin(StaticRouting):
     """Round robin: each replica in turn, whatever its load."""
 
     policy: Literal["round_robin"]
-    ignores_load: ClassVar = True
-    """Choices do not depend on what the replicas do."""
+
+    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
+        return np.resize(np.arange(replicas, dtype=np.int32), count)
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
         """Return the running router over replicas of these *pools*, one name per replica."""
@@ -116,12 +128,16 @@ class OpenReplicaDraws:
         return self._drawn.pop()
 
 
-class Random(Spec):
+class Random(StaticRouting):
     """Random: every replica with the same probability."""
 
     policy: Literal["random"]
-    ignores_load: ClassVar = True
-    """Choices do not depend on what the replicas do."""
+
+    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
+        blocks = -(-count // UniformDraws.BLOCK)
+        drawn = rng.integers(replicas, size=(blocks, UniformDraws.BLOCK))
+        return drawn[:, ::-1].ravel()[:count]  # the router takes its draws from the end of a block
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UniformDraws":
         """Return the running router over replicas of these *pools*, one name per replica."""

@@ -36,6 +36,11 @@ class RequestTable:
     service: list[str] | None = None
     """Service that each request addresses."""
 
+    @property
+    def has_options(self) -> bool:
+        """True if requests have more than arrival, lengths and priority."""
+        return any(column is not None for column in (self.block_hashes, self.tenant, self.service))
+
 
 Streams = Callable[[str], np.random.Generator]
 """Function that maps a name to a *fresh* PCG64 generator, the same one at every call: `partial(rng.stream, seed,

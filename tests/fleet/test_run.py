@@ -4,8 +4,9 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from sim.scenario.sweep import cases
 from sim.study.execution.store import requests_table
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.metric import MeasuredRun
+from sim.workload import Workload
 
 CATALOG = load_catalog()
 STEP = {"model": "affine", "base_s": 0.0625, "per_token_s": 0.0, "per_context_token_s": 0.0}
@@ -147,6 +149,18 @@ def test_a_fleet_in_shards_has_the_log_of_the_whole_fleet(data: dict[str, Any], 
     assert content(log) == content(whole)
     assert not run.SERVED
     assert outputs(plan, log) == outputs(plan, whole)
+
+
+@pytest.mark.slow
+def test_requests_of_a_trace_in_shards_keep_their_priorities(tmp_path: Path) -> None:
+    rows = [f"{second},{20 + second},5,{second % 3}" for second in range(8)]
+    trace = tmp_path / "requests.csv"
+    trace.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,priority", *rows]))
+    plan = plan_of(FLEET)
+    plan = replace(plan, workload=Workload.model_validate({"trace": {"path": str(trace), "format": "csv"}}))
+    whole = RunningFleet(plan).run()
+    assert len({request.priority for request in whole.requests}) == 3
+    assert content(ShardedFleet(plan, 2).run()) == content(whole)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.routing.admission import Admission
 from sim.routing.kv_transfer import TransferPlan
+from sim.routing.round_robin_and_random import StaticRouting
 from sim.scenario.replica_schedule import ReplicaSchedule
 from sim.scenario.slo import Slo
 from sim.workload import Workload
@@ -416,7 +417,7 @@ class CasePlan:
         """
         shares_cache = any(tier.shared for pool in self.pools for tier in pool.kv_tiers)
         meets = self.services or self.kv_transfer or self.switched or self.may_retry or shares_cache
-        return not meets and getattr(self.routing, "ignores_load", False) and self.workload.is_open
+        return not meets and isinstance(self.routing, StaticRouting) and self.workload.is_open
 
     @property
     def stop_s(self) -> float:
