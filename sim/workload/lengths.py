@@ -179,6 +179,8 @@ LengthArrays = tuple[NDArray[np.int64], NDArray[np.int64]]
 """(prompt tokens, output tokens) of consecutive requests."""
 KEPT_TOGETHER, MOST_KEPT = 1024, 16_384
 """Requests whose lengths are kept together, and number of requests of a seed beyond which no lengths are kept."""
+DRAWN_AT_ONCE = 1 << 18
+"""Lengths drawn at a time: arrays between the steps then stay in the CPU's caches."""
 
 
 class Lengths(Spec):
@@ -203,8 +205,12 @@ class Lengths(Spec):
         return np.concatenate(prompts)[rows], np.concatenate(outputs)[rows]
 
     def _draw(self, streams: Streams, start: int, count: int) -> LengthArrays:
-        prompts, outputs = uniforms(streams, "prompt", start, count), uniforms(streams, "output", start, count)
-        return self.prompt.quantile(prompts), self.output.quantile(outputs)
+        prompts, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
+        for name, length, drawn in (("prompt", self.prompt, prompts), ("output", self.output, outputs)):
+            for first in range(0, count, DRAWN_AT_ONCE):
+                part = drawn[first : first + DRAWN_AT_ONCE]
+                part[:] = length.quantile(uniforms(streams, name, start + first, len(part)))
+        return prompts, outputs
 
 
 @lru_cache(maxsize=64)
