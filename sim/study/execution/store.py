@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +290,7 @@ def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
         if one.name == left_out:
             continue
         name = one.type if isinstance(one.type, str) else one.type.__name__
-        columns[one.name] = pa.array([getattr(row, one.name) for row in listed], types[name])
+        columns[one.name] = pa.array(list(map(attrgetter(one.name), listed)), types[name])
     return pa.table(columns)
 
 
