@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,9 @@ COPIES = 8
 """Most processes that are copies of this one, ready from the start: each takes some milliseconds."""
 AHEAD = 2
 """Tasks sent to a process at a time, of which it runs the first: a simulation here may hold Python's lock for long."""
+SWITCH_S = 5e-4
+"""Time after which a simulation here lets another thread run while processes share work [s]: a thread needs dozens of
+such turns to send a call to its process and to read the result."""
 IDLE_S = 60
 """Time that a process without work is kept [s]."""
 DEATHS = 3
@@ -110,9 +114,12 @@ class ProcessPool:
             self._lent += [work] * (self._workers - 1)
             self._changed.notify_all()
         self._set_alarm()
+        interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
         try:
             yield
         finally:
+            sys.setswitchinterval(interval_s)
             with self._changed:
                 self._lent = [one for one in self._lent if one is not work]
 

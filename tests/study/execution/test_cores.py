@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -98,3 +99,10 @@ def test_task_is_retried_up_to_the_limit_of_killed_workers(
         else:
             with pytest.raises(WorkerLost, match="2 processes were killed while they simulated it"):
                 list(results)
+
+
+def test_threads_take_turns_more_often_while_processes_share_work() -> None:
+    usual_s = sys.getswitchinterval()
+    with ProcessPool(1) as place, place.lend(lambda run_there: None):
+        assert sys.getswitchinterval() < usual_s
+    assert sys.getswitchinterval() == usual_s
