@@ -81,6 +81,7 @@ def shortened(text: str) -> str:
     text = re.sub(r"(--|\b)relative(:?) [\d.]+", r"\1relative\2 0.5", text)
     text = re.sub(r"\breplications: (?:[3-9]|\d\d+)\b", f"replications: {FEW}", text)
     text = re.sub(r"\b(rate_rps: \[)0.25, 0.5, 1, 2, 4\]", r"\g<1>0.25, 2]", text)
+    text = re.sub(r",512,128,\d+,", ",512,8,4,", text)  # runs of a benchmark
     text = re.sub(r"\btensor_parallel_sizes: \[1, 2.*\]", "tensor_parallel_sizes: [2]", text)
     text = re.sub(r"\b(quantizations|batching): \[([\w-]+|{}), .*\]", r"\1: [\2]", text)
     if "warmup_s=auto" in text:

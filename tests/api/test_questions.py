@@ -19,7 +19,7 @@ CHOICE = {
 LATENCY = {"metric": "ttft_s_p95", "inputs": {"workload.arrivals.rate_rps": [1, 3]}}
 ASKED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "capacity": (
-        {"horizon_s": 5, "precision": {"relative": 0.9, "max_replications": 5}},
+        {"precision": {"relative": 0.9, "max_replications": 5}},
         {"relative": 0.3},
         ("search",),
     ),
@@ -39,7 +39,7 @@ def test_every_answer_has_a_verdict_a_table_frames_and_figures(
     monkeypatch.setattr(breakeven, "HALVINGS", 4)
     values, options, frames = ASKED[question]
     found: Result = getattr(sim, question)(
-        scenario, {"sweep": None, "horizon_s": 10, **values}, 1, workers=1, quiet=True, **options
+        scenario, {"sweep": None, "horizon_s": 5, **values}, 1, workers=1, quiet=True, **options
     )
     assert found.verdict
     assert len(found.table)
@@ -65,7 +65,7 @@ def test_ignored_sections_are_reported(scenario: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_the_winner_is_a_scenario(scenario: dict[str, Any]) -> None:
     values, _, _ = ASKED["size"]
-    found = sim.size(scenario, {"sweep": None, "horizon_s": 10, **values}, 1, workers=1, quiet=True)
+    found = sim.size(scenario, {"sweep": None, "horizon_s": 5, **values}, 1, workers=1, quiet=True)
     assert found.winner is not None
     run = sim.run(found.winner, workers=1, quiet=True)
     assert run.summary.meets_slo.all()

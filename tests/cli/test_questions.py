@@ -122,9 +122,9 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         "--set",
         "sweep=null",
         "--set",
-        "horizon_s=10",
+        "horizon_s=6",
         "--set",
-        "warmup_s=2",
+        "warmup_s=1",
         "--set",
         "precision={max_replications: 5}",
     ]
@@ -176,6 +176,7 @@ size:
   costs: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}}
 sensitivity: {metric: tpot_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
 """
+SHORTER = STUDIES.replace("horizon_s: 8\nreplications: 2", "horizon_s: 4\nreplications: 1")
 
 
 def tables_alone(folder: Path, command: str, page: str, picture: str, *options: str) -> None:
@@ -221,7 +222,7 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(breakeven, "LOADS_SHOWN", 6)
     monkeypatch.setattr(breakeven, "STEPS", 3)
     monkeypatch.setattr(breakeven, "HALVINGS", 3)
-    (folder / "studies.yaml").write_text(STUDIES.replace("horizon_s: 8", "horizon_s: 4"))
+    (folder / "studies.yaml").write_text(SHORTER)
     said = answer("breakeven", "studies.yaml", "--out", "out")
     for key, name in (
         ("ranking", "ranking"),
@@ -241,8 +242,7 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     finance = "finance: {method: annuity, discount_rate: 0.08, life_years: 4}\n"
-    short = STUDIES.replace("horizon_s: 8", "horizon_s: 4")
-    (folder / "studies.yaml").write_text(f"{short}plan: {{years: 1, starts: 2027-01}}\n{finance}")
+    (folder / "studies.yaml").write_text(f"{SHORTER}plan: {{years: 1, starts: 2027-01}}\n{finance}")
     said = answer("plan", "studies.yaml", "--out", "out", "--relative", "0.5")
     months, totals = table(folder / "out" / "plan.csv"), table(folder / "out" / "summary.csv")
     assert [str(one["month"]) for one in said["months"]] == [row["month"] for row in months]

@@ -81,7 +81,7 @@ def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
 
 @pytest.mark.slow
 def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 6\nwarmup_s: 2")
+    text = SCENARIO.replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 5\nwarmup_s: 2")
     scenario, catalog = scenario_of(tmp_path, text), load_catalog()
     assert scenario.size is not None
     found = search(scenario, catalog, tmp_path / "out", ProcessPool(1))
