@@ -17,8 +17,8 @@ from sim.report.charts.fonts import glyphs
 from sim.report.charts.panels import ChartCurve, ChartInterval, Limit, Panel
 
 DECADE = 10.0
-EDGE = 0.02
-"""Margin beyond the range of an axis, for markers at its edge, as a fraction of the range."""
+EDGE = 0.04
+"""Margin beyond the range of an axis, for rings of markers at its edge, as a fraction of the range."""
 
 
 class AxisScale:
@@ -26,7 +26,7 @@ class AxisScale:
 
     The scale is logarithmic where values span more than a decade (unless *linear*); otherwise it begins at zero if
     *anchored*. The drawn axis extends beyond the range at its high end and, if *below*, at its low end: a marker at
-    the edge is whole.
+    the edge and its ring are whole.
     """
 
     def __init__(

@@ -218,6 +218,8 @@ def _layer(rows: list[dict[str, Any]], bold: bool) -> dict[str, Any]:
 
 HEIGHT = 240
 """Height of a plot area [px]; its width is that of the page's column."""
+RING_AREA = 200
+"""Area that a ring around a marker encloses [px^2]."""
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
 CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
 GAP = 6
@@ -449,7 +451,7 @@ def ring_layer(rows: Sequence[Spec]) -> Spec:
         "clip": True,
         "filled": False,
         "shape": "circle",
-        "size": 200,
+        "size": RING_AREA,
         "strokeWidth": 1,
         "stroke": {"expr": MARK_COLOR},
         "strokeDash": {"expr": "datum.dash"},

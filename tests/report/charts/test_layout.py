@@ -10,13 +10,14 @@ from sim.report.charts.layout import (
     GLYPH_WIDTH,
     LINE_HEIGHT,
     OVERHANG,
+    AxisScale,
     PlacedText,
     PlotArea,
     _corners_around,
     lay_out,
 )
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
-from sim.report.charts.vega_lite import SIZES, SMALL, USUAL, scales_of
+from sim.report.charts.vega_lite import HEIGHT, RING_AREA, SIZES, SMALL, USUAL, scales_of
 
 
 def panel_of(seed: int, fleets: int) -> Panel:
@@ -40,6 +41,12 @@ def panel_of(seed: int, fleets: int) -> Panel:
 def boxes(texts: list[PlacedText]) -> list[tuple[float, float, float, float]]:
     places = [text.place for text in texts]
     return [(one.x, one.y, one.x + one.width, one.y + one.height) for one in places]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_rings_at_an_edge_are_whole(log: bool) -> None:
+    axis = AxisScale([1.0, 20.0], False, linear=not log, below=True)
+    assert (1 - axis.shares(np.array([axis.high]))[0]) * HEIGHT >= (RING_AREA / np.pi) ** 0.5 + 0.5
 
 
 @pytest.mark.slow
