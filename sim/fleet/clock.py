@@ -6,46 +6,34 @@ from math import inf
 import simpy
 
 
-class Wakeable(ABC):
-    """Object that a wake-up call wakes."""
+class TimedWakeup(ABC):
+    """Object with one wake-up call, which the clock moves.
 
-    __slots__ = ()
+    It is itself the entry of the clock's heap, so that what a wake-up reads first is in the CPU's caches.
+    """
+
+    __slots__ = ("order", "place", "wake_s")
+
+    def __init__(self) -> None:
+        self.wake_s = inf
+        """Time of the call [s]."""
+        self.order = 0
+        """Number of the call in the order in which calls were scheduled."""
+        self.place = -1
+        """Place of the call in the clock's heap; -1 if it is not there."""
 
     @abstractmethod
     def wake(self) -> None:
         """Act on the wake-up call, which is due."""
 
 
-class WakeupCall:
-    """Wake-up call: an entry of the clock's heap, small and of one type, since entries are compared often."""
-
-    __slots__ = ("at_s", "order", "place", "sleeper")
-
-    def __init__(self, sleeper: Wakeable) -> None:
-        self.at_s = inf
-        """Time of the call [s]."""
-        self.order = 0
-        """Number of the call in the order in which calls were scheduled."""
-        self.place = -1
-        """Place of the call in the clock's heap; -1 if it is not there."""
-        self.sleeper = sleeper
-
-
-class TimedWakeup(Wakeable):
-    """Object with one wake-up call, which the clock moves."""
-
-    __slots__ = ("call",)
-
-    def __init__(self) -> None:
-        self.call = WakeupCall(self)
-
-
-class _Callbacks(Wakeable):
+class _Callbacks(TimedWakeup):
     """SimPy event whose callbacks are due."""
 
     __slots__ = ("_event",)
 
     def __init__(self, event: simpy.Event) -> None:
+        super().__init__()
         self._event = event
 
     def wake(self) -> None:
@@ -70,7 +58,7 @@ class FleetClock:
         self.now = 0.0
         """Simulated time [s]."""
         # not of `heapq`: its entries are compared by Python's rules, and calls that are moved would stay in it
-        self._calls: list[WakeupCall] = []
+        self._calls: list[TimedWakeup] = []
         """Heap of the calls, by time and order."""
         self._scheduled = 0
         """Number of calls scheduled so far."""
@@ -79,19 +67,16 @@ class FleetClock:
         """Schedule an event after *delay_s*. Return it, for its callbacks."""
         self._events._now = self.now
         event = self._events.timeout(delay_s)
-        self._move(WakeupCall(_Callbacks(event)), self._events._queue.pop()[0])
+        self.move_call(_Callbacks(event), self._events._queue.pop()[0])
         return event
 
-    def move_call(self, sleeper: TimedWakeup, at_s: float) -> None:
-        """Move the wake-up call of *sleeper* to *at_s*, or to now if that time has passed; inf cancels the call."""
-        self._move(sleeper.call, at_s)
-
-    def _move(self, call: WakeupCall, at_s: float) -> None:
+    def move_call(self, call: TimedWakeup, at_s: float) -> None:
+        """Move the wake-up *call* to *at_s*, or to now if that time has passed; inf cancels it."""
         if at_s == inf:
             if call.place >= 0:
                 self._remove(call)
             return
-        call.at_s = at_s if at_s > self.now else self.now
+        call.wake_s = at_s if at_s > self.now else self.now
         self._scheduled += 1
         call.order = self._scheduled
         if call.place < 0:
@@ -100,32 +85,34 @@ class FleetClock:
         else:
             self._settle(call, call.place)
 
-    def _remove(self, call: WakeupCall) -> None:
+    def _remove(self, call: TimedWakeup) -> None:
         """Remove *call* from the heap."""
         place, call.place = call.place, -1
         last = self._calls.pop()
         if last is not call:
             self._settle(last, place)
 
-    def _settle(self, call: WakeupCall, place: int) -> None:
+    def _settle(self, call: TimedWakeup, place: int) -> None:
         """Move *call* from *place* of the heap, which is free, to where it belongs."""
-        calls, at_s, order = self._calls, call.at_s, call.order
+        calls, at_s, order = self._calls, call.wake_s, call.order
         while place > 0:
             other = calls[(place - 1) >> 1]
-            if other.at_s < at_s or (other.at_s == at_s and other.order < order):
+            if other.wake_s < at_s or (other.wake_s == at_s and other.order < order):
                 break
             calls[place] = other
             other.place, place = place, (place - 1) >> 1
         size = len(calls)
         child = 2 * place + 1
         while child < size:
-            other = calls[child]
+            # compiled, `calls[child].wake_s` reads no more of a call, while a variable would count a reference to it
+            child_s = calls[child].wake_s
             if child + 1 < size:
-                right = calls[child + 1]
-                if right.at_s < other.at_s or (right.at_s == other.at_s and right.order < other.order):
-                    child, other = child + 1, right
-            if at_s < other.at_s or (at_s == other.at_s and order < other.order):
+                right_s = calls[child + 1].wake_s
+                if right_s < child_s or (right_s == child_s and calls[child + 1].order < calls[child].order):
+                    child, child_s = child + 1, right_s
+            if at_s < child_s or (at_s == child_s and order < calls[child].order):
                 break
+            other = calls[child]
             calls[place] = other
             other.place, place = place, child
             child = 2 * place + 1
@@ -135,12 +122,12 @@ class FleetClock:
     def step(self) -> None:
         """Process the next event or wake-up call."""
         call = self._calls[0]
-        self.now, order = call.at_s, call.order
-        call.sleeper.wake()
-        # most sleepers move their call meanwhile, which costs less from the top of the heap
+        self.now, order = call.wake_s, call.order
+        call.wake()
+        # most calls are moved meanwhile, which costs less from the top of the heap
         if call.order == order and call.place >= 0:
             self._remove(call)
 
     def next_s(self) -> float:
         """Return the time of the next event or wake-up call [s], or of the current one; inf if there is none."""
-        return self._calls[0].at_s if self._calls else inf
+        return self._calls[0].wake_s if self._calls else inf
