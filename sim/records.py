@@ -115,20 +115,20 @@ class Request:
     def __init__(
         self, index: int, arrived_s: float, prompt_tokens: int, output_tokens: int, priority: int = 0, **further: Any
     ) -> None:
+        self.finished_s, self.replica = nan, -1  # first what the end of a request reads and writes
+        """Time at which the last token was there, and current or last replica."""
         self.index, self.arrived_s = index, arrived_s
         """Position in the order of arrival, from 0, and time of arrival at the router."""
         self.prompt_tokens, self.output_tokens = prompt_tokens, output_tokens
         """Lengths of prompt (0 for a unit of work) and answer; servers do not know the latter before its end."""
         self.priority = priority
         """Priority; lower goes first with `scheduling: priority`."""
-        self.replica = -1
-        """Current or last replica."""
         self.came_s = nan
         """Time of arrival at this replica."""
         self.started_s = nan
         """Start of the first step that works on the request."""
-        self.first_token_s, self.finished_s = nan, nan
-        """Times at which the first and the last token were there."""
+        self.first_token_s = nan
+        """Time at which the first token was there."""
         self.cached_tokens = 0
         """Prompt tokens in the prefix cache at admission."""
         self.preemptions = 0
@@ -335,20 +335,20 @@ class Batch:
     """Drafted tokens of the decoding sequences, computed after the one that each of them gets."""
     kv_tokens: int = 0
     """Sum of the contexts of the decoding sequences [tokens]."""
-    windowed_kv_tokens: int = 0
-    """Sum of the decoding sequences' contexts, each capped at the model's sliding window [tokens]."""
-    windowed_growing_seqs: int = 0
-    """Number of decoding sequences whose context is below the window."""
+    sampled_seqs: int = 0
+    """Number of sequences that yield a token: decodes and last prompt chunks."""
     prefill_seqs: int = 0
     """Number of prompt chunks in the step."""
     prefill_tokens: int = 0
     """New prompt tokens in the step."""
+    windowed_kv_tokens: int = 0
+    """Sum of the decoding sequences' contexts, each capped at the model's sliding window [tokens]."""
+    windowed_growing_seqs: int = 0
+    """Number of decoding sequences whose context is below the window."""
     prefill_context_tokens: int = 0
     """Sum over chunks of the tokens computed before the chunk."""
     prefill_attention_pairs: int = 0
     """Sum over chunks of c*k + c(c+1)/2: query-key pairs of c new tokens after k earlier ones."""
-    sampled_seqs: int = 0
-    """Number of sequences that yield a token: decodes and last prompt chunks."""
     accepted_tokens: float = 0.0
     """Drafted tokens that are accepted: tokens of the decoding sequences beyond one each."""
     adapters: int = 0
@@ -365,13 +365,13 @@ class Batch:
         decode_seqs: int = 0,
         draft_tokens: int = 0,
         kv_tokens: int = 0,
-        windowed_kv_tokens: int = 0,
-        windowed_growing_seqs: int = 0,
+        sampled_seqs: int = 0,
         prefill_seqs: int = 0,
         prefill_tokens: int = 0,
+        windowed_kv_tokens: int = 0,
+        windowed_growing_seqs: int = 0,
         prefill_context_tokens: int = 0,
         prefill_attention_pairs: int = 0,
-        sampled_seqs: int = 0,
         accepted_tokens: float = 0.0,
         adapters: int = 0,
         adapted_tokens: int = 0,

@@ -39,32 +39,32 @@ class Sequence:
     )  # fmt: skip
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
-        self.request = request
+        # compiled, fields lie in this order: those read when a sequence joins others or leaves come first
         options = request.options
-        self.busy = options.busy
-        """Busy time of this visit; a request that moves to another replica gets a new one there."""
+        self.request = request
+        self.finish_step = 0
+        self.admission = 0
+        self.base = 0
+        self.held = 0
+        """KV blocks held while the prompt is computed; while decoding the number follows from the context."""
+        self.decoding = False
         self.prompt_only = prompt_only and request.output_tokens > 1
         """True if the request leaves with its first token, unfinished."""
+        self.kv_transferred = False
+        """True if the KV of its prompt came from another replica, and its answer continues from there."""
+        self.busy = options.busy
+        """Busy time of this visit; a request that moves to another replica gets a new one there."""
+        self.computed = 0
         self.output_tokens = 1 if prompt_only else request.output_tokens
         """Number of tokens of the answer that are made here."""
         self.tokens = request.prompt_tokens + options.kept_tokens
         """Number of tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens
         made."""
         self.made = options.kept_tokens
-        self.computed = 0
         self.high_water = most_computed(options.left) if options.left else 0
         """Most tokens ever computed, here or at earlier replicas; tokens below this count are recomputed work."""
-        self.kv_transferred = False
-        """True if the KV of its prompt came from another replica, and its answer continues from there."""
-        self.decoding = False
-        self.base = 0
-        self.finish_step = 0
-        self.admission = 0
         self.entered = 0
         """Number among the sequences that have joined the queue, where the queue counts them."""
-        self.held = 0
-        """KV blocks held while the prompt is computed; while decoding the number follows from the context."""
-
         self.token_s = 0.0
         """Value of the rank's integral of time per token when it began to decode [s]."""
 

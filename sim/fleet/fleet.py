@@ -80,8 +80,9 @@ class RunningFleet:
         self._plan = plan
         self._env = FleetClock()
         streams = fleet_streams(plan)
+        release, finished = self._release, self._on_finished  # one object each, which stays in the CPU's caches
         self._replicas = [
-            Replica(self._env, watch(engine, index), index, position, self._release, self._on_finished)
+            Replica(self._env, watch(engine, index), index, position, release, finished)
             for index, (position, engine) in enumerate(
                 (position, engine)
                 for position, pool in enumerate(plan.pools)

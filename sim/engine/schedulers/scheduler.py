@@ -15,7 +15,7 @@ replicas: those that stay until they have been fetched, and those reserved for K
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import copy
 from math import isnan
 from typing import ClassVar
@@ -37,7 +37,7 @@ class BlocksInTransfer:
     decoded. Blocks that the decoding side sets aside before are reserved: not free, and without KV.
     """
 
-    __slots__ = ("_behind", "_leaving", "_pool", "reserved")
+    __slots__ = ("_behind", "_leaving", "_pool", "joining", "reserved")
 
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
@@ -48,6 +48,9 @@ class BlocksInTransfer:
         sequence is None where no KV has come."""
         self.reserved: dict[Request, int] = {}
         """Request -> blocks that are reserved for the KV of its prompt."""
+        self.joining: deque[Sequence] = deque()
+        """Sequences that came with the KV of their prompts and wait for a place in the batch; they hold blocks, so they
+        go first."""
 
     def leave_behind(self, sequence: Sequence, held: int, computed: int) -> None:
         """Keep the *held* blocks with *computed* tokens of *sequence*, which has moved on."""
@@ -78,6 +81,10 @@ class BlocksInTransfer:
         self._leaving.clear()
 
 
+NEVER = 1 << 60
+"""Step counter that no rank reaches."""
+
+
 class FinishQueue:
     """Decoding sequences in order of the step counter at which they finish, then of admission; the next one is last.
 
@@ -85,17 +92,23 @@ class FinishQueue:
     spread over memory whenever one is added or leaves.
     """
 
-    __slots__ = ("_sequences", "_sum")
+    __slots__ = ("_next_step", "_sequences", "_sum")
 
     def __init__(self) -> None:
         self._sequences: list[Sequence] = []
+        self._next_step = NEVER
+        """Step counter at which the next sequence finishes; most steps need no more of the queue."""
         self._sum = 0
         """Sum of all finish steps."""
+
+    def _read_next(self) -> None:
+        self._next_step = self._sequences[-1].finish_step if self._sequences else NEVER
 
     def add(self, sequence: Sequence) -> None:
         """Add *sequence*, which decodes until its finish step."""
         self._sequences.insert(self._place(sequence), sequence)
         self._sum += sequence.finish_step
+        self._next_step = min(self._next_step, sequence.finish_step)
 
     def _place(self, sequence: Sequence) -> int:
         """Return the place that *sequence* has, or would have, in this order."""
@@ -114,11 +127,13 @@ class FinishQueue:
         """Remove *sequence*, which stops before its finish step."""
         del self._sequences[self._sequences.index(sequence, self._place(sequence))]
         self._sum -= sequence.finish_step
+        self._read_next()
 
     def rebuild(self, decoding: Iterable[Sequence]) -> None:
         """Rebuild the queue from the *decoding* sequences, whose finish steps have changed."""
         self._sequences = sorted(decoding, key=lambda sequence: (-sequence.finish_step, -sequence.admission))
         self._sum = sum(sequence.finish_step for sequence in self._sequences)
+        self._read_next()
 
     def sequences(self) -> list[Sequence]:
         """Return all sequences."""
@@ -126,16 +141,19 @@ class FinishQueue:
 
     def next_step(self) -> int:
         """Return the step counter at which the next sequence finishes. The queue must not be empty."""
-        return self._sequences[-1].finish_step
+        return self._next_step
 
     def pop_reached(self, step: int) -> list[Sequence]:
         """Remove and return the sequences that have finished at counter *step*, in order."""
-        sequences: list[Sequence] = self._sequences
         reached: list[Sequence] = []
+        if step < self._next_step:
+            return reached
+        sequences = self._sequences
         while sequences and sequences[-1].finish_step <= step:
             sequence = sequences.pop()
             self._sum -= sequence.finish_step
             reached.append(sequence)
+        self._read_next()
         return reached
 
     def steps_left(self, step: int, at_most: int) -> int:
@@ -157,11 +175,12 @@ class Scheduler(ABC):
     Pipeline lanes share the block pool and the waiting queue.
     """
 
-    # slots keep the fields next to each other in memory: hundreds of replicas share the CPU caches
+    # slots keep the fields next to each other in memory: hundreds of replicas share the CPU caches. Compiled, fields
+    # lie in the order in which `__init__` sets them: those that each step reads are set last, before a subclass's own
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
         "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_transit", "_windows", "adapters", "batch",
-        "blocked_by", "cached_in_step", "joining", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s",
+        "blocked_by", "cached_in_step", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s",
         "recomputed_in_step", "running", "shares", "waiting",
     )  # fmt: skip
 
@@ -169,15 +188,21 @@ class Scheduler(ABC):
     """Names of the methods that subclasses define: a compiled class has no `__abstractmethods__`."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        self.pool = pool
-        self.waiting = waiting
+        self.preemptions = 0
+        self.overshoot = 0.0
+        """Tokens that meters count although they lie beyond the ends of answers."""
+        self.shares = RequestGpuTime()
+        self.max_num_seqs = limits.max_num_seqs
+        """Most sequences that may run at once (`max_num_seqs`, divided among pipeline lanes)."""
+        self._max_num_batched_tokens = limits.max_num_batched_tokens
+        self._chunked_prefill = limits.chunked_prefill
+        self._admissions = 0
         self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
         """LoRA adapter slots; None where requests cannot use adapters."""
+        self.waiting = waiting
         self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
         """Running sequences in admission order."""
-        self.joining: deque[Sequence] = deque()
-        """Sequences that came with the KV of their prompts and wait for a place in the batch; they hold blocks, so they
-        go first."""
+        self.pool = pool
         self._transit: BlocksInTransfer | None = None
         self.read_s = 0.0
         """Time for which the step formed last reads KV from tiers below the GPU before it computes [s]."""
@@ -185,28 +210,19 @@ class Scheduler(ABC):
         """Batch of the step formed last."""
         self.blocked_by = ""
         """Reason why the head of the queue is not in the step formed last: seats, kv, budget, adapters or empty."""
-        self.preemptions = 0
         self.recomputed_in_step = 0
         """Tokens of the step formed last that had been computed before."""
         self.cached_in_step = 0
         """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by other
         requests."""
-        self.max_num_seqs = limits.max_num_seqs
-        """Most sequences that may run at once (`max_num_seqs`, divided among pipeline lanes)."""
-        self.shares = RequestGpuTime()
-        self.overshoot = 0.0
-        """Tokens that meters count although they lie beyond the ends of answers."""
-        self._max_num_batched_tokens = limits.max_num_batched_tokens
-        self._chunked_prefill = limits.chunked_prefill
         self._step = 0
-        self._admissions = 0
         self._finishing = FinishQueue()
         self._decoding = 0
         self._base_sum = 0
         self._prefilling: dict[Sequence, None] = {}
         """Sequences whose prompts are being computed, in admission order."""
         self._chunks: list[tuple[Sequence, int]] = []
-        self._evicted: list[Sequence] = []
+        self._evicted: tuple[Sequence, ...] = ()
         """Evicted sequences that are still in the current step; they leave at its end."""
         self._decodes_wait = False
         """True if the step formed last computes prompts only, so that decoding sequences are not in it."""
@@ -224,6 +240,11 @@ class Scheduler(ABC):
             self._transit = BlocksInTransfer(self.pool)
         return self._transit
 
+    @property
+    def joining(self) -> Collection[Sequence]:
+        """Sequences that came with the KV of their prompts and wait for a place in the batch."""
+        return () if self._transit is None else self._transit.joining
+
     def settle_transit(self) -> None:
         """Free the blocks of other replicas' requests whose release was deferred to the end of the step."""
         if self._transit is not None:
@@ -234,10 +255,11 @@ class Scheduler(ABC):
 
         Where blocks were reserved for its request, the sequence brings the KV of its prompt.
         """
-        if self._transit is not None and (blocks := self._transit.reserved.pop(sequence.request, 0)):
+        transit = self._transit
+        if transit is not None and (blocks := transit.reserved.pop(sequence.request, 0)):
             sequence.receive_kv(blocks)
-            self.joining.append(sequence)
-            return len(self.joining) == 1
+            transit.joining.append(sequence)
+            return len(transit.joining) == 1
         return self.waiting.add(sequence)
 
     def _load_adapter(self, sequence: Sequence) -> float:
@@ -270,7 +292,7 @@ class Scheduler(ABC):
         joining = next((one for one in self.joining if one.request is request), None)
         if joining is None:
             return None
-        self.joining.remove(joining)
+        self.transit.joining.remove(joining)
         self.pool.put_back(joining.held)
         return ReplicaProgress(joining.computed, joining.made)
 
@@ -323,11 +345,12 @@ class Scheduler(ABC):
         Requests that hold transferred blocks come first.
         """
         pool, waiting = self.pool, self.waiting
-        while self.joining:
+        transit = self._transit
+        while transit is not None and transit.joining:
             if budget <= 0 or len(self.running) >= self.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
-            self._start_running(sequence := self.joining.popleft(), 0, now)
+            self._start_running(sequence := transit.joining.popleft(), 0, now)
             self._schedule_chunk(sequence, 1)
             budget -= 1
         while waiting:
@@ -485,7 +508,7 @@ class Scheduler(ABC):
         progress = self._progress(sequence, whole_steps)
         if sequence.decoding:
             self._finishing.remove(sequence)
-        self._evicted.append(sequence)
+        self._evicted = *self._evicted, sequence
         if not stepping:
             self._drop_evicted()
         return progress
@@ -501,7 +524,7 @@ class Scheduler(ABC):
         for sequence in self._evicted:
             self._prefilling.pop(sequence, None)
             self._leave(sequence)
-        self._evicted.clear()
+        self._evicted = ()
 
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
         """Start decoding *sequence*: the last chunk of its prompt also makes a token."""

@@ -50,21 +50,21 @@ class VllmScheduler(Scheduler):
         if ahead:
             self.shares = AsyncRequestGpuTime()
         self._phases = BlockPhases(pool.block_size)
-        self._per_decode = 1
-        """Tokens that a step computes for a decoding sequence."""
         self._shared_answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
-        self._preempted_in_step = False
-        self._running_tokens = 0
-        """Tokens of running requests in the step being formed."""
-        self._tokens_short = 0
-        """Difference between the usual tokens of decoding sequences and those that the step being formed computes."""
-        self._watermark_blocks = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = pacing_of(limits)
-        self._reserves_all = limits.options.reserves_all_tokens
+        self._preempted_in_step = False
         self._continues_prompts = False
         """True if the step being formed continues a prompt of an earlier step."""
         self._windowed = False
         """True if sequences free blocks that lie before a window."""
+        self._tokens_short = 0
+        """Difference between the usual tokens of decoding sequences and those that the step being formed computes."""
+        self._per_decode = 1
+        """Tokens that a step computes for a decoding sequence."""
+        self._running_tokens = 0
+        """Tokens of running requests in the step being formed."""
+        self._watermark_blocks = int(limits.options.watermark * limits.num_gpu_blocks)
+        self._reserves_all = limits.options.reserves_all_tokens
         self._tiered = limits.new_tiers is not None
         self._latest_first = type(self) is VllmScheduler and type(waiting) is FcfsQueue
         """True if the request admitted last is preempted first, and steps compute one token per decoding sequence."""
@@ -682,7 +682,7 @@ class InFlightStep(EqualSteps):
         progress = rank.progress_before_last(sequence, self, whole) if self.closed else rank._progress(sequence, whole)
         if sequence.decoding:
             rank._finishing.remove(sequence)
-        rank._evicted.append(sequence)
+        rank._evicted = *rank._evicted, sequence
         self._dropped.add(sequence)
         return progress
 
@@ -707,5 +707,5 @@ class InFlightStep(EqualSteps):
             del rank.running[sequence]
             self.leaving.pop(sequence, None)  # present if the sequence was waiting for its only token
             rank.forget(sequence)
-        rank._evicted.clear()
+        rank._evicted = ()
         return True
