@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.fit.rows import publisher, read_rows
@@ -101,7 +102,7 @@ class Server:
                 pipeline_parallel_size=self.stages,
                 serial_stages=self.stages > 1,
                 enable_expert_parallel=self.experts,
-                load=note,
+                load=SimpleNamespace(load=note),  # type: ignore[arg-type]
             ),
         )
         slower, tokens = step_s / steptime.leap(step).first_s, step.decode_seqs + step.prefill_tokens
