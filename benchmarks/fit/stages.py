@@ -20,7 +20,7 @@ from sim.catalogue.engine import family_of
 from sim.steptime.attention import FullAttentionCall
 from sim.steptime.gemm import MatrixProduct
 from sim.steptime.inputs import RooflineInputs
-from sim.steptime.roofline import RooflineStepTime, head_kernels, layer_overheads_s
+from sim.steptime.roofline import RooflineStepTime, by_delta_rule, desktop_launches, head_kernels, layer_overheads_s
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
@@ -189,13 +189,15 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
         return found
     gpu = [one for one in found.plain if not _of_host(one[0])]
     gpu_s, _ = Stages(found.exponent, gpu, found.products, found.reads).seconds({})
-    prompts = (steps.mean["prefill_tokens"] > 0) & (steps.tokens > launches.graph_tokens)
-    prompts &= prompts_s > launches.decode_s
-    hidden[gpu_s < np.where(prompts, prompts_s, launches.decode_s)] = 0.0
-    launched = (1 - hidden) * prompts
+    with_prompts = steps.mean["prefill_tokens"] > 0
+    without_graph = steps.tokens > np.where(with_prompts, launches.graph_tokens, launches.decode_graph_tokens)
+    without_graph &= prompts_s > launches.decode_s
+    hidden[gpu_s < np.where(without_graph, prompts_s, launches.decode_s)] = 0.0
+    launched = (1 - hidden) * without_graph
     masked = _scaled(found, hidden, np.ones_like(hidden))
     inputs = steptime.inputs
-    names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
+    recent = inputs.recent_host and desktop_launches(inputs) is None
+    names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if recent else ()), *pipeline)
     if inputs.gpu.cdna:
         names = (*names, "cdna_layer")
     experts = _experts_share(steptime)
@@ -204,7 +206,8 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
             ((*kernels, *attention), launches.heads_s * share * part * launched)
             for attention, part in _heads_parts(inputs, "launch_latent", "launch_indexer", _launch_factor(steptime))
         ]
-        masked.plain.append(((*kernels, "launch_linear"), launches.linear_s * share * launched))
+        linear: Names = ("launch_linear",) if by_delta_rule(inputs.model) else ()
+        masked.plain.append(((*kernels, *linear), launches.linear_s * share * launched))
     masked.plain += [
         (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.value import Sourced
-from sim.spec import Count, Positive, Spec
+from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.yamlio import read
 
 
@@ -141,6 +141,8 @@ class CampaignFact(Sourced):
     """True if vLLM's V0 engine ran in the client's process, where tokens arrive a step later."""
     cuda_graphs: bool | None = None
     """True if CUDA graphs were used; False: kernels were launched individually."""
+    graph_tokens: WholeNumber | None = None
+    """Configured maximum tokens of a step with prompts that ran from CUDA graphs; 0: no such step did."""
     stream_interval: Count | None = None
     """Configured number of tokens per streamed message."""
     sorts_logits: bool | None = None
@@ -233,6 +235,7 @@ class CampaignSetup:
     late_output: bool = False
     sorts_logits: bool = False
     cuda_graphs: bool = True
+    graph_tokens: int | None = None
     stream_interval: int = 1
     chat_template: bool = False
     prefix_caching: bool | None = None
@@ -320,6 +323,7 @@ class Campaigns(Spec):
             late_output=bool(_last_known(fact.late_output for fact in facts)),
             sorts_logits=bool(_last_known(fact.sorts_logits for fact in facts)),
             cuda_graphs=_last_known(fact.cuda_graphs for fact in facts) is not False,
+            graph_tokens=_last_known(fact.graph_tokens for fact in facts),
             stream_interval=_last_known(fact.stream_interval for fact in facts) or 1,
             chat_template=bool(_last_known(fact.chat_template for fact in facts)),
             prefix_caching=_last_known(fact.prefix_caching for fact in facts),

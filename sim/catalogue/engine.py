@@ -264,10 +264,11 @@ class Overheads(Spec):
     per_boundary_s: Value | None = None
     """Host time to pass a step from one pipeline stage's GPUs to the next's [s]; None: 0."""
     launch_layer_s: Value | None = None
-    """Host time to launch the kernels of a dense layer one by one, in a step with prompts that no CUDA graph covers
-    [s]; hidden where the GPU works longer. None: always hidden."""
+    """Host time to launch the kernels of a dense layer one by one, in a step that no CUDA graph covers [s]; hidden
+    where the GPU works longer. None: always hidden."""
     launch_linear_factor: Value | None = None
-    """Factor on `launch_layer_s` for layers with linear attention; None: 1. For experts, `moe_layer_factor` applies."""
+    """Factor on `launch_layer_s` for layers with linear attention by a delta rule; None: 1, as for others. For experts,
+    `moe_layer_factor` applies."""
     launch_latent_factor: Value | None = None
     """Factor on `launch_layer_s` for layers with latent attention; None: `mla_layer_factor`."""
     launch_indexer_factor: Value | None = None
@@ -341,6 +342,7 @@ class LargerGpus(Spec):
     max_num_batched_tokens_in_process: Value | None = None
     chunked_prefill_size: Value | None = None
     max_model_len: Value | None = None
+    graph_tokens: Value | None = None
     padded_tokens: Value | None = None
     kept_free_bytes: Value | None = None
     gpus_except: tuple[str, ...] = ()
@@ -389,7 +391,10 @@ class EngineLimits(Spec):
     """SGLang's schedule_conservativeness; None: an engine that computes prompts first leaves a watermark of KV blocks
     free."""
     graph_tokens: Value | None = None
-    """Maximum tokens of a step with prompts that runs from CUDA graphs on NVIDIA GPUs; None: no such step does."""
+    """Maximum tokens of a step with prompts that runs from CUDA graphs; None: no such step does. In vLLM also that of
+    a step without prompts, and at most twice max_num_seqs."""
+    graph_tokens_by_family: dict[str, Value] = Field(default_factory=dict)
+    """Value of `graph_tokens` for families of models for which the engine has another one."""
     hopper_tile_tokens: Value | None = None
     """Tokens per tile of dense matrix products on Hopper cards; partial tiles cost whole ones. None: no rounding."""
     padded_tokens: Value | None = None

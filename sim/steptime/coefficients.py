@@ -202,6 +202,8 @@ class StepTimeCoefficients(Spec):
     launch_layer_s: Value | None = None
     """Host time to launch the kernels of a dense layer in a step without prompts, if no CUDA graph contains them [s].
     """
+    desktop_launch_factor: Value | None = None
+    """Factor on launch times in hosts of consumer cards, in place of `recent_host_factor`; None: as other hosts."""
     sorting_bytes_per_logit: Value | None = None
     """Memory traffic per logit of top-p sampling that sorts all logits [bytes]; there is a logit per sequence and
     vocabulary entry."""

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import log2, prod
+from math import inf, log2, prod
 
 from sim.catalogue.engine import (
     Engine,
@@ -132,6 +132,10 @@ class RooflineInputs:
     """Offloading of weights to host memory; None: all weights lie on the GPUs."""
     forms_ahead: bool = False
     """True if the engine forms a step while one runs, so that host and GPU work in parallel."""
+    graph_tokens: float = inf
+    """Maximum tokens of a step with prompts that runs from CUDA graphs."""
+    decode_graph_tokens: float = inf
+    """Maximum tokens of a step without prompts that runs from CUDA graphs."""
     lanes_stretch: float = 1.0
     """Link's rate over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
     reached: Mapping[str, Value] = field(default_factory=dict)

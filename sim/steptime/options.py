@@ -6,7 +6,7 @@ from sim.catalogue.engine import Engine
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.model import Model
 from sim.catalogue.value import Value
-from sim.spec import Count, Positive, Spec
+from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.steptime.inputs import known_overheads
 
@@ -30,6 +30,9 @@ class Roofline(Spec):
     cuda_graphs: bool = True
     """True if steps run from CUDA graphs; if false, the host launches every kernel of a step, as with vLLM's
     --enforce-eager."""
+    graph_tokens: WholeNumber | None = None
+    """Maximum tokens of a step with prompts that runs from CUDA graphs: vLLM's --max-cudagraph-capture-size; 0: none
+    does; None: the engine's default."""
     stream_interval: Count = 1
     """Tokens of a sequence that the engine passes to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""

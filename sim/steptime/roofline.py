@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Self
 
-from sim.catalogue.engine import default_limit
 from sim.catalogue.model import Matrix, Model, matrices, used_fraction
 from sim.catalogue.quantization import covers
 from sim.catalogue.stages import stage_models
@@ -39,21 +38,23 @@ class Launches:
 
     Notes
     -----
-    Where no CUDA graph covers the kernels of a step with prompts, the host launches them one by one::
+    Where no CUDA graph covers the kernels of a step, the host launches them one by one::
 
         t = max(GPU, layers * t_launch) + host's time per step and per sequence
 
-    The host runs ahead of the GPU: launching is hidden if the GPU takes longer, and determines the time if the GPU is
-    faster. Steps without prompts run from CUDA graphs, unless the server is configured without them.
+    The host runs ahead of the GPU, over all layers: launching is hidden if the GPU takes longer, and determines the
+    time if the GPU is faster.
 
     """
 
     heads_s: float = 0.0
-    """Launch time of layers with heads over a cache, in a step with prompts [s]."""
+    """Launch time of layers with heads over a cache, in a step that no CUDA graph covers [s]."""
     linear_s: float = 0.0
-    """Launch time of layers with linear attention, in a step with prompts [s]."""
-    graph_tokens: int = 0
+    """Launch time of layers with linear attention, in a step that no CUDA graph covers [s]."""
+    graph_tokens: float = 0
     """Maximum tokens of a step with prompts that runs from CUDA graphs."""
+    decode_graph_tokens: float = inf
+    """Maximum tokens of a step without prompts that runs from CUDA graphs."""
     decode_s: float = 0.0
     """Launch time of all layers in a step without prompts [s]; 0: the step runs from a CUDA graph."""
 
@@ -75,21 +76,25 @@ class Launches:
         if overheads.launch_layer_s is None:
             return cls()
         mean_s = overheads.launch_layer_s.value * _block_kernels(inputs) * host_factor * layers_share
-        if inputs.recent_host:
+        desktop = desktop_launches(inputs)
+        if desktop is not None:
+            mean_s *= desktop.value
+        elif inputs.recent_host:
             mean_s *= overheads.recent_host_factor.value
         if inputs.gpu.cdna and overheads.cdna_layer_factor is not None:
             mean_s *= overheads.cdna_layer_factor.value
-        linear = overheads.launch_linear_factor
+        linear = overheads.launch_linear_factor if by_delta_rule(model) else None
         return cls(
             heads_s=mean_s * launched_heads(inputs),
             linear_s=mean_s * model.linear_attention_layers * (linear.value if linear else 1.0),
-            graph_tokens=graph_tokens(inputs),
+            graph_tokens=inputs.graph_tokens,
+            decode_graph_tokens=inputs.decode_graph_tokens,
         )
 
     def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
         """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s]."""
         waits_s = max(0.0, self.decode_s - gpu_s)
-        if prompt_tokens and tokens > self.graph_tokens:
+        if tokens > (self.graph_tokens if prompt_tokens else self.decode_graph_tokens):
             return max(waits_s, self.heads_s + self.linear_s - gpu_s)
         return waits_s
 
@@ -154,15 +159,14 @@ class Passes:
         return self.token_s * tokens + self.pass_s * passes
 
 
-def graph_tokens(inputs: RooflineInputs) -> int:
-    """Return the maximum tokens of a step with prompts that runs from CUDA graphs.
+def desktop_launches(inputs: RooflineInputs) -> Value | None:
+    """Return the factor on launch times of a desktop's processor; None: the card's usual host is a server."""
+    return inputs.coefficients.desktop_launch_factor if inputs.gpu.geforce else None
 
-    SGLang has no such graphs with pipeline stages or with ranks that step together (server_args.py,
-    _handle_piecewise_cuda_graph).
-    """
-    most = default_limit(inputs.engine, inputs.gpu, "graph_tokens")
-    alone = inputs.pipeline_parallel_size == 1 and inputs.data_parallel_size == 1
-    return int(most.value) if most is not None and alone and inputs.gpu.vendor == "nvidia" else 0
+
+def by_delta_rule(model: Model) -> bool:
+    """Return whether layers with linear attention update their state by a delta rule, a dozen kernels per prompt."""
+    return model.linear_attention is not None and model.linear_attention.rule in ("gated_delta", "kda")
 
 
 def kernel_layers(inputs: RooflineInputs) -> float:
@@ -347,6 +351,9 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
     if inputs.model.indexer is not None and coefficients.indexer_layer_factor is not None:
         values["indexer_layer_factor"] = coefficients.indexer_layer_factor
+    desktop = desktop_launches(inputs)
+    if desktop is not None and known_overheads(inputs.engine).launch_layer_s is not None:
+        values["desktop_launch_factor"] = desktop
     values |= inputs.kernel_values
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
@@ -454,7 +461,7 @@ class RooflineStepTime:
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.gpu_waits_s + standing_s + reading_s)
         gpu_waits_s = host_s
-        if prompt_tokens or self._launches.decode_s:
+        if prompt_tokens or self._launches.decode_s or tokens > self._launches.decode_graph_tokens:
             waits_s = self._launches.wait_s(tokens, prompt_tokens, first_s - host_s)
             if waits_s:
                 first_s, gpu_waits_s, valid_steps = first_s + waits_s, gpu_waits_s + waits_s, 1.0

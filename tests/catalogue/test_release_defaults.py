@@ -1,11 +1,13 @@
 """Tests of the engines' default limits by release and GPU."""
 
+from math import inf
+
 import pytest
 
-from sim.batching import Vllm
+from sim.batching import PrefillFirst, Vllm
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
-from sim.scenario.resolving.scheduler import padded_tokens, with_defaults
+from sim.scenario.resolving.scheduler import graph_tokens, padded_tokens, with_defaults
 
 SMALL, LARGE, LARGEST = (256, 2048), (1024, 8192), (1024, 16384)
 
@@ -50,4 +52,36 @@ def test_an_engine_called_as_a_library_has_the_limits_of_an_llm_object(gpu: str,
 def test_vllm_captures_larger_graphs_on_data_centre_blackwell(gpu: str, release: str, tokens: int) -> None:
     catalog = load_catalog()
     engine = at_version(catalog.engine("vllm-0.14"), version_of(release))
-    assert padded_tokens(Vllm(policy="vllm", max_num_seqs=1024), engine, catalog.gpu(gpu)) == tokens
+    batching, card = Vllm(policy="vllm", max_num_seqs=1024), catalog.gpu(gpu)
+    assert padded_tokens(batching, engine, card) == tokens
+    assert graph_tokens(batching, engine, card, catalog.model("llama3.1-8b"), False, None) == (tokens, tokens)
+
+
+@pytest.mark.parametrize(
+    ("model", "seqs", "stated", "tokens"),
+    [
+        ("llama3.1-8b", 64, None, (128, 128)),
+        ("gpt-oss-20b", 1024, None, (1024, 1024)),
+        ("llama3.1-8b", 1024, 2048, (2048, 2048)),
+        ("llama3.1-8b", 1024, 0, (0, 512)),
+    ],
+)
+def test_vllm_captures_graphs_of_twice_its_sequences_or_as_it_is_told(
+    model: str, seqs: int, stated: int | None, tokens: tuple[float, float]
+) -> None:
+    catalog = load_catalog()
+    one, card = catalog.model(model), catalog.gpu("h100-80gb-sxm")
+    batching = Vllm(policy="vllm", max_num_seqs=seqs)
+    assert graph_tokens(batching, catalog.engine("vllm-0.14"), card, one, True, stated) == tokens
+
+
+def test_sglang_captures_graphs_of_prompts_on_one_rank_of_nvidia_alone() -> None:
+    catalog = load_catalog()
+    engine = at_version(catalog.engine("sglang-0.5"), version_of("0.5.12"))
+
+    def of(card: str, one_rank: bool) -> tuple[float, float]:
+        model = catalog.model("llama3.1-8b")
+        return graph_tokens(PrefillFirst(policy="prefill_first"), engine, catalog.gpu(card), model, one_rank, None)
+
+    assert of("h100-80gb-sxm", True) == (8192, inf)
+    assert of("h100-80gb-sxm", False) == of("mi300x", True) == (0, inf)

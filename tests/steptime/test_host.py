@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.engine import EngineLimits
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.options import Roofline
@@ -75,7 +74,7 @@ def launching(build):
         values = {name: Value(value=number, source="test", kind="computed") for name, number in figures.items()}
         overheads = known.engine.overheads.model_copy(update=values)
         engine = known.engine.model_copy(update={"overheads": overheads})
-        return RooflineStepTime(spec or Roofline(), replace(known, engine=engine))
+        return RooflineStepTime(spec or Roofline(), replace(known, engine=engine, graph_tokens=0))
 
     return build_one
 
@@ -110,17 +109,12 @@ def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(buil
 
 @pytest.mark.slow
 def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
-    def captured(**layout):
-        known = launching().inputs
-        a_value = Value(value=100, source="test", kind="computed")
-        limits = EngineLimits(max_num_seqs=a_value, max_num_batched_tokens=a_value, graph_tokens=a_value)
-        return RooflineStepTime(
-            Roofline(), replace(known, engine=known.engine.model_copy(update={"limits": limits}), **layout)
-        )
-
-    assert captured().leap(prompt(100)) == build().leap(prompt(100))
-    assert captured().leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
-    assert captured(data_parallel_size=2).leap(prompt(100)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+    captured = RooflineStepTime(Roofline(), replace(launching().inputs, graph_tokens=100, decode_graph_tokens=8))
+    assert captured.leap(prompt(100)) == build().leap(prompt(100))
+    assert captured.leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+    decodes = [Batch(decode_seqs=count, sampled_seqs=count, kv_tokens=count) for count in (8, 9)]
+    assert captured.leap(decodes[0]) == build().leap(decodes[0])
+    assert captured.leap(decodes[1]).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S + 8 * 40e-6)
 
 
 def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
@@ -134,6 +128,20 @@ def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
     assert both.leap(prompt(16)).first_s == pytest.approx(kernels * 0.05 + HOST_S)
     sparse = launching("deepseek-v3.2", launch_layer_s=0.05, launch_latent_factor=2, launch_indexer_factor=3)
     assert sparse.leap(prompt(16)).first_s == pytest.approx((3 + 58 * experts) * 2 * 3 * 0.05 + HOST_S)
+
+
+def test_mamba_layers_launch_as_many_kernels_as_others(launching):
+    plain, factor = (launching("nemotron-3-nano", launch_layer_s=0.05, launch_linear_factor=n) for n in (1, 4))
+    assert factor.leap(prompt(16)) == plain.leap(prompt(16))
+
+
+def test_desktop_launches_by_its_own_factor(launching):
+    coefficients = launching().inputs.coefficients
+    half = coefficients.model_copy(update={"desktop_launch_factor": Value(value=0.5, source="test", kind="computed")})
+    for card, factor in (("rtx-4090", 0.5), ("rtx-5090", 0.5), ("h100-80gb-sxm", 0.8)):
+        known = replace(launching(card=card, launch_layer_s=0.05).inputs, coefficients=half)
+        found = RooflineStepTime(Roofline(), known).leap(prompt(16)).first_s
+        assert found == pytest.approx(LAYERS * 0.05 * factor, rel=0.01)
 
 
 def test_a_slow_host_launches_slowly_and_a_recent_one_faster(launching):

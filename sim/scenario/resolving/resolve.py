@@ -76,6 +76,7 @@ from sim.scenario.resolving.scheduler import (
     OPTION_OF,
     STATE_LIMITS,
     draft_memory,
+    graph_tokens,
     limited_by_states,
     overlaps_host,
     padded_tokens,
@@ -91,7 +92,7 @@ from sim.steptime.drafting import DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
 from sim.steptime.kernels import measured_kernels, reached_shares
 from sim.steptime.options import Roofline
-from sim.steptime.roofline import RooflineStepTime, roofline_step_time, used_values
+from sim.steptime.roofline import RooflineStepTime, by_delta_rule, roofline_step_time, used_values
 from sim.workload import Workload
 
 
@@ -101,6 +102,14 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
     coefficients = _steptime_coefficients(catalog.root)
+    with_prompts, without_prompts = graph_tokens(
+        pool.batching,
+        pool.engine,
+        pool.gpu,
+        pool.model,
+        pool.layout.pipeline_parallel_size == pool.layout.data_parallel_size == 1,
+        getattr(pool.steptime, "graph_tokens", None),
+    )
     inputs = RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
@@ -119,6 +128,8 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         load=_load_law(pool.gpu, pool.model, pool.quantization, pool, catalog),
         host=_host(pool, catalog),
         forms_ahead=_forms_ahead(pool),
+        graph_tokens=with_prompts,
+        decode_graph_tokens=without_prompts,
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
     )
@@ -318,7 +329,7 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "cdna_": pool.gpu.cdna,
         "draft_": pool.drafter is not None,
         "kv_8bit_": kv_element_bytes(pool.kv_cache_dtype) < SIXTEEN_BIT_BYTES,
-        "launch_linear_": pool.model.linear_attention is not None,
+        "launch_linear_": by_delta_rule(pool.model),
         "launch_latent_": pool.model.mla is not None,
         "launch_indexer_": pool.model.indexer is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,

@@ -5,6 +5,7 @@ cache, and the model that drafts for speculative decoding.
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 from sys import maxsize
 
 from sim.batching import PrefillFirst, Reserve, Scheduler, Vllm
@@ -190,6 +191,25 @@ def overlaps_host(batching: Scheduler, engine: Engine) -> bool:
     """Return True if *engine* does host work while the GPU runs: by forming steps ahead, or as TensorRT-LLM does."""
     usual = default_limit(engine, None, "overlap_scheduler") if isinstance(batching, Reserve) else None
     return any(getattr(batching, name, False) for name in AHEAD_SWITCHES) or (usual is not None and bool(usual.value))
+
+
+def graph_tokens(
+    batching: Scheduler, engine: Engine, gpu: Gpu, model: Model, one_rank: bool, stated: int | None
+) -> tuple[float, float]:
+    """Return the maximum tokens of a step with prompts, and of one without, that runs from CUDA graphs.
+
+    *stated* is the server's option, *one_rank* whether it has neither pipeline stages nor data-parallel ranks: SGLang
+    has no graphs for prompts with either (server_args.py, _handle_piecewise_cuda_graph), nor on AMD's cards.
+    """
+    usual = default_limit(engine, gpu, "graph_tokens")
+    if usual is None:
+        return stated or 0, inf
+    if not isinstance(batching, Vllm):
+        return stated or (usual.value if one_rank and gpu.vendor == "nvidia" else 0), inf
+    of_family = engine.limits.graph_tokens_by_family if engine.limits else {}
+    largest = max(usual.value, *(value.value for name, value in of_family.items() if name == model.family), 0)
+    largest = min(largest, 2 * (batching.max_num_seqs or inf))
+    return (largest, largest) if stated is None else (stated, max(stated, largest))
 
 
 def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
