@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.answers.from_files.gpu_labels import gpu_of
-from sim.answers.from_files.server_options import BATCHING, FORMATS, LORA, format_name, options_of
+from sim.answers.from_files.server_options import BATCHING, FORMATS, LORA, STEPTIME, format_name, options_of
 from sim.answers.from_files.source import slug
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.checkpoint_names import is_of, model_of, stored_in, weight_format
@@ -23,6 +23,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
+from sim.steptime.options import Roofline
 
 ENGINES = ("vllm", "sglang")
 IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
@@ -32,7 +33,7 @@ FLEET = ("routing", "kv_transfer", "admission")
 """Keys of a fleet that no tool can express; they are written as annotations of its servers."""
 READ_ELSEWHERE = {
     *("name", "gpu", "mig", "replicas", "role", "cost", "model", "checkpoint", "quantization", "engine"),
-    *("kv_cache_dtype", "max_model_len", "batching", "autoscaling", "service", "services"),
+    *("kv_cache_dtype", "max_model_len", "batching", "steptime", "autoscaling", "service", "services"),
 }
 """Keys of a pool that become options of the tools, or that a deployment does not need."""
 
@@ -123,7 +124,7 @@ def _group(pool: Pool, plan: PoolPlan, levels: tuple[Any, ...], catalog: Catalog
     named = nearest(*(level.engine for level in levels)) or USUAL_ENGINE
     engine = next((one for one in ENGINES if catalog.engine(named).id.startswith(one)), "")
     model_id = nearest(*(level.model for level in levels))
-    if pool.gpu is None or model_id is None or pool.steptime is not None:
+    if pool.gpu is None or model_id is None or not isinstance(pool.steptime, Roofline | None):
         raise NoDeployment(Message("pool {name} has no model on a GPU: no tool can serve it", plan.name))
     if not engine:
         raise NoDeployment(
@@ -190,6 +191,8 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
             batching[key] = value
     own_order = {"scheduling": batching.pop("scheduling")} if batching.get("scheduling") == "fair" else {}
     given |= {BATCHING + key: value for key, value in batching.items() if value is not None}
+    steptime = {} if pool.steptime is None else pool.steptime.model_dump(exclude_unset=True, exclude={"model"})
+    given |= {STEPTIME + key: value for key, value in steptime.items() if value is not None}
     if pool.lora is not None:
         group.notes.append(Message("{name}: name the adapters and their paths with --lora-modules", group.name))
         given |= {LORA + "enabled": True} | {LORA + key: value for key, value in given.pop("lora").items()}
@@ -199,9 +202,12 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
     group.options |= {name: value for name, value in options.items() if value != "1" or "parallel-size" not in name}
     rest = {key.removeprefix(BATCHING): left.pop(key) for key in list(left) if key.startswith(BATCHING)}
     rest |= own_order
+    host = {key.removeprefix(STEPTIME): left.pop(key) for key in list(left) if key.startswith(STEPTIME)}
     slots = {key.removeprefix(LORA): left.pop(key) for key in list(left) if key.startswith(LORA)}
     slots = {key: value for key, value in slots.items() if value is not None}
     group.own |= left | ({"batching": rest} if rest else {}) | ({"lora": slots} if slots else {})
+    if host:
+        group.own["steptime"] = {"model": "roofline", **host}
 
 
 def _checkpoint(

@@ -477,7 +477,7 @@ class _Drafting:
         if name and name != self.result.data.get("checkpoint"):
             pool["checkpoint"] = name
         pool |= server.keys
-        batching, lora = server.own.get("batching"), server.own.get("lora")
+        batching, steptime, lora = (server.own.get(key) for key in ("batching", "steptime", "lora"))
         pool = server.own | pool
         if isinstance(lora, dict):
             pool["lora"] = lora | pool["lora"]
@@ -490,6 +490,8 @@ class _Drafting:
             self.result.assumed["network"] = "no file states the network between the servers of a replica"
         if server.batching or batching:
             pool["batching"] = (batching if isinstance(batching, dict) else {}) | server.batching
+        if server.steptime or steptime:
+            pool["steptime"] = (steptime if isinstance(steptime, dict) else {"model": "roofline"}) | server.steptime
         if scaler is not None:
             kept = server.own.get("autoscaling")
             pool["autoscaling"] = (kept if isinstance(kept, dict) else {}) | scaler.keys

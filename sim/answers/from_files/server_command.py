@@ -18,6 +18,7 @@ from sim.answers.from_files.server_options import (
     SECRET_VARIABLE,
     SGLANG,
     SGLANG_OTHER,
+    STEPTIME,
     VLLM,
     VLLM_SHORT,
     Option,
@@ -342,8 +343,9 @@ class _Options:
         return round(float(found[1]) * MULTIPLES.get(found[2], 1))
 
     def _put(self, name: str, key: str, value: Any) -> None:
-        section = next((one for one in (BATCHING, LORA) if key.startswith(one)), "")
-        holder = {BATCHING: self.server.batching, LORA: self.server.lora}.get(section, self.server.keys)
+        holders = {BATCHING: self.server.batching, LORA: self.server.lora, STEPTIME: self.server.steptime}
+        section = next((one for one in holders if key.startswith(one)), "")
+        holder = holders.get(section, self.server.keys)
         holder[key.removeprefix(section)] = value
         shown = key.removesuffix(".enabled")
         self.source.read.append(f"--{name}: {shown} {str(value).lower() if isinstance(value, bool) else value}")

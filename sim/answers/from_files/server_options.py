@@ -1,8 +1,8 @@
 """Options of vLLM's and SGLang's servers, and the scenario keys that they map to.
 
-An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching` or `lora` with
-the prefix `batching.` or `lora.`; options without a key are listed as not simulated, or are harmless: they change no
-latency and no cost.
+An option is known by its long name with dashes. `Option.key` is a key of a pool, or of its `batching`, `steptime` or
+`lora` with the prefix `batching.`, `steptime.` or `lora.`; options without a key are listed as not simulated, or are
+harmless: they change no latency and no cost.
 """
 
 from collections.abc import Mapping
@@ -49,6 +49,7 @@ def _harmless(kind: OptionKind, *names: str) -> dict[str, Option]:
 SECRET = Option("text", secret=True)
 BATCHING = "batching."
 LORA = "lora."
+STEPTIME = "steptime."
 MODEL, PRECISION = "model", "quantization"
 SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
@@ -96,7 +97,7 @@ VLLM: dict[str, Option] = {
     "scheduling-policy": Option("text", BATCHING + "scheduling"),
     "speculative-model": _left("text", "speculative decoding"),
     "num-speculative-tokens": _left("count", "speculative decoding"),
-    "enforce-eager": _left("flag", "steps without CUDA graphs take longer"),
+    "enforce-eager": _off_switch(STEPTIME + "cuda_graphs"),
     "compilation-config": _left("text", "compilation"),
     "optimization-level": _left("text", "compilation"),
     "max-num-partial-prefills": _left("count", "several long prompts at once"),
@@ -135,7 +136,7 @@ VLLM: dict[str, Option] = {
     "mm-processor-kwargs": _left("text", "images and audio"),
     "mm-encoder-tp-mode": _left("text", "images and audio"),
     "mm-processor-cache-gb": _left("number", "images and audio"),
-    "stream-interval": _left("count", "tokens streamed in groups"),
+    "stream-interval": _count(STEPTIME + "stream_interval"),
     "num-scheduler-steps": _left("count", "several steps per scheduling (vLLM V0)"),
     "disable-hybrid-kv-cache-manager": _left("flag", "KV blocks of one size for all layers"),
     "no-disable-hybrid-kv-cache-manager": Option("flag"),
@@ -147,7 +148,7 @@ VLLM: dict[str, Option] = {
     "language-model-only": Option("flag"),
     "numa-bind": Option("flag"),
     "dyn-enable-structural-tag": Option("flag"),
-    "max-cudagraph-capture-size": _left("count", "CUDA graphs of a stated size"),
+    "max-cudagraph-capture-size": _count(STEPTIME + "graph_tokens"),
     "attention-config": _left("text", "choice of the attention kernel"),
     "prefix-cache-retention-interval": _left("count", "cached states at stated intervals"),
     "config": _left("text", SETTINGS),
@@ -243,7 +244,7 @@ SGLANG: dict[str, Option] = {
     "dp-attention": _left("flag", "attention split by requests among the GPUs of a replica"),
     "moe-dense-tp-size": _left("count", "feed-forward blocks split in another way"),
     "enable-dp-lm-head": _left("flag", "attention split by requests among the GPUs of a replica"),
-    "disable-cuda-graph": _left("flag", "steps without CUDA graphs take longer"),
+    "disable-cuda-graph": _off_switch(STEPTIME + "cuda_graphs"),
     "cuda-graph-max-bs": _left("count", "CUDA graphs of a stated size"),
     "cuda-graph-max-bs-decode": _left("count", "CUDA graphs of a stated size"),
     "cuda-graph-bs": _left("text", "CUDA graphs of a stated size"),
@@ -274,7 +275,7 @@ SGLANG: dict[str, Option] = {
     "speculative-num-steps": _left("count", "speculative decoding"),
     "speculative-eagle-topk": _left("count", "speculative decoding"),
     "speculative-num-draft-tokens": _left("count", "speculative decoding"),
-    "stream-interval": _left("count", "tokens streamed in groups"),
+    "stream-interval": _count(STEPTIME + "stream_interval"),
     "json-model-override-args": _left("text", "changes of the model's config"),
     "nnodes": _count(NODES),
     "config": _left("text", SETTINGS),
@@ -355,7 +356,7 @@ def options_of(engine: str, keys: Mapping[str, Any]) -> tuple[dict[str, str], di
     engine
         Family of the engine: vllm or sglang.
     keys
-        Values under the keys of a pool, those of its `batching` with the prefix `batching.`.
+        Values under the keys of a pool, those of its `batching` with the prefix `batching.`, and so on.
 
     Examples
     --------

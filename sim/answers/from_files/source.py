@@ -54,6 +54,8 @@ class ServerDraft:
     """Keys of a pool."""
     batching: dict[str, Any] = field(default_factory=dict)
     """Keys of a pool's `batching`."""
+    steptime: dict[str, Any] = field(default_factory=dict)
+    """Keys of a pool's `steptime`, a roofline."""
     lora: dict[str, Any] = field(default_factory=dict)
     """Options of adapters, as read."""
     adapters: list[str] = field(default_factory=list)

@@ -18,6 +18,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
+from sim.steptime.options import Roofline
 
 CATALOG = load_catalog()
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
@@ -83,3 +84,29 @@ def test_a_deployment_read_back_is_the_same_plan(tmp_path: Path, name: str, inde
     ending, write = FORMATS[form]
     text = write(groups_of(scenario, case, CATALOG), ["head"])
     assert deployed(read_back(tmp_path, text, ending)) == plan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "options", "words"),
+    [
+        ("vllm", {"graph_tokens": 2048, "stream_interval": 4}, "--max-cudagraph-capture-size=2048 --stream-interval=4"),
+        ("vllm", {"cuda_graphs": False, "host_factor": 1.5}, "--enforce-eager"),
+        ("sglang", {"cuda_graphs": False, "stream_interval": 8}, "--disable-cuda-graph --stream-interval=8"),
+        ("sglang", {"graph_tokens": 2048, "cuda_graphs": True}, ""),
+    ],
+)
+def test_options_of_the_step_time_are_read_back(
+    tmp_path: Path, engine: str, options: dict[str, Any], words: str
+) -> None:
+    scenario, _, _ = case_of("4x4090-vs-2xa100", 1)
+    fleet = scenario.fleets[1]
+    pool = fleet.pools[0].model_copy(update={"engine": engine, "steptime": Roofline(**options)})
+    scenario = scenario.model_copy(update={"fleets": (fleet.model_copy(update={"pools": (pool,)}),)})
+    case = cases(scenario)[0]
+    [group] = groups_of(scenario, case, CATALOG)
+    assert set(words.split()) <= set(group.arguments)
+    for form in ("vllm", "kubernetes"):
+        ending, write = FORMATS[form]
+        again = read_back(tmp_path, write([group], ["head"]), ending)
+        assert deployed(again) == deployed(resolve(scenario, case, CATALOG))

@@ -18,6 +18,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
+from sim.steptime.options import Roofline
 from tests.benchdata.test_served import page
 
 CATALOG = load_catalog()
@@ -136,7 +137,8 @@ def test_a_log_and_a_command_are_one_scenario(tmp_path: Path) -> None:
     assert pool.batching.model_dump()["enable_prefix_caching"] is False
     assert "trace: {path: requests.csv, format: csv}" in text
     assert {"HF_TOKEN", "--api-key"} == set(draft.sources[1].secrets)
-    assert [one.split()[0] for one in draft.sources[1].not_simulated] == ["--enforce-eager"]
+    assert pool.steptime == Roofline(cuda_graphs=False)
+    assert draft.sources[1].not_simulated == []
     assert draft.sources[1].harmless == ["--served-model-name"]
 
 
