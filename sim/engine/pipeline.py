@@ -6,9 +6,10 @@ one stage. Two engines form the batches by different rules.
 `PipelineEngine` forms a batch whenever fewer batches than stages are in flight, from the requests in no batch. Requests
 admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue, and no lane
 has more than its share of the requests, as in SGLang's micro-batches and vLLM V0's virtual engines: otherwise the lane
-with a long prompt would admit all arrivals and leave the other stages idle. Where prompts are computed in pieces
-(llama.cpp), a stage passes each piece of a batch on as soon as it is computed, and a batch that yields no token makes
-room for the next one when it has left the first stage.
+with a long prompt would admit all arrivals and leave the other stages idle. In SGLang the batch that is formed next, in
+whichever lane, continues a prompt that was cut: its chunks follow each other through the stages. Where prompts are
+computed in pieces (llama.cpp), a stage passes each piece of a batch on as soon as it is computed, and a batch that
+yields no token makes room for the next one when it has left the first stage.
 
 `StagesEngine` follows vLLM V1 (`EngineCore.step_with_batch_queue`): as many batches are in flight as there are stages,
 one more if steps are formed ahead. Batches are formed until that many are in flight or no request can be scheduled;
@@ -126,7 +127,9 @@ class PipelineEngine(StagedEngine):
             self._pool.forget(waiting)
             return ReplicaProgress(0, waiting.made)
         lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
-        return lane.rank.evict(request, 0, stepping=lane.end_s < inf)
+        progress = lane.rank.evict(request, 0, stepping=lane.end_s < inf)
+        ahead = sum(other.rank.chunk_in_flight(request) for other in self._lanes if other is not lane)
+        return replace(progress, computed_tokens=progress.computed_tokens - ahead) if ahead else progress
 
     def crash(self, now: float) -> None:
         """See `ReplicaEngine.crash`."""
@@ -145,6 +148,9 @@ class PipelineEngine(StagedEngine):
 
     def _launch(self, lane: PipelineLane, now: float) -> None:
         rank = lane.rank
+        for other in self._lanes:
+            if other is not lane and (prompt := other.rank.hand_over_prompt()) is not None:
+                rank.take_over_prompt(prompt)
         running = sum(len(other.rank.running) for other in self._lanes)
         others = running - len(rank.running)
         free_seats = self._limits.max_num_seqs - running

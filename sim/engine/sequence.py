@@ -87,6 +87,12 @@ class Sequence:
         self.admission = admission
         return cached
 
+    def chunk_part(self) -> "Sequence":
+        """Return a sequence with the request and the progress of this one, for a chunk that it leaves in a batch."""
+        part = Sequence(self.request)
+        part.busy, part.tokens, part.computed, part.high_water = self.busy, self.tokens, self.computed, self.high_water
+        return part
+
     @property
     def key(self) -> tuple[int, float, int]:
         """Sort key by priority: lower first, then by arrival."""

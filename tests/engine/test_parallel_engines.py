@@ -14,7 +14,7 @@ from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers.pipeline import pass_through
-from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler, SglangScheduler
 from sim.engine.schedulers.reserve import ReserveScheduler
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.static import StaticScheduler
@@ -288,3 +288,49 @@ def test_pieces_of_a_prompt_follow_each_other_through_the_stages_and_an_answer_w
         assert last - first == stages / 512
     [(first, _)] = dates(PipelineEngine(ByTokens(), limits, stages, lanes=1), [Request(0, 0.0, pieces * 512, 2)])
     assert first == pieces * stages
+
+
+@pytest.mark.parametrize(("chunks", "stages"), [(1, 3), (2, 3), (3, 3), (8, 2), (8, 4)])
+def test_chunks_of_a_prompt_follow_each_other_through_the_stages_of_sglang(chunks: int, stages: int) -> None:
+    engine = PipelineEngine(Constant(), replace(LIMITS, num_gpu_blocks=100), stages, SglangScheduler)
+    [(first, last)] = dates(engine, [Request(0, 0.0, chunks * 32, 3)])
+    assert (first, last) == (chunks + stages - 1, chunks + 3 * stages - 1)
+    assert engine.meters(1e9).busy_s == chunks + 2
+
+
+def test_decoding_waits_in_all_lanes_for_the_chunks_of_a_prompt_in_sglang() -> None:
+    # the lane of the first request ends batches at 2 and 4, then the second and fourth chunk at 6.5 and 8.5, then two
+    # tokens; the other lane ends the first and third chunk at 5.5 and 7.5
+    limits = replace(LIMITS, num_gpu_blocks=200)
+    rows = [Request(0, 0.0, 8, 4), Request(1, 3.5, 4 * 32, 1)]
+    assert dates(PipelineEngine(Constant(), limits, 2, SglangScheduler), rows) == [(2.0, 12.5), (8.5, 8.5)]
+
+
+def test_the_progress_of_an_evicted_prompt_leaves_out_its_chunks_in_flight() -> None:
+    engine = PipelineEngine(Constant(), replace(LIMITS, num_gpu_blocks=100), 2, SglangScheduler)
+    request = Request(0, 0.0, 6 * 32, 3)
+    engine.offer(request, 0.0)
+    for _ in range(3):
+        engine.plan(0.0)
+        engine.advance()
+    engine.plan(4.0)
+    assert engine.evict(request, 4.5).computed_tokens == 3 * 32
+    while engine.plan(5.0) < inf:
+        engine.advance()
+    assert engine.caches()[0].free == engine.caches()[0].usable
+    assert engine.meters(1e9).prompt_tokens == 5 * 32
+
+
+@pytest.mark.slow
+@given(requests, st.integers(2, 4))
+@settings(max_examples=25, deadline=None)
+def test_chunks_in_several_stages_of_sglang_conserve_tokens_blocks_and_time(rows: list[Request], stages: int) -> None:
+    engine = PipelineEngine(Affine(), replace(LIMITS, num_gpu_blocks=1000), stages, SglangScheduler)
+    copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens, busy=BusyTime()) for r in rows]
+    engine.share_time(True, 0.0)
+    drain(engine, copies)
+    meters, pool = engine.meters(1e9), engine.caches()[0]
+    assert meters.prompt_tokens == sum(r.prompt_tokens for r in rows)
+    assert meters.output_tokens == sum(r.output_tokens for r in rows)
+    assert sum(r.busy.prefill_s + r.busy.decode_s for r in copies) == pytest.approx(meters.busy_s)
+    assert pool.free == pool.usable >= pool.peak

@@ -266,6 +266,17 @@ class SglangScheduler(PrefillFirstScheduler):
         """See `Scheduler.may_admit`. An unread request may join once it is read."""
         return self._inbox.interval > 1 or not self._full_reason or self._preempts
 
+    def hand_over_prompt(self) -> Sequence | None:
+        """See `Scheduler.hand_over_prompt`: the micro-batches of a pipeline share `chunked_req`."""
+        for one in self._prefilling:
+            chunk = self.chunk_in_flight(one.request)
+            if one.computed + chunk < one.tokens and one not in self._evicted:
+                self._chunks = [(part.chunk_part() if part is one else part, new) for part, new in self._chunks]
+                del self._prefilling[one], self.running[one]
+                one.computed += chunk
+                return one
+        return None
+
     def _form(self, now: float) -> int:
         for sequence in self._inbox.read(not self.running):
             super().enqueue(sequence)

@@ -404,6 +404,22 @@ class Scheduler(ABC):
         self.running[sequence] = None
         self._prefilling[sequence] = None
 
+    def hand_over_prompt(self) -> Sequence | None:
+        """Remove and return the prompt whose next chunk another lane may compute; None if prompts stay in their lane.
+
+        Its chunk in flight stays here and counts as computed.
+        """
+        return None
+
+    def take_over_prompt(self, sequence: Sequence) -> None:
+        """Continue the prompt of *sequence*, which another lane has handed over."""
+        self.running[sequence] = None
+        self._prefilling[sequence] = None
+
+    def chunk_in_flight(self, request: Request) -> int:
+        """Return the prompt tokens of *request* in the step formed last."""
+        return sum(chunk for one, chunk in self._chunks if one.request is request)
+
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         """Schedule the next *chunk* prompt tokens of *sequence* in the step being formed."""
         self.pool.name(sequence, sequence.computed + chunk)
