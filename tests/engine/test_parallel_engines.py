@@ -321,6 +321,16 @@ def test_the_progress_of_an_evicted_prompt_leaves_out_its_chunks_in_flight() -> 
     assert engine.meters(1e9).prompt_tokens == 5 * 32
 
 
+def test_a_request_of_an_empty_lane_waits_for_the_blocks_of_other_lanes_in_sglang() -> None:
+    # 19 blocks of 4 tokens: the first prompt holds ten, and the second one needs as many
+    engine = PipelineEngine(
+        Constant(), replace(LIMITS, num_gpu_blocks=20, max_num_batched_tokens=40), 2, SglangScheduler
+    )
+    rows = [Request(0, 0.0, 40, 9), Request(1, 0.5, 40, 1)]
+    assert dates(engine, rows) == [(2.0, 18.0), (20.0, 20.0)]
+    assert engine.caches()[0].free == 19
+
+
 @pytest.mark.slow
 @given(requests, st.integers(2, 4))
 @settings(max_examples=25, deadline=None)

@@ -344,10 +344,11 @@ class SglangScheduler(PrefillFirstScheduler):
             hits = self.pool.lookup(one)
             self._tried_tokens[one] = new = one.tokens - hits * size  # the entry is removed at admission
             padded = -(-new // size) * size
-            idle = self.pool.missing(one, hits, one.tokens) - padded // size
-            room = (self.pool.free - idle) * size - taken
-            # a request that runs alone may use all blocks
-            if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
+            missing = self.pool.missing(one, hits, one.tokens)
+            room = (self.pool.free - (missing - padded // size)) * size - taken
+            # a request that runs alone may use all blocks; lanes of a pipeline share them
+            short = new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room
+            if (short and self.running) or missing > self.pool.free:
                 self._full_reason = "kv"
                 break
             if chunk_left <= 0 or input_left <= 0 or (padded >= input_left and self._chunks):
