@@ -72,6 +72,11 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
 
 
+def _rounded(number: float) -> str:
+    """Return *number* with two significant digits: 240, 100,000,000,000 or 1e+15."""
+    return _count(float(f"{number:.2g}"))
+
+
 def _limit_issue(place: Place, text: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
     return ValidationIssue(
         place, Message("{text}; at most {most:,} (limits.{limit} raises it)", text, getattr(limits, limit), limit)
@@ -117,7 +122,7 @@ def _request_issues_of(workload: Workload, scenario: Scenario) -> Iterator[Valid
     if expected > most:
         yield _limit_issue(
             ("workload", "arrivals"),
-            Message("about {expected:.2g} requests in one case", expected),
+            Message("about {count} requests in one case", _rounded(expected)),
             "requests",
             scenario.limits,
         )
@@ -144,8 +149,8 @@ def _usage_row_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
         rows = replicas * (span_s / scenario.meter_interval_s)
         if replicas <= scenario.limits.replicas and rows > scenario.limits.usage_rows:
             text = Message(
-                "about {rows:.2g} rows of usage in one case ({count} replicas, {span_s:g} s)",
-                rows,
+                "about {rows} rows of usage in one case ({count} replicas, {span_s:g} s)",
+                _rounded(rows),
                 _count(replicas),
                 span_s,
             )
@@ -169,7 +174,9 @@ def _outage_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
             for place, rate_per_s in per_s.items():
                 rows = 2 * _most_replicas(pool) * span_s * rate_per_s
                 if rows > scenario.limits.usage_rows:
-                    text = Message("about {rows:.2g} rows of usage in one case, two for each outage of a replica", rows)
+                    text = Message(
+                        "about {rows} rows of usage in one case, two for each outage of a replica", _rounded(rows)
+                    )
                     yield _limit_issue(("fleets", i, "pools", j, *place), text, "usage_rows", scenario.limits)
 
 
@@ -183,7 +190,7 @@ def _reading_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
                 continue
             readings = span_s * (scaler.max_replicas / scaler.scrape_interval_s + 1 / scaler.period_s)
             if readings > scenario.limits.readings:
-                text = Message("about {readings:.2g} readings and decisions of the autoscaler in one case", readings)
+                text = Message("about {count} readings and decisions of the autoscaler in one case", _rounded(readings))
                 yield _limit_issue(("fleets", i, "pools", j, "autoscaling"), text, "readings", scenario.limits)
 
 
@@ -227,8 +234,8 @@ def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validation
         rows = replicas * (transfer_s / scenario.meter_interval_s)
         if rows > scenario.limits.usage_rows:
             text = Message(
-                "about {rows:.2g} rows of usage in one case until the last KV is transferred, after {transfer_s:.2g} s",
-                rows,
+                "about {rows} rows of usage in one case until the last KV is transferred, after {transfer_s:.2g} s",
+                _rounded(rows),
                 transfer_s,
             )
             yield _limit_issue(("fleets", i, "kv_transfer"), text, "usage_rows", scenario.limits)
@@ -261,7 +268,7 @@ def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[Validat
             continue  # other checks report it
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
-            text = Message("about {requests:.2g} requests in one case", requests)
+            text = Message("about {count} requests in one case", _rounded(requests))
             yield _limit_issue(("workload", "arrivals"), text, "requests", scenario.limits)
             return
 

@@ -56,25 +56,25 @@ def told(folder: Path, catalog: Catalog, text: str, *sets: str) -> list[str]:
         ("    pools:\n      - ", "    pools:\n      - data_parallel_size: 1e9\n        ",
          "s.yaml:11: fleets.0.pools.0: 1,000,000,000 replicas"),
         ("horizon_s: 100", "horizon_s: 100\nmeter_interval_s: 1e-9",
-         "s.yaml:8: meter_interval_s: about 1e+11 rows of usage in one case (1 replicas, 100 s); "
+         "s.yaml:8: meter_interval_s: about 100,000,000,000 rows of usage in one case (1 replicas, 100 s); "
          "at most 10,000,000 (limits.usage_rows raises it)"),
         ("{process: poisson, rate_rps: 1.0}", "{process: burst, num_requests: 1e9}",
-         "s.yaml:3: workload.arrivals: about 1e+09 requests in one case; "
+         "s.yaml:3: workload.arrivals: about 1,000,000,000 requests in one case; "
          "at most 20,000,000 (limits.requests raises it)"),
         ("{process: poisson, rate_rps: 1.0}", "{process: poisson, rate_rps: 1e25}",
          "s.yaml:3: workload.arrivals: about 1e+27 requests in one case"),
         ("{process: poisson, rate_rps: 1.0}", CLOSED % (10**9, 0),
          "s.yaml:3: workload.arrivals: 1,000,000,000 clients"),
         ("    pools:\n      - ", "    pools:\n      - failures: {replica: {mtbf_h: 1e-12, repair_h: 0}}\n        ",
-         "s.yaml:11: fleets.0.pools.0.failures.replica: about 5.6e+10 rows of usage in one case, "
+         "s.yaml:11: fleets.0.pools.0.failures.replica: about 56,000,000,000 rows of usage in one case, "
          "two for each outage of a replica; at most 10,000,000 (limits.usage_rows raises it)"),
         ("    pools:\n      - ", "    pools:\n      - spot: {interruptions_per_h: 1e12, recovery_h: 0, notice_s: 0}\n"
          "        ",
-         "s.yaml:11: fleets.0.pools.0.spot.interruptions_per_h: about 5.6e+10 rows"),
+         "s.yaml:11: fleets.0.pools.0.spot.interruptions_per_h: about 56,000,000,000 rows"),
         ("    pools:\n      - ", f"    pools:\n      - autoscaling: {HPA % 1e-9}\n"
          "        cold_start: {total_s: 1}\n        ",
-         "s.yaml:11: fleets.0.pools.0.autoscaling: about 2e+11 readings and decisions of the autoscaler in one case; "
-         "at most 100,000,000 (limits.readings raises it)"),
+         "s.yaml:11: fleets.0.pools.0.autoscaling: about 200,000,000,000 readings and decisions of the autoscaler "
+         "in one case; at most 100,000,000 (limits.readings raises it)"),
         ("horizon_s: 100", "horizon_s: 1e15", "s.yaml:3: workload.arrivals: about 1e+15 requests in one case"),
     ],
 )  # fmt: skip
@@ -93,7 +93,7 @@ def test_kv_that_takes_years(tmp_path: Path, catalog: Catalog) -> None:
     head = head.replace("{process: poisson, rate_rps: 1.0}", "{process: burst, num_requests: 1000}")
     text = head + pools + held.replace("{role}", "role: prefill") + held.replace("{role}", "role: decode")
     assert told(tmp_path, catalog, text % 0.01) == [
-        "s.yaml:9: fleets.0.kv_transfer: about 6.7e+07 rows of usage in one case until the last KV is transferred, "
+        "s.yaml:9: fleets.0.kv_transfer: about 67,000,000 rows of usage in one case until the last KV is transferred, "
         "after 1e+10 s; at most 10,000,000 (limits.usage_rows raises it)"
     ]
     (tmp_path / "s.yaml").write_text(text % 1e6)
@@ -105,7 +105,7 @@ def test_a_closed_loop_over_years(tmp_path: Path, catalog: Catalog) -> None:
     text = REFEREE.replace("{process: poisson, rate_rps: 1.0}", CLOSED % (64, 0))
     text = text.replace("horizon_s: 100", "horizon_s: 1e9\nmeter_interval_s: 1e6")
     (line,) = told(tmp_path, catalog, text)
-    assert line.startswith("s.yaml:3: workload.arrivals: about 1.1e+11 requests in one case")
+    assert line.startswith("s.yaml:3: workload.arrivals: about 110,000,000,000 requests in one case")
 
 
 RATES, SEEDS = ([*range(1, 1001)], [*range(1000)])

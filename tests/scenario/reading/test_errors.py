@@ -114,7 +114,8 @@ finance: {method: annuity, discount_rate: 8, life_years: 3,
             "8: fleets: must not be empty", "9: fleet: unknown key; did you mean fleets?"]),
         ("horizon_s: 100", "horizon_s: 100\nhorizon_s: 200", ["8: the key 'horizon_s' is given twice"]),
         ("rate_rps: 1.0", "rate_rps: 1e9", [
-            "3: workload.arrivals: about 1e+11 requests in one case; at most 20,000,000 (limits.requests raises it)"]),
+            "3: workload.arrivals: about 100,000,000,000 requests in one case; "
+            "at most 20,000,000 (limits.requests raises it)"]),
         ("{distribution: fixed, value: 100}", "{distribution: empirical, table: azure-2023-covn}", [
             "5: workload.lengths.prompt.table: unknown length table 'azure-2023-covn'; "
             "did you mean azure-2023-conv/prompt or azure-2023-code/prompt?"]),
