@@ -31,8 +31,8 @@ class Roofline(Spec):
     """True if steps run from CUDA graphs; if false, the host launches every kernel of a step, as with vLLM's
     --enforce-eager."""
     graph_tokens: WholeNumber | None = None
-    """Maximum tokens of a step with prompts that runs from CUDA graphs: vLLM's --max-cudagraph-capture-size; 0: none
-    does; None: the engine's default."""
+    """Maximum tokens of a step with prompts that runs from CUDA graphs, in vLLM also of one without
+    (--max-cudagraph-capture-size); 0: no step with prompts does; None: the engine's default."""
     stream_interval: Count = 1
     """Tokens of a sequence that the engine passes to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""

@@ -63,6 +63,7 @@ def test_vllm_captures_larger_graphs_on_data_centre_blackwell(gpu: str, release:
         ("llama3.1-8b", 64, None, (128, 128)),
         ("gpt-oss-20b", 1024, None, (1024, 1024)),
         ("llama3.1-8b", 1024, 2048, (2048, 2048)),
+        ("llama3.1-8b", 1024, 64, (64, 64)),
         ("llama3.1-8b", 1024, 0, (0, 512)),
     ],
 )
@@ -79,9 +80,10 @@ def test_sglang_captures_graphs_of_prompts_on_one_rank_of_nvidia_alone() -> None
     catalog = load_catalog()
     engine = at_version(catalog.engine("sglang-0.5"), version_of("0.5.12"))
 
-    def of(card: str, one_rank: bool) -> tuple[float, float]:
+    def of(card: str, one_rank: bool, stated: int | None = None) -> tuple[float, float]:
         model = catalog.model("llama3.1-8b")
-        return graph_tokens(PrefillFirst(policy="prefill_first"), engine, catalog.gpu(card), model, one_rank, None)
+        return graph_tokens(PrefillFirst(policy="prefill_first"), engine, catalog.gpu(card), model, one_rank, stated)
 
     assert of("h100-80gb-sxm", True) == (8192, inf)
+    assert of("h100-80gb-sxm", True, 0) == (0, inf)
     assert of("h100-80gb-sxm", False) == of("mi300x", True) == (0, inf)

@@ -198,18 +198,19 @@ def graph_tokens(
 ) -> tuple[float, float]:
     """Return the maximum tokens of a step with prompts, and of one without, that runs from CUDA graphs.
 
-    *stated* is the server's option, *one_rank* whether it has neither pipeline stages nor data-parallel ranks: SGLang
-    has no graphs for prompts with either (server_args.py, _handle_piecewise_cuda_graph), nor on AMD's cards.
+    *stated* is the server's option, which in vLLM limits both unless it is 0: then only steps without prompts have
+    graphs. *one_rank* is whether the server has neither pipeline stages nor data-parallel ranks: SGLang has no graphs
+    for prompts with either (server_args.py, _handle_piecewise_cuda_graph), nor on AMD's cards.
     """
     usual = default_limit(engine, gpu, "graph_tokens")
     if usual is None:
         return stated or 0, inf
     if not isinstance(batching, Vllm):
-        return stated or (usual.value if one_rank and gpu.vendor == "nvidia" else 0), inf
-    of_family = engine.limits.graph_tokens_by_family if engine.limits else {}
-    largest = max(usual.value, *(value.value for name, value in of_family.items() if name == model.family), 0)
-    largest = min(largest, 2 * (batching.max_num_seqs or inf))
-    return (largest, largest) if stated is None else (stated, max(stated, largest))
+        captured = usual.value if one_rank and gpu.vendor == "nvidia" else 0
+        return (captured if stated is None else stated), inf
+    of_family = engine.limits.graph_tokens_by_family.get(model.family, usual) if engine.limits else usual
+    largest = min(max(usual.value, of_family.value), 2 * (batching.max_num_seqs or inf))
+    return (largest, largest) if stated is None else (stated, stated or largest)
 
 
 def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
