@@ -200,14 +200,17 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
         group.options["expert-parallel-size"] = str(group.gpus)
     options, left = options_of(group.engine, {key: value for key, value in given.items() if value is not None})
     group.options |= {name: value for name, value in options.items() if value != "1" or "parallel-size" not in name}
-    rest = {key.removeprefix(BATCHING): left.pop(key) for key in list(left) if key.startswith(BATCHING)}
+    rest, host, slots = (_taken(left, section) for section in (BATCHING, STEPTIME, LORA))
     rest |= own_order
-    host = {key.removeprefix(STEPTIME): left.pop(key) for key in list(left) if key.startswith(STEPTIME)}
-    slots = {key.removeprefix(LORA): left.pop(key) for key in list(left) if key.startswith(LORA)}
     slots = {key: value for key, value in slots.items() if value is not None}
     group.own |= left | ({"batching": rest} if rest else {}) | ({"lora": slots} if slots else {})
     if host:
         group.own["steptime"] = {"model": "roofline", **host}
+
+
+def _taken(keys: dict[str, Any], section: str) -> dict[str, Any]:
+    """Remove the keys that start with *section* from *keys*, and return them without it."""
+    return {key.removeprefix(section): keys.pop(key) for key in list(keys) if key.startswith(section)}
 
 
 def _checkpoint(
