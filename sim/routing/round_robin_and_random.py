@@ -31,7 +31,7 @@ class RoundRobin(StaticRouting):
     policy: Literal["round_robin"]
 
     def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
+        """See `StaticRouting.choices`."""
         return np.resize(np.arange(replicas, dtype=np.int32), count)
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
@@ -134,7 +134,7 @@ class Random(StaticRouting):
     policy: Literal["random"]
 
     def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
+        """See `StaticRouting.choices`."""
         blocks = -(-count // UniformDraws.BLOCK)
         drawn = rng.integers(replicas, size=(blocks, UniformDraws.BLOCK))
         return drawn[:, ::-1].ravel()[:count]  # the router takes its draws from the end of a block
