@@ -147,7 +147,8 @@ class FittedTable:
             )
         for index, row in enumerate(self.rows):
             style = self.styles[index] if index < len(self.styles) else None
-            table.add_row(*(Text(row[column], overflow="fold") for column in columns), style=style)
+            cells = [_cell(row[column], widths[column]) for column in columns]
+            table.add_row(*(Text(cell, overflow="fold") for cell in cells), style=style)
         return table
 
     def _widest(self, column: int) -> int:
@@ -190,6 +191,27 @@ def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
         parts[-1].append(place)
         taken += GAP + width
     return parts
+
+
+def _cell(text: str, width: int) -> str:
+    """Return *text* with its lines divided at blanks; a name that is wider than *width*, after its hyphens."""
+    if not text.isascii():
+        return text
+    lines = []
+    for paragraph in text.split("\n"):
+        if len(paragraph) <= width:
+            lines.append(paragraph)
+            continue
+        lines.append("")
+        for word in paragraph.split(" "):
+            blank = " " if lines[-1] else ""
+            for part in [word] if len(word) <= width else re.findall("[^-]+-*|-+", word):
+                if lines[-1] and len(lines[-1] + blank + part) > width:
+                    lines.append("")
+                    blank = ""
+                lines[-1] += blank + part
+                blank = ""
+    return "\n".join(lines)
 
 
 def _lines(text: str, width: int) -> list[str]:

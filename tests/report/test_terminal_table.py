@@ -1,6 +1,7 @@
 """Tables of every command fit a terminal of 80 and of 100 columns, with nothing cut."""
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable
@@ -145,3 +146,11 @@ def test_every_figure_is_uncut_in_one_of_the_tables(width: int) -> None:
     assert [figure for figure in figures if figure not in words] == []
     assert max(len(line) for line in capture.get().splitlines()) <= width
     assert (capture.get().count("a long name") == 1) == (width == 400)
+
+
+def test_a_name_wider_than_its_column_is_divided_after_a_hyphen() -> None:
+    table = FittedTable(["fleet", "GPUs"], [["4x l40s in workstation-2xa100-nvlink, bought", "4"]], optional=[1])
+    console = Console(width=20, record=True, file=io.StringIO())
+    console.print(table)
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    assert lines == ["fleet", "4x l40s in", "workstation-2xa100-", "nvlink, bought"]
