@@ -233,7 +233,7 @@ MOST_RESPONDING = 130
 """Largest number of points that respond to the pointer on a line without markers."""
 
 
-BESIDE_LIMIT = 0.16
+BESIDE_LIMIT = 0.18
 """Least fraction of an axis beyond an upright limit, where points lie off the chart: room for their labels."""
 
 
