@@ -38,7 +38,7 @@ READINGS = (
     ("gpu_busy_fraction", N_("GPUs busy"), "share"),
     ("slo_attainment", N_("requests within the SLO"), "share"),
     ("ttft_s_p95", N_("TTFT p95 [s]"), "s"),
-    ("tpot_s_p95", N_("TPOT p95 [s]"), "s"),
+    ("tpot_s_p95", N_("TPOT p95 [ms]"), "ms"),
     ("cost_usd_per_h", N_("cost [USD/h]"), USD),
     (COST, N_("USD per million output tokens"), USD),
 )
@@ -208,7 +208,10 @@ def reading_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
 
 
 def _in_unit(value: float | None, unit: str) -> float | None:
-    return shown(value) if unit == USD and value is not None else value
+    """Convert *value* of summary.csv to *unit*: amounts to the shown currency, seconds to milliseconds."""
+    if value is None:
+        return None
+    return shown(value) if unit == USD else 1e3 * value if unit == "ms" else value
 
 
 def gap_data(sweep: Sweep) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Answers of a run under other prices and limits."""
 
+import csv
 import json
 import re
 import shutil
@@ -219,6 +220,15 @@ def test_costs_per_token_are_interpolated_with_their_tokens(client: TestClient) 
     assert per_h[1] / per_h[0] == pytest.approx(cost["y"][1] / cost["y"][0], rel=1e-6)
     assert cost["weights"] is None
     assert len(line["steady"]) == len(line["x"])
+
+
+@pytest.mark.slow
+def test_times_per_token_are_in_milliseconds(client: TestClient, folder: Path) -> None:
+    line = asked(client).json()["readings"][0]
+    shown = next(figure["y"] for figure in line["figures"] if figure["label"] == "TPOT p95 [ms]")
+    with (folder / RUN / "summary.csv").open() as table:
+        seconds = [float(row["tpot_s_p95"]) for row in csv.DictReader(table) if row["fleet"] == line["fleet"]]
+    assert shown == pytest.approx([1000 * one for one in seconds])
 
 
 @pytest.mark.slow
