@@ -343,7 +343,6 @@ class LargerGpus(Spec):
     chunked_prefill_size: Value | None = None
     max_model_len: Value | None = None
     graph_tokens: Value | None = None
-    padded_tokens: Value | None = None
     kept_free_bytes: Value | None = None
     gpus_except: tuple[str, ...] = ()
     """Ids of GPUs that keep the smaller limits despite their memory."""
@@ -392,14 +391,17 @@ class EngineLimits(Spec):
     free."""
     graph_tokens: Value | None = None
     """Maximum tokens of a step with prompts that runs from CUDA graphs; None: no such step does. In vLLM also that of
-    a step without prompts, and at most twice max_num_seqs."""
+    a step without prompts, and at most twice the tokens that max_num_seqs sequences decode."""
     graph_tokens_by_family: dict[str, Value] = Field(default_factory=dict)
-    """Value of `graph_tokens` for families of models for which the engine has another one."""
+    """Least value of `graph_tokens` for families of models, whatever max_num_seqs."""
+    graphs_count_drafts: Value | None = None
+    """1: drafted tokens count among those that max_num_seqs sequences decode (`graph_tokens`); 0 or None: they do
+    not."""
+    pads_all_steps: Value | None = None
+    """1: data-parallel ranks that step together are padded to the fullest rank in all steps; 0 or None: in steps that
+    run from CUDA graphs."""
     hopper_tile_tokens: Value | None = None
     """Tokens per tile of dense matrix products on Hopper cards; partial tiles cost whole ones. None: no rounding."""
-    padded_tokens: Value | None = None
-    """Token bound up to which data-parallel ranks that step together are padded to the fullest rank, in steps of at
-    most twice max_num_seqs; 0: all steps are padded; None: steps without prompts only."""
     mamba_full_memory_ratio: Value | None = None
     """Memory of the recurrent-state cache divided by that of the KV cache, for engines with a separate state cache
     (SGLang); None: no separate cache."""

@@ -67,9 +67,9 @@ class SchedulerLimits:
     """Constructor of a rank's slots for LoRA adapters; None: no request needs an adapter."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
-    padded_tokens: int | None = 0
-    """Largest step [tokens] in which ranks that step together are padded to the fullest one; None: steps without
-    prompts."""
+    padded_tokens: tuple[float, float] = (0, 0)
+    """Maximum tokens of a step with prompts, and of one without, in which ranks that step together are padded to the
+    fullest one."""
 
     @property
     def caches_states(self) -> bool:

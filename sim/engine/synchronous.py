@@ -441,17 +441,16 @@ class BalancedLockstepEngine(LockstepEngine):
         return super()._complete(end_s, whole_steps)
 
 
-def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
+def gathered_tokens(batches: list[Batch], padded_tokens: tuple[float, float]) -> int:
     """Return the new tokens that the experts process in a step of all ranks, one of *batches* per rank.
 
-    In steps of up to *padded_tokens* (None: without prompts), which run from CUDA graphs, all ranks are padded to the
-    fullest one.
+    In steps of up to *padded_tokens*, with prompts on any rank and without, all ranks are padded to the fullest one.
     """
     tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
     most = max(tokens)
-    prompts = any(batch.prefill_tokens for batch in batches)
-    padded = not prompts if padded_tokens is None else most <= padded_tokens
-    return most * len(tokens) if padded else sum(tokens)
+    with_prompts, without_prompts = padded_tokens
+    padded = with_prompts if any(batch.prefill_tokens for batch in batches) else without_prompts
+    return most * len(tokens) if most <= padded else sum(tokens)
 
 
 def slowest(leaps: list[Leap]) -> Leap:

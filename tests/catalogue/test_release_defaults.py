@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from sim.batching import PrefillFirst, Vllm
+from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
 from sim.scenario.resolving.scheduler import graph_tokens, padded_tokens, with_defaults
@@ -53,7 +54,6 @@ def test_vllm_captures_larger_graphs_on_data_centre_blackwell(gpu: str, release:
     catalog = load_catalog()
     engine = at_version(catalog.engine("vllm-0.14"), version_of(release))
     batching, card = Vllm(policy="vllm", max_num_seqs=1024), catalog.gpu(gpu)
-    assert padded_tokens(batching, engine, card) == tokens
     assert graph_tokens(batching, engine, card, catalog.model("llama3.1-8b"), False, None) == (tokens, tokens)
 
 
@@ -61,7 +61,7 @@ def test_vllm_captures_larger_graphs_on_data_centre_blackwell(gpu: str, release:
     ("model", "seqs", "stated", "tokens"),
     [
         ("llama3.1-8b", 64, None, (128, 128)),
-        ("gpt-oss-20b", 1024, None, (1024, 1024)),
+        ("gpt-oss-20b", 64, None, (1024, 1024)),
         ("llama3.1-8b", 1024, 2048, (2048, 2048)),
         ("llama3.1-8b", 1024, 64, (64, 64)),
         ("llama3.1-8b", 1024, 0, (0, 512)),
@@ -74,6 +74,25 @@ def test_vllm_captures_graphs_of_twice_its_sequences_or_as_it_is_told(
     one, card = catalog.model(model), catalog.gpu("h100-80gb-sxm")
     batching = Vllm(policy="vllm", max_num_seqs=seqs)
     assert graph_tokens(batching, catalog.engine("vllm-0.14"), card, one, True, stated) == tokens
+
+
+@pytest.mark.parametrize(("engine", "tokens"), [("vllm-0.11", 128), ("vllm-0.14", 512)])
+def test_drafts_are_in_the_largest_graph_from_vllm_0_14_on(engine: str, tokens: float) -> None:
+    catalog = load_catalog()
+    one, card = catalog.model("llama3.1-8b"), catalog.gpu("h100-80gb-sxm")
+    drafts = Speculative(num_speculative_tokens=3, accepted=2, method="ngram")
+    batching = Vllm(policy="vllm", max_num_seqs=64, speculative=drafts)
+    assert graph_tokens(batching, catalog.engine(engine), card, one, True, None) == (tokens, tokens)
+
+
+@pytest.mark.parametrize(
+    ("engine", "release", "padded"),
+    [("vllm-0.10", "0.10", (inf, inf)), ("vllm-0.14", "0.16", (inf, inf)), ("vllm-0.14", "0.19", (0, 512))],
+)
+def test_ranks_are_padded_in_steps_from_graphs_from_vllm_0_17_on(
+    engine: str, release: str, padded: tuple[float, float]
+) -> None:
+    assert padded_tokens(at_version(load_catalog().engine(engine), version_of(release)), (0, 512)) == padded
 
 
 def test_sglang_captures_graphs_of_prompts_on_one_rank_of_nvidia_alone() -> None:

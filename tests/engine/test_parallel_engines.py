@@ -164,10 +164,10 @@ def test_waits_for_other_ranks_are_counted_within_leaps(
 
 def test_ranks_are_padded_to_the_fullest_where_steps_run_from_graphs() -> None:
     batches = [Batch(decode_seqs=5), Batch(decode_seqs=3, prefill_tokens=20), Batch()]
-    assert gathered_tokens(batches, padded_tokens=23) == 3 * 23
-    assert gathered_tokens(batches, padded_tokens=22) == 5 + 23
-    assert gathered_tokens(batches, padded_tokens=None) == 5 + 23
-    assert gathered_tokens([Batch(decode_seqs=5), Batch()], padded_tokens=None) == 2 * 5
+    assert gathered_tokens(batches, padded_tokens=(23, 0)) == 3 * 23
+    assert gathered_tokens(batches, padded_tokens=(22, inf)) == 5 + 23
+    assert gathered_tokens([Batch(decode_seqs=5), Batch()], padded_tokens=(0, 5)) == 2 * 5
+    assert gathered_tokens([Batch(decode_seqs=5), Batch()], padded_tokens=(inf, 4)) == 5
 
 
 def test_one_scheduler_visits_the_sequences_of_all_batches() -> None:

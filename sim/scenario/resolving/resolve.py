@@ -102,14 +102,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
     coefficients = _steptime_coefficients(catalog.root)
-    with_prompts, without_prompts = graph_tokens(
-        pool.batching,
-        pool.engine,
-        pool.gpu,
-        pool.model,
-        pool.layout.pipeline_parallel_size == pool.layout.data_parallel_size == 1,
-        getattr(pool.steptime, "graph_tokens", None),
-    )
+    with_prompts, without_prompts = _graph_tokens(pool, pool.gpu, pool.model)
     inputs = RooflineInputs(
         gpu=pool.gpu,
         model=padded(pool.quantization, pool.model),
@@ -136,6 +129,20 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.engine.overheads is None:
         return inputs
     return replace(inputs, reached=reached_shares(inputs, measured_kernels(catalog), catalog))
+
+
+def _graph_tokens(pool: BoundPool, gpu: Gpu, model: Model) -> tuple[float, float]:
+    """Return `graph_tokens` of *pool*, which serves *model* on *gpu*."""
+    layout, stated = pool.layout, getattr(pool.steptime, "graph_tokens", None)
+    one_rank = layout.pipeline_parallel_size == layout.data_parallel_size == 1
+    return graph_tokens(pool.batching, pool.engine, gpu, model, one_rank, stated)
+
+
+def _padded_tokens(pool: BoundPool) -> tuple[float, float]:
+    """Return `padded_tokens` of *pool*; none without CUDA graphs."""
+    if not isinstance(pool.steptime, Roofline) or not pool.steptime.cuda_graphs or not pool.gpu or not pool.model:
+        return 0, 0
+    return padded_tokens(pool.engine, _graph_tokens(pool, pool.gpu, pool.model))
 
 
 def _forms_ahead(pool: BoundPool) -> bool:
@@ -707,7 +714,6 @@ def _pool_plan(
     catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout, cache = pool.steptime, pool.layout, sequence_cache(pool)
-    uses_graphs = isinstance(steptime, Roofline) and steptime.cuda_graphs
     overhead_s = intake_s = turn_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
         overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
@@ -723,7 +729,7 @@ def _pool_plan(
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
-        padded_tokens=padded_tokens(pool.batching, pool.engine, pool.gpu) if uses_graphs else 0,
+        padded_tokens=_padded_tokens(pool),
         request_overhead_s=overhead_s,
         intake_s=intake_s,
         turn_s=turn_s,

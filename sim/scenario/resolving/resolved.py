@@ -172,9 +172,9 @@ class PoolPlan:
     data_parallel_size: int = 1
     lockstep: bool = False
     """True if data-parallel ranks step together (experts are spread over them)."""
-    padded_tokens: int | None = 0
-    """Tokens of a step up to which ranks in lockstep are padded to the fullest rank; None: where all ranks only
-    decode."""
+    padded_tokens: tuple[float, float] = (0, 0)
+    """Maximum tokens of a step with prompts, and of one without, in which ranks in lockstep are padded to the fullest
+    rank."""
     request_overhead_s: float = 0.0
     """API-server time before a request's first token during which the engine is not blocked [s]."""
     intake_s: float = 0.0

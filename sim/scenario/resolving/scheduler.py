@@ -6,7 +6,6 @@ cache, and the model that drafts for speculative decoding.
 
 from dataclasses import dataclass, replace
 from math import inf
-from sys import maxsize
 
 from sim.batching import PrefillFirst, Reserve, Scheduler, Vllm
 from sim.catalogue.catalog import Catalog
@@ -208,21 +207,27 @@ def graph_tokens(
     if not isinstance(batching, Vllm):
         captured = usual.value if one_rank and gpu.vendor == "nvidia" else 0
         return (captured if stated is None else stated), inf
-    of_family = engine.limits.graph_tokens_by_family.get(model.family, usual) if engine.limits else usual
-    largest = min(max(usual.value, of_family.value), 2 * (batching.max_num_seqs or inf))
+    sequence_tokens = 2 * (1 + _graph_drafts(batching, engine))
+    largest = min(usual.value, sequence_tokens * (batching.max_num_seqs or inf))
+    if engine.limits and model.family in engine.limits.graph_tokens_by_family:
+        largest = max(largest, engine.limits.graph_tokens_by_family[model.family].value)
     return (largest, largest) if stated is None else (stated, stated or largest)
 
 
-def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
-    """Return the tokens of the largest step in which ranks in lockstep are padded to the fullest rank.
+def _graph_drafts(batching: Vllm, engine: Engine) -> int:
+    """Return the drafts of a sequence that count where *engine* derives its largest CUDA graph from max_num_seqs."""
+    counts = default_limit(engine, None, "graphs_count_drafts")
+    drafts = batching.speculative
+    return drafts.num_speculative_tokens if drafts and counts is not None and counts.value else 0
 
-    None: all steps without prompts are padded, whatever their number of tokens.
+
+def padded_tokens(engine: Engine, graphs: tuple[float, float]) -> tuple[float, float]:
+    """Return the maximum tokens of a step with prompts, and of one without, that pads ranks in lockstep.
+
+    These are the steps that run from CUDA graphs, up to the sizes *graphs*, or all steps.
     """
-    most = default_limit(engine, gpu, "padded_tokens")
-    if most is None:
-        return None
-    max_num_seqs = getattr(batching, "max_num_seqs", None) or 0
-    return min(int(most.value), 2 * max_num_seqs) or maxsize
+    pads_all = default_limit(engine, None, "pads_all_steps")
+    return (inf, inf) if pads_all is not None and pads_all.value else graphs
 
 
 @dataclass(frozen=True, slots=True)

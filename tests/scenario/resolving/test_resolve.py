@@ -235,6 +235,17 @@ def test_data_parallel_ranks_with_shared_experts_step_together(tmp_path: Path, c
     assert (pool.gpus_per_replica, pool.data_parallel_size, pool.lockstep) == (8, 4, True)
 
 
+def test_the_largest_graph_pads_ranks_that_step_together(tmp_path: Path, catalog: Catalog) -> None:
+    def padded(**steptime: Any) -> tuple[float, float]:
+        data = scenario_data(gpu="h100-80gb-sxm", data_parallel_size=4, enable_expert_parallel=True, steptime=steptime)
+        return plan_of(tmp_path, catalog, data | {"model": "mixtral-8x7b"}).pools[0].padded_tokens
+
+    assert padded(model="roofline") == (512, 512)
+    assert padded(model="roofline", graph_tokens=2048) == (2048, 2048)
+    assert padded(model="roofline", graph_tokens=0) == (0, 512)
+    assert padded(model="roofline", cuda_graphs=False) == (0, 0)
+
+
 @pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
 def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
     tmp_path: Path, catalog: Catalog, together: bool, of_a_rank: tuple[int, float]
