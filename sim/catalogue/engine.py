@@ -386,6 +386,9 @@ class EngineLimits(Spec):
     overlap_scheduler: Value | None = None
     """Default of host and GPU overlap in an engine that reserves KV blocks: 1: the host works in parallel with the GPU;
     0 or None: before and after it."""
+    overlap_context_chunks: Value | None = None
+    """Chunks of one prompt in pipeline stages: 1: a chunk follows the one before it from stage to stage; 0 or None: it
+    waits until that has left the last stage. vLLM and SGLang always work in the first way."""
     schedule_conservativeness: Value | None = None
     """SGLang's schedule_conservativeness; None: an engine that computes prompts first leaves a watermark of KV blocks
     free."""

@@ -67,6 +67,8 @@ class SchedulerLimits:
     """Constructor of a rank's slots for LoRA adapters; None: no request needs an adapter."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
+    overlaps_chunks: bool = False
+    """True if chunks of one prompt follow each other through the pipeline stages, in whichever lane is formed next."""
     padded_tokens: tuple[float, float] = (0, 0)
     """Maximum tokens of a step with prompts, and of one without, in which ranks that step together are padded to the
     fullest one."""

@@ -6,10 +6,11 @@ one stage. Two engines form the batches by different rules.
 `PipelineEngine` forms a batch whenever fewer batches than stages are in flight, from the requests in no batch. Requests
 admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue, and no lane
 has more than its share of the requests, as in SGLang's micro-batches and vLLM V0's virtual engines: otherwise the lane
-with a long prompt would admit all arrivals and leave the other stages idle. In SGLang the batch that is formed next, in
-whichever lane, continues a prompt that was cut: its chunks follow each other through the stages. Where prompts are
-computed in pieces (llama.cpp), a stage passes each piece of a batch on as soon as it is computed, and a batch that
-yields no token makes room for the next one when it has left the first stage.
+with a long prompt would admit all arrivals and leave the other stages idle. In SGLang, and in TensorRT-LLM from 1.2 on
+(`py_executor.py`, `_add_inflight_ids`), the batch that is formed next, in whichever lane, continues a prompt that was
+cut: its chunks follow each other through the stages. Where prompts are computed in pieces (llama.cpp), a stage passes
+each piece of a batch on as soon as it is computed, and a batch that yields no token makes room for the next one when it
+has left the first stage.
 
 `StagesEngine` follows vLLM V1 (`EngineCore.step_with_batch_queue`): as many batches are in flight as there are stages,
 one more if steps are formed ahead. Batches are formed until that many are in flight or no request can be scheduled;

@@ -8,7 +8,7 @@ from sim.batching import PrefillFirst, Vllm
 from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
-from sim.scenario.resolving.scheduler import graph_tokens, padded_tokens, with_defaults
+from sim.scenario.resolving.scheduler import graph_tokens, overlaps_chunks, padded_tokens, with_defaults
 
 SMALL, LARGE, LARGEST = (256, 2048), (1024, 8192), (1024, 16384)
 
@@ -106,3 +106,9 @@ def test_sglang_captures_graphs_of_prompts_on_one_rank_of_nvidia_alone() -> None
     assert of("h100-80gb-sxm", True) == (8192, inf)
     assert of("h100-80gb-sxm", True, 0) == (0, inf)
     assert of("h100-80gb-sxm", False) == of("mi300x", True) == (0, inf)
+
+
+def test_tensorrt_llm_overlaps_chunks_of_a_prompt_from_1_2_on() -> None:
+    engine = load_catalog().engine("tensorrt-llm")
+    assert overlaps_chunks(engine)
+    assert [overlaps_chunks(at_version(engine, version_of(release))) for release in ("1.1", "1.2")] == [False, True]

@@ -15,7 +15,7 @@ from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers.pipeline import pass_through
 from sim.engine.schedulers.prefill_first import PrefillFirstScheduler, SglangScheduler
-from sim.engine.schedulers.reserve import ReserveScheduler
+from sim.engine.schedulers.reserve import MaxUtilizationScheduler, ReserveScheduler
 from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.static import StaticScheduler
 from sim.engine.schedulers.vllm import VllmScheduler
@@ -31,6 +31,8 @@ from sim.records import Batch, BusyTime, Leap, Request
 LIMITS = rank_limits(
     num_gpu_blocks=60, block_size=4, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=10_000
 )  # fmt: skip
+
+OVERLAPPING = replace(LIMITS, num_gpu_blocks=200, overlaps_chunks=True)
 
 
 class Affine:
@@ -291,11 +293,26 @@ def test_pieces_of_a_prompt_follow_each_other_through_the_stages_and_an_answer_w
 
 
 @pytest.mark.parametrize(("chunks", "stages"), [(1, 3), (2, 3), (3, 3), (8, 2), (8, 4)])
-def test_chunks_of_a_prompt_follow_each_other_through_the_stages_of_sglang(chunks: int, stages: int) -> None:
-    engine = PipelineEngine(Constant(), replace(LIMITS, num_gpu_blocks=100), stages, SglangScheduler)
+@pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler])
+def test_chunks_of_a_prompt_follow_each_other_through_the_stages(
+    chunks: int, stages: int, schedule: type[Scheduler]
+) -> None:
+    engine = PipelineEngine(Constant(), OVERLAPPING, stages, schedule)
     [(first, last)] = dates(engine, [Request(0, 0.0, chunks * 32, 3)])
     assert (first, last) == (chunks + stages - 1, chunks + 3 * stages - 1)
     assert engine.meters(1e9).busy_s == chunks + 2
+
+
+def test_chunks_wait_for_each_other_in_tensorrt_llm_before_1_2() -> None:
+    engine = PipelineEngine(Constant(), replace(OVERLAPPING, overlaps_chunks=False), 3, ReserveScheduler)
+    assert dates(engine, [Request(0, 0.0, 2 * 32, 3)]) == [(2 * 3, 4 * 3)]
+
+
+def test_the_next_batch_continues_a_prompt_beside_decoding_requests_in_tensorrt_llm() -> None:
+    # the lane of the first request ends batches at 2 and 4, then a token with 31 tokens of the prompt at 6.5 and 8.5;
+    # the other lane ends 32 of them at 5.5, 32 at 7.5 and the last two at 9.5
+    rows = [Request(0, 0.0, 8, 4), Request(1, 3.5, 4 * 32, 1)]
+    assert dates(PipelineEngine(Constant(), OVERLAPPING, 2, ReserveScheduler), rows) == [(2.0, 8.5), (9.5, 9.5)]
 
 
 def test_decoding_waits_in_all_lanes_for_the_chunks_of_a_prompt_in_sglang() -> None:
@@ -306,8 +323,9 @@ def test_decoding_waits_in_all_lanes_for_the_chunks_of_a_prompt_in_sglang() -> N
     assert dates(PipelineEngine(Constant(), limits, 2, SglangScheduler), rows) == [(2.0, 12.5), (8.5, 8.5)]
 
 
-def test_the_progress_of_an_evicted_prompt_leaves_out_its_chunks_in_flight() -> None:
-    engine = PipelineEngine(Constant(), replace(LIMITS, num_gpu_blocks=100), 2, SglangScheduler)
+@pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler])
+def test_the_progress_of_an_evicted_prompt_leaves_out_its_chunks_in_flight(schedule: type[Scheduler]) -> None:
+    engine = PipelineEngine(Constant(), OVERLAPPING, 2, schedule)
     request = Request(0, 0.0, 6 * 32, 3)
     engine.offer(request, 0.0)
     for _ in range(3):
@@ -332,10 +350,13 @@ def test_a_request_of_an_empty_lane_waits_for_the_blocks_of_other_lanes_in_sglan
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler, MaxUtilizationScheduler])
 @given(requests, st.integers(2, 4))
 @settings(max_examples=25, deadline=None)
-def test_chunks_in_several_stages_of_sglang_conserve_tokens_blocks_and_time(rows: list[Request], stages: int) -> None:
-    engine = PipelineEngine(Affine(), replace(LIMITS, num_gpu_blocks=1000), stages, SglangScheduler)
+def test_chunks_in_several_stages_conserve_tokens_blocks_and_time(
+    schedule: type[Scheduler], rows: list[Request], stages: int
+) -> None:
+    engine = PipelineEngine(Affine(), replace(OVERLAPPING, num_gpu_blocks=1000), stages, schedule)
     copies = [Request(r.index, r.arrived_s, r.prompt_tokens, r.output_tokens, busy=BusyTime()) for r in rows]
     engine.share_time(True, 0.0)
     drain(engine, copies)

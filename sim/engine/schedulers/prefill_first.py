@@ -217,6 +217,7 @@ class SglangScheduler(PrefillFirstScheduler):
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
+        self._overlaps_chunks = True  # the micro-batches of a pipeline share `chunked_req`
         self._inbox = SchedulerInbox(limits.options.scheduler_recv_interval)
         self._ratio = NewTokenRatio(limits.options.schedule_conservativeness or 0.0)
         self._max_prefill_tokens = limits.options.max_num_batched_tokens or limits.max_num_batched_tokens
@@ -265,17 +266,6 @@ class SglangScheduler(PrefillFirstScheduler):
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`. An unread request may join once it is read."""
         return self._inbox.interval > 1 or not self._full_reason or self._preempts
-
-    def hand_over_prompt(self) -> Sequence | None:
-        """See `Scheduler.hand_over_prompt`: the micro-batches of a pipeline share `chunked_req`."""
-        for one in self._prefilling:
-            chunk = self.chunk_in_flight(one.request)
-            if one.computed + chunk < one.tokens and one not in self._evicted:
-                self._chunks = [(part.chunk_part() if part is one else part, new) for part, new in self._chunks]
-                del self._prefilling[one], self.running[one]
-                one.computed += chunk
-                return one
-        return None
 
     def _form(self, now: float) -> int:
         for sequence in self._inbox.read(not self.running):

@@ -179,9 +179,9 @@ class Scheduler(ABC):
     # lie in the order in which `__init__` sets them: those that each step reads are set last, before a subclass's own
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
-        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_transit", "_windows", "adapters", "batch",
-        "blocked_by", "cached_in_step", "max_num_seqs", "overshoot", "pool", "preemptions", "read_s",
-        "recomputed_in_step", "running", "shares", "waiting",
+        "_finishing", "_max_num_batched_tokens", "_overlaps_chunks", "_prefilling", "_step", "_transit", "_windows",
+        "adapters", "batch", "blocked_by", "cached_in_step", "max_num_seqs", "overshoot", "pool", "preemptions",
+        "read_s", "recomputed_in_step", "running", "shares", "waiting",
     )  # fmt: skip
 
     abstract_methods: ClassVar[tuple[str, ...]] = ("form", "may_admit")
@@ -196,6 +196,7 @@ class Scheduler(ABC):
         """Most sequences that may run at once (`max_num_seqs`, divided among pipeline lanes)."""
         self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._chunked_prefill = limits.chunked_prefill
+        self._overlaps_chunks = limits.overlaps_chunks
         self._admissions = 0
         self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
         """LoRA adapter slots; None where requests cannot use adapters."""
@@ -409,6 +410,15 @@ class Scheduler(ABC):
 
         Its chunk in flight stays here and counts as computed.
         """
+        if not self._overlaps_chunks:
+            return None
+        for one in self._prefilling:  # at most one prompt is cut
+            chunk = self.chunk_in_flight(one.request)
+            if one.computed + chunk < one.tokens and one not in self._evicted:
+                self._chunks = [(part.chunk_part() if part is one else part, new) for part, new in self._chunks]
+                del self._prefilling[one], self.running[one]
+                one.computed += chunk
+                return one
         return None
 
     def take_over_prompt(self, sequence: Sequence) -> None:

@@ -172,6 +172,8 @@ class PoolPlan:
     data_parallel_size: int = 1
     lockstep: bool = False
     """True if data-parallel ranks step together (experts are spread over them)."""
+    overlaps_chunks: bool = False
+    """True if chunks of one prompt follow each other through the pipeline stages."""
     padded_tokens: tuple[float, float] = (0, 0)
     """Maximum tokens of a step with prompts, and of one without, in which ranks in lockstep are padded to the fullest
     rank."""

@@ -192,6 +192,12 @@ def overlaps_host(batching: Scheduler, engine: Engine) -> bool:
     return any(getattr(batching, name, False) for name in AHEAD_SWITCHES) or (usual is not None and bool(usual.value))
 
 
+def overlaps_chunks(engine: Engine) -> bool:
+    """Return True if *engine* sends chunks of one prompt through several pipeline stages at once."""
+    usual = default_limit(engine, None, "overlap_context_chunks")
+    return usual is not None and bool(usual.value)
+
+
 def graph_tokens(
     batching: Scheduler, engine: Engine, gpu: Gpu, model: Model, one_rank: bool, stated: int | None
 ) -> tuple[float, float]:
