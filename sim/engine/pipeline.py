@@ -112,6 +112,8 @@ class PipelineEngine(StagedEngine):
         super().__init__(steptime, limits, limits.new_pool(), limits.new_queue(), stages)
         self._lanes = [PipelineLane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
+        self._aborted: list[Request] = []
+        """Requests that their lanes have aborted and that leave now."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -127,6 +129,9 @@ class PipelineEngine(StagedEngine):
         if waiting is not None:
             self._pool.forget(waiting)
             return ReplicaProgress(0, waiting.made)
+        if request in self._aborted:
+            self._aborted.remove(request)
+            return ReplicaProgress(0, 0)
         lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
         progress = lane.rank.evict(request, 0, stepping=lane.end_s < inf)
         ahead = sum(other.rank.chunk_in_flight(request) for other in self._lanes if other is not lane)
@@ -137,6 +142,7 @@ class PipelineEngine(StagedEngine):
         for lane in self._lanes:
             if lane.end_s < inf:
                 self._complete(lane, lane.busy_s(now), now, 0)
+        self._aborted.clear()
         self._stage_free_s = [now] * len(self._stage_free_s)
 
     def plan(self, now: float) -> float:
@@ -145,7 +151,7 @@ class PipelineEngine(StagedEngine):
         for lane in sorted(self._lanes, key=lambda lane: not lane.rank.running):
             if lane.end_s == inf:
                 self._launch(lane, now)
-        return min(lane.end_s for lane in self._lanes)
+        return now if self._aborted else min(lane.end_s for lane in self._lanes)
 
     def _launch(self, lane: PipelineLane, now: float) -> None:
         rank = lane.rank
@@ -161,6 +167,9 @@ class PipelineEngine(StagedEngine):
         if free_seats and rank.blocked_by == "seats":
             rank.blocked_by = ""
         if not steps:
+            aborted = rank.abort_without_blocks()
+            if aborted is not None:
+                self._aborted.append(aborted)
             return
         rank.batch.standing_seqs = others if self._one_scheduler else 0
         leap = self._steptime.leap(rank.batch)
@@ -173,7 +182,12 @@ class PipelineEngine(StagedEngine):
         return -(-max(1, batch.prefill_tokens) // self._piece_tokens) if self._piece_tokens else 1
 
     def advance(self) -> list[Request]:
-        """See `ReplicaEngine.advance`: the batch that leaves the pipeline first."""
+        """See `ReplicaEngine.advance`: aborted requests, or the batch that leaves the pipeline first."""
+        if self._aborted:
+            left, self._aborted = self._aborted, []
+            for request in left:
+                request.rejected = True
+            return left
         lane = min(self._lanes, key=lambda lane: lane.end_s)
         return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
 

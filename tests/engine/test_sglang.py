@@ -8,6 +8,7 @@ from reference_engine import drain
 from reference_sglang import Overlap, Sglang
 
 from sim.engine.asynchronous import AsyncEngine
+from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import SglangScheduler
 from sim.engine.schedulers.scheduler import FinishQueue
 from sim.engine.sequence import Sequence
@@ -46,6 +47,35 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
         assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
+
+
+@pytest.mark.slow
+@given(workloads(), st.integers(2, 4), st.sampled_from([0.1, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_every_accepted_request_of_a_pipeline_ends(workload, stages, conservativeness) -> None:
+    requests, limits = workload
+    rows = [Request(**r) for r in requests]
+    limits = rank_limits(**limits | {"schedule_conservativeness": conservativeness})
+    engine = PipelineEngine(Affine(), limits, stages, SglangScheduler)
+    drain(engine, rows)
+    assert all(r.rejected != (r.finished_s >= r.first_token_s) for r in rows)
+    assert engine.caches()[0].free == engine.caches()[0].usable
+
+
+def test_a_lane_aborts_its_last_request_where_other_lanes_hold_the_blocks() -> None:
+    # five blocks of 4 tokens: both prompts hold two, and the first lane takes the last block at 2
+    limits = rank_limits(
+        num_gpu_blocks=6, block_size=4, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=99,
+        schedule_conservativeness=0.0,
+    )  # fmt: skip
+    rows = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 9)]
+    engine = PipelineEngine(Affine(64), limits, 2, SglangScheduler)
+    drain(engine, rows)
+    first, second = rows
+    assert (first.preemptions, second.preemptions) == (0, 0)
+    assert second.rejected
+    assert second.first_token_s > first.first_token_s
+    assert first.finished_s >= first.first_token_s
 
 
 @pytest.mark.slow

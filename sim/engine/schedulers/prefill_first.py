@@ -11,7 +11,8 @@ tokens again. An answer is found in the prefix cache once it is complete (SGLang
 for its prompt and for the most that its answer may be are free, beside a fraction of what the running requests may
 still make (`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request is tried again before
 a decode step begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the
-requests with the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
+requests with the shortest answers so far are retracted (`retract_decode`): they join the end of the queue. The last
+request of a pipeline lane whose blocks are held by other lanes is aborted (0.5.16; the server of 0.5.9 stops there).
 
 `NewTokenRatio` is that fraction (`NewTokenRatioTracker`). It begins at 0.7 times `schedule_conservativeness`, falls in
 600 decode steps to 14 % of that, and is reset where the server is idle. When KV blocks have run out, it becomes the
@@ -452,6 +453,16 @@ class SglangScheduler(PrefillFirstScheduler):
         if not self._no_decode:
             self.pool.take(need)
         return []
+
+    def abort_without_blocks(self) -> Request | None:
+        """See `Scheduler.abort_without_blocks`: `retract_decode` aborts it, as other lanes hold the blocks."""
+        if not self._no_decode:
+            return None
+        one = next(one for one in self.running if one.decoding)
+        self._finishing.remove(one)
+        self._leave(one)
+        self._no_decode = False
+        return one.request
 
     def _count_steps(self, steps: int, prompts: bool, decodes: bool) -> None:
         """Count *steps* more steps: with *prompts*, with tokens of running requests (*decodes*), or with both."""

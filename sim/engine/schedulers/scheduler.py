@@ -426,6 +426,10 @@ class Scheduler(ABC):
         self.running[sequence] = None
         self._prefilling[sequence] = None
 
+    def abort_without_blocks(self) -> Request | None:
+        """Remove and return the last request that could decode in this lane if its next token finds no block."""
+        return None
+
     def chunk_in_flight(self, request: Request) -> int:
         """Return the prompt tokens of *request* in the step formed last."""
         return sum(chunk for one, chunk in self._chunks if one.request is request)
