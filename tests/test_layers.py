@@ -124,6 +124,19 @@ def imports(tree: ast.AST, inside_function: bool = False) -> Iterator[Import]:
             yield from imports(node, inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+IMPORT = re.compile(r"^(?:from|import) [^(\n]*(?:\([^)]*\))?", re.MULTILINE)
+INDENTED = re.compile(rf"^ +(?:from \S+ )?import |{'|'.join(HIDING)}", re.MULTILINE)
+
+
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of *text*: of all if an import may stand or hide in a block, else up to the last import.
+
+    To parse all of each file takes seconds, and ruff gives each import a line.
+    """
+    ends = [0] + [found.end() for found in IMPORT.finditer(text)]
+    return ast.parse(text if INDENTED.search(text) else text[: ends[-1]])
+
+
 def layer_of(package: Path, file: Path) -> str:
     return file.relative_to(package).parts[0].removesuffix(".py")
 
@@ -139,11 +152,11 @@ def complaints_of(package: Path, file: Path) -> Iterator[str]:
     if layer not in MAY_IMPORT:
         yield f"{where}: {layer} has no place in the arrow"
         return
-    is_list, tree = file.relative_to(package).as_posix() in LISTS, ast.parse(text)
+    is_list, tree = file.relative_to(package).as_posix() in LISTS, tree_of(text)
     for found in imports(tree):
         if complaint := complaint_about(layer, found, is_list):
             yield f"{where}:{found.line}: {complaint}"
-    for node in ast.walk(tree) if any(name in text for name in HIDING) else ():
+    for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute | ast.alias) and name_of(node) in HIDING:
             yield f"{where}:{node.lineno}: {name_of(node)} hides an import"
 

@@ -3,7 +3,7 @@
 import ast
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 from string import Formatter
@@ -19,7 +19,7 @@ from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, speakin
 from sim.language.catalogue import catalogue, file_of
 from sim.message import Message, joined, parsed
 from tests.language.english import english, text_of
-from tests.language.messages import NEVER, NO_SENTENCES, bare_sentences, found, tree_of
+from tests.language.messages import NEVER, NO_SENTENCES, bare_sentences, found, parts
 
 Command = Callable[..., CompletedProcess[str]]
 OTHERS = [code for code in LANGUAGES if code != ENGLISH]
@@ -51,13 +51,6 @@ NAMES = frozenset({"the model's own dtype"})
 def places(texts: Iterable[str]) -> set[tuple[str, str | None]]:
     fields = [field for text in texts for field in Formatter().parse(text)]
     return {(name, "" if form and form[0] == " " else form) for _, name, form, _ in fields if name}  # "{key: value}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trees() -> Iterator[None]:
-    """Forget the syntax trees of all sources after these tests."""
-    yield
-    tree_of.cache_clear()
 
 
 @pytest.mark.slow
@@ -161,8 +154,8 @@ def test_every_message_has_as_many_values_as_places(root: Path) -> None:
         (node, f"{file.name}:{node.lineno}")
         for file in (root / "sim").rglob("*.py")
         if file.name != "message.py"
-        if "Message(" in file.read_text()
-        for node in ast.walk(tree_of(file))
+        for part in parts(file, r"\bMessage\(")
+        for node in ast.walk(part)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Message"
     ]
     texts = [(node.args[0], len(node.args) - 1, place) for node, place in calls]
@@ -171,9 +164,8 @@ def test_every_message_has_as_many_values_as_places(root: Path) -> None:
     assert wrong == []
 
 
-def has_f_strings(file: Path) -> bool:
-    """Return whether an f-string in *file* has two words."""
-    return re.search(r"""(?i)\bf?r?f['"].* """, file.read_text()) is not None
+TWO_WORDS = r"""(?i)\bf?r?f['"].* """
+"""F-string with a blank."""
 
 
 @pytest.mark.slow
@@ -182,8 +174,9 @@ def test_no_f_string_loses_the_template_of_a_sentence(root: Path) -> None:
     bare = [
         f"{name}:{line}: {text!r}: carry it as a Message, or translate it by _"
         for name, file in files.items()
-        if not name.startswith(tuple(NEVER)) and has_f_strings(file)
-        for line, text in bare_sentences(tree_of(file))
+        if not name.startswith(tuple(NEVER))
+        for part in parts(file, TWO_WORDS)
+        for line, text in bare_sentences(part)
         if text not in NO_SENTENCES
     ]
     assert bare == []
