@@ -77,10 +77,10 @@ def served(workspace: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as tools:
-        # Pages are seen for a second or two: to optimise their scripts takes longer than to run them.
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--js-flags=--no-opt"]
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
         found = tools.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield found
+        # one context: its pages share what is fetched, and its compiled scripts
+        yield found.new_context(viewport={"width": 1280, "height": 1400})
         found.close()
 
 
@@ -91,7 +91,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 def quiet_page(browser: Any, address: str) -> Iterator[Any]:
     """Return a page whose console stays empty and that sends requests to its server only."""
-    found = browser.new_page(viewport={"width": 1280, "height": 1400})
+    found = browser.new_page()
     found.set_default_timeout(PATIENCE_MS)
     told: list[str] = []
     found.on("console", lambda message: told.append(message.text))
