@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+from coarse_answers import answer_coarsely
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 from made_up_cases import make_case, two_fleets
@@ -127,6 +128,14 @@ def _sketched(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWING):
             patched.setattr(Chart, "_render", sketch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def coarsely() -> Iterator[None]:
+    """Search capacities and prices with few simulations and bills."""
+    with pytest.MonkeyPatch.context() as patched:
+        answer_coarsely(patched.setattr)
         yield
 
 

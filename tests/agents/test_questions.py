@@ -21,6 +21,8 @@ from sim.agents.commands import Finished, Progress, in_child  # noqa: E402
 from sim.agents.server import server_of  # noqa: E402
 from sim.agents.workspace import Refused, ToolWorkspace  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 QUESTIONS = read(Path(__file__).with_name("questions.yaml")).data
 SMALL = """\
 name: small

@@ -23,6 +23,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.execution.durable import atomic_folder, write_atomically
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 SCENARIO = Scenario.model_validate(
     {
         "name": "s",

@@ -10,6 +10,8 @@ from sim.api.result import Result
 from sim.report.charts.chart import Chart
 from sim.study import breakeven
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 CHOICE = {
     "gpus": ["l4"],
     "quantizations": ["fp8"],

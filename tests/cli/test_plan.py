@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 
 from sim.cli import app
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 SCENARIO = (
     OWN_OR_RENTED.replace("poisson", "constant")
     + """\

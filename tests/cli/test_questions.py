@@ -18,6 +18,8 @@ from sim.study import breakeven, breakeven_costs
 from sim.study.execution import worker_progress
 from sim.study.size.search_state import SearchState
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 SCENARIO = """\
 # How many requests a second do they take?
 name: small
@@ -158,8 +160,8 @@ workload:
   lengths:
     prompt: {distribution: fixed, value: 300}
     output: {distribution: geometric, mean: 60, max: 300}
-horizon_s: 8
-replications: 2
+horizon_s: 4
+replications: 1
 slo: {ttft_s: 1, tpot_s: 0.05}
 max_model_len: 4096
 fleets:
@@ -176,7 +178,6 @@ size:
   costs: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}}
 sensitivity: {metric: tpot_s_p95, inputs: {workload.arrivals.rate_rps: [5, 7]}}
 """
-SHORTER = STUDIES.replace("horizon_s: 8\nreplications: 2", "horizon_s: 4\nreplications: 1")
 
 
 def tables_alone(folder: Path, command: str, page: str, picture: str, *options: str) -> None:
@@ -222,7 +223,7 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(breakeven, "LOADS_SHOWN", 6)
     monkeypatch.setattr(breakeven, "STEPS", 3)
     monkeypatch.setattr(breakeven, "HALVINGS", 3)
-    (folder / "studies.yaml").write_text(SHORTER)
+    (folder / "studies.yaml").write_text(STUDIES)
     said = answer("breakeven", "studies.yaml", "--out", "out")
     for key, name in (
         ("ranking", "ranking"),
@@ -242,7 +243,7 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     finance = "finance: {method: annuity, discount_rate: 0.08, life_years: 4}\n"
-    (folder / "studies.yaml").write_text(f"{SHORTER}plan: {{years: 1, starts: 2027-01}}\n{finance}")
+    (folder / "studies.yaml").write_text(f"{STUDIES}plan: {{years: 1, starts: 2027-01}}\n{finance}")
     said = answer("plan", "studies.yaml", "--out", "out", "--relative", "0.5")
     months, totals = table(folder / "out" / "plan.csv"), table(folder / "out" / "summary.csv")
     assert [str(one["month"]) for one in said["months"]] == [row["month"] for row in months]

@@ -15,6 +15,8 @@ from sim.scenario.schema import Scenario
 from sim.study.capacity_tolerance import RELATIVE
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 FIXED = {"distribution": "fixed", "value": 60}
 
 

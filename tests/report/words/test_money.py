@@ -17,6 +17,8 @@ from sim.scenario.reading.load import load
 from sim.study import breakeven
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 RATE = 1.25
 FIXED = {"distribution": "fixed", "value": 60}
 FINANCE = {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "fx": {"EUR": RATE, "JPY": 0.0067}}

@@ -10,6 +10,8 @@ from sim.cli import app
 from sim.scenario.checks.hardware import gpus_without_server_notes
 from sim.scenario.reading.load import load
 
+pytestmark = pytest.mark.usefixtures("coarsely")
+
 SCENARIO = """\
 name: bare
 model: llama3.1-8b
