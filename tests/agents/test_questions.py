@@ -129,9 +129,9 @@ def test_an_answer_is_small_and_names_its_run_digest_and_sources(root: Path) -> 
 
 
 @pytest.mark.slow
-def test_resources_are_the_schema_and_the_examples(tmp_path: Path) -> None:
+def test_resources_are_the_schema_and_the_examples(root: Path) -> None:
     async def texts() -> list[str]:
-        async with mcp.Client(server_of(ToolWorkspace(tmp_path))) as client:
+        async with mcp.Client(answering(root)) as client:
             names = ("schema", "examples", "examples/autoscale-day")
             found = [await client.read_resource(f"gpufleet://{name}") for name in names]
             with pytest.raises(mcp.MCPError, match="no example 'nosuch'; there are"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dask_machines import Machines
+from dask_machines import Machines, warm
 from small_scenario import REFEREE, SMALL, variant
 from starlette.testclient import TestClient
 
@@ -126,6 +126,10 @@ def test_runs_of_the_queue_simulate_on_the_cluster(
     (tmp_path / "workspace/requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,100,10\n")
     trace = {"workload": {"trace": {"path": "requests.csv", "format": "csv"}}}
     (tmp_path / "workspace/small.yaml").write_text(variant(REFEREE, trace))
+    command = tmp_path / "command"
+    command.write_text(warm().client("sim"))
+    command.chmod(0o700)
+    monkeypatch.setattr(jobs, "COMMAND", (str(command),))
     machines = Machines(tmp_path / "machines")
     machines.worker(NOTING)
     options = ["--cluster", machines.address, "--wait", "60"]
