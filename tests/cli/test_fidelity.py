@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sim.fidelity import calibration
+from sim.fidelity import calibration, fit
 
 Command = Callable[..., CompletedProcess[str]]
 
@@ -29,8 +29,11 @@ fleets: [{name: a, pools: [{gpu: rtx-4090, max_model_len: 4096}]}]
 
 
 @pytest.mark.slow
-def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path, once: Callable[[Any, str], None]) -> None:
+def test_a_scenario_names_what_it_wrote(
+    gpufleet: Command, tmp_path: Path, once: Callable[[Any, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     once(calibration, "calibrate")
+    monkeypatch.setattr(fit, "MOST_TRIALS", 2)
     (tmp_path / "runs.csv").write_text(RUNS)
     (tmp_path / "s.yaml").write_text(SCENARIO)
     done = gpufleet("calibrate", "runs.csv", "--gpu", "RTX 4090", "--out", "ours/my-gpu.yaml")

@@ -39,8 +39,8 @@ def test_windows_leave_room_for_more_sequences_at_full_context() -> None:
 def test_each_pool_that_does_not_fit_has_its_own_changes() -> None:
     catalog = load_catalog()
     pools = "[{gpu: rtx-4090, tensor_parallel_size: 4}, {name: small, gpu: rtx-4090}, {name: tiny, gpu: l4}]"
-    sets = ["sweep=null", f"fleets.4x RTX 4090.pools={pools}", "fleets.4x RTX 4090.cost=null"]
-    found = what_fits(load(SCENARIO, sets, catalog=catalog), catalog, "4x RTX 4090")
+    sets = ["sweep=null", f"fleets=[{{name: three, pools: {pools}}}]"]
+    found = what_fits(load(SCENARIO, sets, catalog=catalog), catalog, "three")
     assert set(found) == {"small", "tiny"}
     assert all(found.values()), found
 
