@@ -133,10 +133,11 @@ def without_load(plan: CasePlan) -> CasePlan:
     if plan.switched and plan.horizon_s is not None:
         window_s = (plan.warmup_s, plan.horizon_s)
     # a burst of zero requests, which the schema of scenarios does not allow
-    nothing = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
+    nothing = {"arrivals": Burst.model_construct(process="burst", num_requests=0)}
     return replace(
         plan,
-        workload=nothing,
+        workload=plan.workload.model_copy(update=nothing),
+        services=tuple(replace(one, workload=one.workload.model_copy(update=nothing)) for one in plan.services),
         cost_per_request=False,
         warmup_auto=False,
         warmup_s=window_s[0],

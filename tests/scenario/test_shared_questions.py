@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from sim.case.run import idle_window
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.checks.services import service_workload_issues, with_one_service
 from sim.scenario.experiment import Service
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.scenario.sweep import at_point
+from sim.scenario.sweep import at_point, cases
 from sim.study import breakeven_costs
 from sim.study.breakeven import costs_at, decide
 from sim.study.breakeven_costs import CandidateLedgers
@@ -80,6 +82,13 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
     assert [row.rented for row in outlook.months] == [1] * 12
     assert outlook.total_usd == pytest.approx(12 * 730 * 0.4)
     assert outlook.output_tokens == pytest.approx(12 * 730 * 3600 * 80)
+
+
+def test_a_fleet_without_load_answers_no_service() -> None:
+    asked = scenario()
+    (hours,) = idle_window(resolve(asked, cases(asked)[0], CATALOG)).intervals.values()
+    assert sum(one.output_tokens for one in hours) == sum(one.busy_s for one in hours) == 0
+    assert sum(one.gpu_energy_j for one in hours) == sum(one.idle_energy_j for one in hours) > 0
 
 
 @pytest.mark.slow
