@@ -23,7 +23,7 @@ POOL = {
 SCENARIO: dict[str, Any] = {
     "name": "sale",
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 2}, "lengths": {"prompt": FIXED, "output": FIXED}},
-    "horizon_s": 120,
+    "horizon_s": 30,
     "replications": 2,
     "slo": {"ttft_s": 2},
     "fleets": [{"name": "a", "pools": [POOL], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": 0.4}}}],

@@ -50,7 +50,7 @@ fleets:
     cost: {acquisition: rent, quotes: {rtx-4090: 0.5}, billing: {granularity_s: %(step)d, minimum_s: %(least)d}}
 """
 USUAL = {
-    "process": "poisson, rate_rps: 0.5", "horizon": 7200, "warmup": 0, "replicas": '{"06:30": 3, "07:00": 1}',
+    "process": "poisson, rate_rps: 0.2", "horizon": 7200, "warmup": 0, "replicas": '{"06:30": 3, "07:00": 1}',
     "starting": 120, "policy": "least_outstanding", "step": 1, "least": 0,
 }  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_requests_wait_while_no_replica_serves(tmp_path: Path) -> None:
 def test_states_tile_time_and_nothing_is_lost(tmp_path_factory, replicas, starting, warmup) -> None:
     folder = tmp_path_factory.mktemp("switched")
     values = {"replicas": str(replicas), "starting": starting, "warmup": warmup, "horizon": 4500}
-    result = run(folder, process="poisson, rate_rps: 0.1", **values)
+    result = run(folder, process="poisson, rate_rps: 0.05", **values)
     for intervals in by_replica(result).values():
         assert intervals[0].start_s == 0
         assert intervals[-1].end_s == result.log.end_s
@@ -144,7 +144,7 @@ def test_states_tile_time_and_nothing_is_lost(tmp_path_factory, replicas, starti
 @pytest.mark.slow
 def test_rent_runs_from_a_start_to_its_stop_in_whole_steps(tmp_path: Path) -> None:
     # replica 0 runs all of two hours; 1 and 2 from 06:30 to 07:00 and a little more, which is one started hour each
-    seldom = "poisson, rate_rps: 0.1"
+    seldom = "poisson, rate_rps: 0.05"
     exact = run(tmp_path, process=seldom)
     extra_s = sum(ran_s(by_replica(exact)[index], "draining") for index in (1, 2))
     assert exact.ledger is not None
