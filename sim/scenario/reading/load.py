@@ -204,14 +204,18 @@ def _load(
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
     _override_axes(layers, parsed.inputs)
-    found += [*_point_issues(layers.data, catalog), *(() if found else _sweep_section_issues(layers.data, swept))]
+    whole, schema = _schema_issues(_filled_from_sweep(layers.data))
+    found += [
+        *_point_issues(layers.data, (whole, schema), catalog),
+        *(() if found else _sweep_section_issues(layers.data, swept)),
+    ]
     found = [*(one for one in found if isinstance(one, InputError) or not parsed.is_reported(one)), *parsed.found]
     found += monte_carlo_issues(layers.data, parsed, lambda data: _schema_issues(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
         found.append(ValidationIssue(("fleets",), _no_fleets(layers.data)))
-    if found:
-        raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
-    return with_one_service(Scenario.model_validate(_filled_from_sweep(layers.data)))
+    if found or whole is None:
+        raise ScenarioErrors(sorted((layers.error(one) for one in found or schema), key=_by_line))
+    return with_one_service(whole)
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -368,8 +372,15 @@ def _filled_from_sweep(data: dict[str, Any]) -> Any:
     return with_values(data, {place: value for place, value in first.items() if value_at(data, place) is None})
 
 
-def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
-    """Return the issues at all points of the sweep; without a sweep, those of the scenario."""
+Checked = tuple[Scenario | None, list[ValidationIssue]]
+"""Scenario of some data, None if invalid, and the issues that the schema finds in the data."""
+
+
+def _point_issues(data: dict[str, Any], whole: Checked, catalog: Catalog) -> Found:
+    """Return the issues at all points of the sweep; without a sweep, those of the scenario.
+
+    *whole* is the scenario with the values that every point sets.
+    """
     found = points(data.get("sweep"))
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[ValidationIssue]]] = []
@@ -378,9 +389,11 @@ def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
         STAGE.set(Message("checking point {number:,} of {count:,}", number, len(found)))
         values = with_values(unswept, {at[axis]: value for axis, value in point.items()})
-        wrong.append(_issues(values, catalog, planned))
+        wrong.append(_issues(values, _schema_issues(values) if data.get("sweep") else whole, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)
-    standing = set(_issues(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
+    standing = always
+    if data.get("sweep") and any(wrong):
+        standing = set(_issues(unswept, _schema_issues(unswept), catalog, planned))
     reported: dict[ValidationIssue | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
@@ -392,24 +405,25 @@ def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
                 reported[reported_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
                 reported[one] = None
-    schema = _schema_issues(_filled_from_sweep(data))[1]
-    reported.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
+    reported.update((one, None) for one in whole[1] if descend(data, one.place)[0] == len(one.place))
     return list(reported)
 
 
-def _issues(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]) -> Found:
-    """Return the issues of the data of one point.
+def _issues(
+    at: dict[str, Any], checked: Checked, catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]
+) -> Found:
+    """Return the issues of the data of one point, whose scenario and schema issues are *checked*.
 
     *planned* caches the issues of the plans of previous points, by hardware.
     """
-    built, schema = _schema_issues(at)
+    built, schema = checked
     found: Found = [*schema, *id_issues(at, catalog)]
-    checked = built
+    sound = built
     if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
-        checked = salvaged(at, schema)
-    if checked is not None:
+        sound = salvaged(at, schema)
+    if sound is not None:
         places = [one.place for one in schema]
-        found += [one for one in scenario_issues(checked) if getattr(one, "place", None) not in places]
+        found += [one for one in scenario_issues(sound) if getattr(one, "place", None) not in places]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:
@@ -434,7 +448,7 @@ def _sweep_section_issues(data: dict[str, Any], swept: bool) -> Iterator[Validat
             yield from section.check_sweep(keys, data, swept)
 
 
-def _schema_issues(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:
+def _schema_issues(data: Any) -> Checked:
     try:
         return Scenario.model_validate(data), []
     except ValidationError as error:
@@ -452,6 +466,7 @@ def _causing_axis(
     """Return the axis among *suspects* without whose value the issue does not occur."""
     for axis in suspects[:-1]:
         others = {places[other]: value for other, value in point.items() if other != axis}
-        if one not in _issues(with_values(data, others) | {"sweep": None}, catalog, []):
+        rest = with_values(data, others) | {"sweep": None}
+        if one not in _issues(rest, _schema_issues(rest), catalog, []):
             return axis
     return suspects[-1] if suspects else None

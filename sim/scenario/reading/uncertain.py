@@ -165,6 +165,8 @@ def _path(data: Any, place: Place) -> str:
 
 def monte_carlo_issues(data: dict[str, Any], parsed: ParsedDistributions, check: Check) -> Iterator[ValidationIssue]:
     """Yield issues of the draws: values that *check* refuses, places that are swept, loads that are not simulated."""
+    if not parsed.inputs:
+        return
     swept = {axis: place_of(data, axis) for point in points(data.get("sweep")) for axis in point}
     standing = set(check(data))
     for place, one in parsed.inputs.items():
@@ -177,7 +179,7 @@ def monte_carlo_issues(data: dict[str, Any], parsed: ParsedDistributions, check:
             )
         yield from _draw_issues(data, place, one, standing, check)
     fleets = data.get("fleets")
-    if parsed.inputs and isinstance(fleets, list) and not any(isinstance(f, dict) and f.get("cost") for f in fleets):
+    if isinstance(fleets, list) and not any(isinstance(f, dict) and f.get("cost") for f in fleets):
         yield ValidationIssue(
             next(iter(parsed.inputs)), "is a distribution, but no fleet has a cost that could depend on it"
         )

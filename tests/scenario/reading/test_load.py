@@ -249,3 +249,14 @@ def test_a_place_is_found_by_its_dotted_path(names: list[str], data: st.DataObje
     i = data.draw(st.integers(0, len(names) - 1))
     assert place_of({"fleets": fleets}, f"fleets.{names[i]}.x.y.z") == ("fleets", i, "x", "y.z")
     assert place_of({"fleets": fleets}, f"fleets.{i}.x.new.key") == ("fleets", i, "x", "new", "key")
+
+
+@pytest.mark.parametrize(("sweep", "times"), [(None, 1), ({"workload.arrivals.rate_rps": [1, 2, 3]}, 4)])
+def test_schema_is_checked_once_and_at_each_point_of_a_sweep(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, sweep: Any, times: int
+) -> None:
+    file, checked, validate = tmp_path / "s.yaml", [], Scenario.model_validate
+    file.write_text(dump(parse(TEXT) | {"sweep": sweep}))
+    monkeypatch.setattr(Scenario, "model_validate", lambda data: (checked.append(data), validate(data))[1])
+    load(file, catalog=catalog)
+    assert len(checked) == times
