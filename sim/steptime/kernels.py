@@ -165,11 +165,8 @@ def _measured_alone(
         format = chosen.measured_as
     if own and format == "fp8" and inputs.quantization.group_size is not None:
         format = BLOCKS
-    known = [
-        one
-        for one in measured
-        if one.format == format and one.experts == (part == "experts") and inputs.engine_family == one.engine
-    ]
+    wanted = format, part == "experts", inputs.engine_family
+    known = [one for one in measured if (one.format, one.experts, one.engine) == wanted]
     card = next((one.gpu for one in known if one.gpu == inputs.gpu.id), None)
     card = card or next((one.gpu for one in known if one.architecture == inputs.gpu.architecture), None)
     return tuple(one for one in known if one.gpu == card)

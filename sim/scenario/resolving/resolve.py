@@ -89,7 +89,7 @@ from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.attention import one_call
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.steptime.collective import exchange_table, nearest_entry, table_for
-from sim.steptime.drafting import DraftHeadStepTime, DraftModelStepTime
+from sim.steptime.drafting import ComputedStepTime, DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
 from sim.steptime.kernels import measured_kernels, reached_shares
 from sim.steptime.options import Roofline
@@ -185,8 +185,8 @@ def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, ca
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
 
 
-def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
-    """Yield the sourced values of one pool.
+def pool_facts(prefix: str, pool: BoundPool, steptime: StepTime, catalog: Catalog, by_height: bool) -> Iterator[Fact]:
+    """Yield the sourced values of one pool with its *steptime*.
 
     *prefix* is its place, for example `fleets.4x RTX 4090.pools.0`. With *by_height*, the height of servers is charged
     for.
@@ -213,8 +213,8 @@ def pool_facts(prefix: str, pool: BoundPool, catalog: Catalog, by_height: bool) 
         yield from _some(f"{prefix}.server", pool.server, _host_fields(pool))
     if pool.gpu is not None and pool.power.mode == "load":
         yield from _power_facts(f"{prefix}.power", pool, catalog)
-    if computed:
-        yield from _steptime_facts(prefix, pool, catalog)
+    if computed and isinstance(steptime, ComputedStepTime):
+        yield from _steptime_facts(prefix, pool, steptime.inputs, catalog)
     yield from (Fact(f"{prefix}.lora.{name}", value) for name, value in adapter_facts(pool, catalog))
     for kind, one in pool.spec.failures.components.items() if pool.spec.failures is not None else ():
         if one.rate is not None:
@@ -285,7 +285,8 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
     if computed and engine.overheads is not None and model is not None:
         unused = ["per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
         unused += [] if isinstance(pool.steptime, Roofline) and pool.steptime.chat_template else ["chat_template_s"]
-        unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
+        others = _of_other_pools(pool)
+        unused += [name for name in type(engine.overheads).model_fields if name.startswith(others)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
         slow = engine.overheads.slow_cards
         if slow is not None and pool.gpu is not None and slow.matches(pool.gpu):
@@ -323,10 +324,10 @@ def _in_process(pool: BoundPool) -> bool:
     return isinstance(pool.steptime, Roofline) and pool.steptime.in_process
 
 
-def _does_not_apply(name: str, pool: BoundPool) -> bool:
-    """Return True if an overhead is for another kind of model, GPU or layout."""
+def _of_other_pools(pool: BoundPool) -> tuple[str, ...]:
+    """Return the prefixes of overheads that are for another kind of model, GPU or layout."""
     if pool.model is None or pool.gpu is None:
-        return True
+        return ("",)
     applies = {
         "moe_": pool.model.moe is not None,
         "mla_": pool.model.mla is not None,
@@ -342,11 +343,10 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "launch_indexer_": pool.model.indexer is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
-    return any(name.startswith(start) and not holds for start, holds in applies.items())
+    return tuple(start for start, holds in applies.items() if not holds)
 
 
-def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
-    inputs = roofline_inputs(pool, catalog)
+def _steptime_facts(prefix: str, pool: BoundPool, inputs: RooflineInputs, catalog: Catalog) -> Iterator[Fact]:
     graphics = inputs.kernel_compute is inputs.kernel.graphics_compute_time_factor
     unused = ["compute_time_factor" if graphics else "graphics_compute_time_factor"]
     if not inputs.server_blackwell:
@@ -543,10 +543,11 @@ def _plan_fleet(
     costs, carbon = terms.costs(machines, catalog), terms.carbon_plan(machines, catalog)
     facts = [
         fact
-        for i, each in enumerate(models)
-        for place, pool in enumerate(each)
+        for i, (each, plan) in enumerate(zip(models, pools, strict=True))
+        for place, (pool, part) in enumerate(zip(each, plan.models or (plan,), strict=True))
         for fact in pool_facts(
-            f"fleets.{fleet.name}.pools.{i}{f'.models.{place}' if place else ''}", pool, catalog, terms.by_height
+            f"fleets.{fleet.name}.pools.{i}{f'.models.{place}' if place else ''}",
+            *(pool, part.steptime, catalog, terms.by_height),
         )
     ]
     facts += [Fact(f"fleets.{fleet.name}.{path}", value) for path, value in transfer_facts(fleet, catalog)]
@@ -775,7 +776,7 @@ def roofline_of(spec: Roofline, inputs: RooflineInputs) -> RooflineStepTime:
 def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
     if isinstance(pool.steptime, Roofline):
         built = roofline_of(pool.steptime, roofline_inputs(pool, catalog))
-        drafted = _with_drafts(pool, pool.steptime, built, catalog)
+        drafted = _with_drafts(pool, pool.steptime, built)
         return drafted if pool.spec.lora is None else adapted(drafted, pool.spec.lora, catalog)
     if isinstance(pool.steptime, RegisteredStepTime):
         known = pool.gpu is not None and pool.model is not None
@@ -786,7 +787,7 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
 
 
 def _with_drafts(
-    pool: BoundPool, roofline: Roofline, built: RooflineStepTime, catalog: Catalog
+    pool: BoundPool, roofline: Roofline, built: RooflineStepTime
 ) -> RooflineStepTime | DraftHeadStepTime | DraftModelStepTime:
     """Return *built* with the passes that draft tokens; *built* itself without a draft model."""
     drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
@@ -794,7 +795,7 @@ def _with_drafts(
         return built
     if pool.drafter is None:
         return DraftHeadStepTime(built, drafts.num_speculative_tokens)
-    drafting = roofline_of(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
+    drafting = roofline_of(roofline, pool.drafter.inputs(built.inputs))
     return DraftModelStepTime(built, drafting, drafts.num_speculative_tokens)
 
 
