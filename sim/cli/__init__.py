@@ -29,7 +29,6 @@ from sim.cli import (  # noqa: F401
     watch,
 )
 from sim.cli.frame import BAD_INPUT, INTERRUPTED, OTHER_FAILURE, OWN_PROCESS, app
-from sim.cli.help import translate_help
 from sim.cli.kept_methods import keep_generated_methods
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, speak, translate_rendered
 from sim.language.catalogue import OWN
@@ -77,6 +76,8 @@ def main() -> None:
         words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
         command = typer.main.get_command(app)
         if current() != ENGLISH:
+            from sim.cli.help import translate_help
+
             translate_help(command)
         code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -5,7 +5,6 @@ commands are made from the records of `QUESTIONS`. Without --out, the folder is 
 settings.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,7 +83,9 @@ def _settings_in_name(scenario: Any, sets: Sequence[str], options: dict[str, Any
     safe = "".join(f"--{_safe(name)}={_safe(value)}" for name, value in named)
     if safe == exact and len(safe) <= LONGEST:
         return safe
-    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:6]
+    from hashlib import sha256
+
+    digest = sha256(json.dumps(named).encode()).hexdigest()[:6]
     return f"{safe[:LONGEST].rstrip('-=.,')}--{digest}"
 
 
