@@ -68,8 +68,8 @@ REPORTING = ("run",)
 """A page takes most of a command's time: of few moments only those of one command are spent on it."""
 MANY = 100
 # neither long searches for tipping points nor longer horizons write other files
-breakeven.STEPS = breakeven.HALVINGS = 3
 answer_coarsely()
+breakeven.STEPS = breakeven.HALVINGS = breakeven.LOADS_SHOWN = 3
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""
