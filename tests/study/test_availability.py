@@ -65,7 +65,7 @@ def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
 def test_warm_spare_serves_after_its_takeover(plan: CasePlan) -> None:
     spares = StandbyReplicas(count=1, kind="warm", takeover_s=2.0)
     found = serving_states(
-        failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1), spares=spares), failures=1500
+        failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1), spares=spares), failures=500
     )
     assert found.full == (3,)
     # three of four work: 0.9477; and while one serves less than could: a takeover of 2 s after each failure

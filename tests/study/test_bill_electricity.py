@@ -25,7 +25,7 @@ SCENARIO = f"""\
 name: spring
 model: llama3.1-8b
 workload:
-  arrivals: {{process: poisson, rate_rps: 0.1}}
+  arrivals: {{process: poisson, rate_rps: 0.05}}
   lengths:
     prompt: {{distribution: fixed, value: 300}}
     output: {{distribution: fixed, value: 100}}
@@ -42,8 +42,8 @@ site:
   demand_usd_per_kw_month: 20
   pue: 1.5
 finance: {{method: straight_line, life_years: 1, residual_fraction: 0}}
-sweep: {{workload.arrivals.rate_rps: [0.1, 0.4]}}
-load_profile: {[0.1] * 23 + [0.4]}
+sweep: {{workload.arrivals.rate_rps: [0.05, 0.2]}}
+load_profile: {[0.05] * 23 + [0.2]}
 """
 CATALOG = load_catalog()
 
@@ -77,7 +77,7 @@ def test_every_kwh_has_the_price_of_its_local_hour(folder: Path) -> None:
         assert float(row["unit_price_usd"]) == pytest.approx(SUNDAY[start.hour])
 
 
-@pytest.mark.parametrize("rate", ["0.1", "0.4"])
+@pytest.mark.parametrize("rate", ["0.05", "0.2"])
 def test_the_peak_is_the_highest_quarter_of_an_hour(folder: Path, rate: str) -> None:
     quarters = [0.0] * 6
     for row in table(folder / "out/usage.csv"):
@@ -92,7 +92,7 @@ def test_a_year_pays_for_the_peak_of_its_highest_load(folder: Path) -> None:
     (year,) = table(folder / "out/year.csv")
     low, high = table(folder / "out/summary.csv")
     usd = {}
-    for rate, row in (("0.1", low), ("0.4", high)):
+    for rate, row in (("0.05", low), ("0.2", high)):
         costs = [r for r in table(folder / "out/costs.csv") if r["rate_rps"] == rate]
         amounts = {
             name: sum(float(r["amount_usd"]) for r in costs if r["component"] == name) for name in ("energy", "demand")
@@ -103,12 +103,12 @@ def test_a_year_pays_for_the_peak_of_its_highest_load(folder: Path) -> None:
     usd_per_kwh = [9 * 313 / 365 + price * 52 / 365 for price in SUNDAY]
     kwh_per_h = [float(row["energy_kwh"]) / 1.5 for row in [low] * 23 + [high]]
     energy = 365 * sum(kwh * price for kwh, price in zip(kwh_per_h, usd_per_kwh, strict=True))
-    by_hand = usd["0.4"]["demand"] * 8760 + usd["0.4"]["capital"] * 8760 + energy
+    by_hand = usd["0.2"]["demand"] * 8760 + usd["0.2"]["capital"] * 8760 + energy
     assert float(year["usd_per_year"]) == pytest.approx(by_hand, rel=2e-5)
 
 
 def test_weekly_loads_are_billed_at_weekly_prices(folder: Path) -> None:
-    week = [0.4] * 120 + [0.1] * 48
+    week = [0.2] * 120 + [0.05] * 48
     again = folder / "week"
     told = CliRunner().invoke(
         app, ["price", str(folder / "out"), "--out", str(again), "--no-report", "--set", f"load_profile={week}"]

@@ -73,10 +73,11 @@ def scenario_of(own: dict[str, Any], let: dict[str, Any], **terms: Any) -> dict[
 
 
 def tips(ledgers: CandidateLedgers, *names: str, halvings: int = 12) -> dict[str, TippingPoints]:
-    """Return the tipping points of the inputs *names*, or of all; to one part in ten thousand with 12 halvings."""
+    """Return the tipping points of the inputs *names*, or of all; to one part in five thousand with 12 halvings."""
     every = breakeven._inputs
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(breakeven, "HALVINGS", halvings)
+        patched.setattr(breakeven, "STEPS", 6)
         if names:
             patched.setattr(breakeven, "_inputs", lambda of: (one for one in every(of) if one.name in names))
         return {one.name: one for one in tipping_points(ledgers)}
@@ -309,9 +310,11 @@ def euros(usd: float) -> dict[str, Any]:
 def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakeven, "STEPS", 6)
     monkeypatch.setattr(breakeven, "HALVINGS", 6)
+    every, kept = breakeven._inputs, ("electricity", "hosting", "discount rate")
+    monkeypatch.setattr(breakeven, "_inputs", lambda of: (one for one in every(of) if one.name in kept))
     dollar, _ = tipping(tmp_path / "dollar", lambda usd: usd)
     euro, said = tipping(tmp_path / "euro", euros)
-    assert list(euro) == list(dollar)
+    assert list(euro) == list(dollar) == ["electricity", "hosting", "discount rate"]
     assert (euro["electricity"]["unit"], euro["hosting"]["unit"]) == ("EUR/kWh", "EUR per kW and month")
     for name, row in euro.items():
         rate = RATE if name in ("electricity", "hosting") else 1.0

@@ -104,7 +104,7 @@ def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
     for start_rps in (1e-3, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
-        loaded = scenario(tmp_path, arrivals, output, horizon_s=160, warmup_s=16, replications=2)
+        loaded = scenario(tmp_path, arrivals, output, horizon_s=110, warmup_s=11, replications=2)
         means.append(found(loaded, tmp_path / "out", 0.02).mean)
     assert means[0] == pytest.approx(1.7, rel=0.1)
     assert means[0] == means[1], "to the last digit"
@@ -163,7 +163,7 @@ def test_clients_come_in_whole_numbers(tmp_path: Path) -> None:
 def test_a_second_search_simulates_nothing(tmp_path: Path) -> None:
     arrivals = {"process": "poisson", "rate_rps": 1.0}
     loaded = scenario(
-        tmp_path, arrivals, {"distribution": "fixed", "value": TOKENS}, horizon_s=300, warmup_s=30, replications=2
+        tmp_path, arrivals, {"distribution": "fixed", "value": TOKENS}, horizon_s=60, warmup_s=6, replications=2
     )
     first = found(loaded, tmp_path / "out", 0.05)
     cases = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("case.json")}
@@ -188,7 +188,7 @@ def test_first_tokens_alone_have_the_capacity_of_the_pool_that_makes_them() -> N
     workload = {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": lengths}
     asked = {
         "name": "s",
-        "horizon_s": 12,
+        "horizon_s": 8,
         "seed": 3,
         "slo": {"ttft_s": 3.0},
         "requests": "none",

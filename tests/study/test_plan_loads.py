@@ -24,7 +24,7 @@ SCENARIO: dict[str, Any] = {
             "output": {"distribution": "geometric", "mean": 20},
         },
     },
-    "horizon_s": 30,
+    "horizon_s": 20,
     "slo": {"ttft_s": 0.5},
     "replications": 2,
     "fleets": [

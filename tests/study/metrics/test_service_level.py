@@ -30,7 +30,7 @@ SCENARIO = """
 workload:
   arrivals: {process: poisson, rate_rps: 8.0}
   lengths: {prompt: {distribution: fixed, value: 200}, output: {distribution: uniform, min: 1, max: 40}}
-horizon_s: 60
+horizon_s: 30
 drain_limit_s: 1000
 replications: 2
 slo: SLO
