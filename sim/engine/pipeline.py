@@ -3,19 +3,19 @@
 A batch enters a stage when it has left the previous stage and the stage is free; the step-time model gives the time of
 one stage. Two engines form the batches by different rules.
 
-`PipelineEngine` forms a batch whenever fewer batches than stages are in flight, from the requests in no batch. Requests
-admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue, and no lane
-has more than its share of the requests, as in SGLang's micro-batches and vLLM V0's virtual engines: otherwise the lane
-with a long prompt would admit all arrivals and leave the other stages idle. In SGLang, and in TensorRT-LLM from 1.2 on
-(`py_executor.py`, `_add_inflight_ids`), the batch that is formed next, in whichever lane, continues a prompt that was
-cut: its chunks follow each other through the stages. Where prompts are computed in pieces (llama.cpp), a stage passes
-each piece of a batch on as soon as it is computed, and a batch that yields no token makes room for the next one when it
-has left the first stage.
+`PipelineEngine` forms batches of the requests in no batch, until as many batches as stages are in flight or none can be
+scheduled; the next one is formed when the oldest has ended, and requests that arrive in between wait for that. Requests
+admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue. A virtual
+engine of vLLM V0 has its share of the requests. In TensorRT-LLM and SGLang a lane admits all that wait, up to the token
+budget and its own limit of requests (max_batch_size, pp_max_micro_batch_size), so that few requests which come together
+leave the other stages idle. In SGLang, and in TensorRT-LLM from 1.2 on (`py_executor.py`, `_add_inflight_ids`), the
+batch that is formed next, in whichever lane, continues a prompt that was cut: its chunks follow each other through the
+stages. Where prompts are computed in pieces (llama.cpp), a stage passes each piece of a batch on as soon as it is
+computed, and a batch that yields no token makes room for the next one when it has left the first stage.
 
 `StagesEngine` follows vLLM V1 (`EngineCore.step_with_batch_queue`): as many batches are in flight as there are stages,
-one more if steps are formed ahead. Batches are formed until that many are in flight or no request can be scheduled;
-the next one is formed when the oldest batch has ended, and requests that arrive in between wait for that. A batch
-enters the first stage once the previous tokens of its requests have left the last stage.
+one more if steps are formed ahead, and batches are formed at the same times. A batch enters the first stage once the
+previous tokens of its requests have left the last stage.
 """
 
 from abc import abstractmethod
@@ -102,18 +102,22 @@ class PipelineEngine(StagedEngine):
         lanes: int | None = None,
         piece_tokens: int | None = None,
         one_scheduler: bool = False,
+        lane_seqs: int | None = None,
     ) -> None:
         """Create the lanes, each with a scheduler of class *schedule*.
 
         *lanes* is the most batches in flight (default: one per stage; with 1, batches pass the stages one after the
         other). *piece_tokens*: prompt tokens per piece, if prompts are computed in pieces.
         *one_scheduler*: whether the time to form a batch depends on the running requests of all lanes.
+        *lane_seqs*: most requests of one lane (default: its share of those here, up to `max_num_seqs` in all lanes).
         """
         super().__init__(steptime, limits, limits.new_pool(), limits.new_queue(), stages)
         self._lanes = [PipelineLane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
-        self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
+        self._piece_tokens, self._one_scheduler, self._lane_seqs = piece_tokens, one_scheduler, lane_seqs
         self._aborted: list[Request] = []
         """Requests that their lanes have aborted and that leave now."""
+        self._waits = False
+        """True if no batch is formed before the oldest one in flight has ended."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -121,7 +125,7 @@ class PipelineEngine(StagedEngine):
         if self._limits.refuses(sequence):
             return False
         self._waiting.add(sequence)
-        return any(lane.end_s == inf for lane in self._lanes)
+        return not self._waits
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: a batch in flight keeps *request* until it leaves the last stage."""
@@ -143,15 +147,18 @@ class PipelineEngine(StagedEngine):
             if lane.end_s < inf:
                 self._complete(lane, lane.busy_s(now), now, 0)
         self._aborted.clear()
+        self._waits = False
         self._stage_free_s = [now] * len(self._stage_free_s)
 
     def plan(self, now: float) -> float:
         """See `ReplicaEngine.plan`."""
         # requests that have been in a batch are scheduled before new requests get an empty lane
         for lane in sorted(self._lanes, key=lambda lane: not lane.rank.running):
-            if lane.end_s == inf:
+            if lane.end_s == inf and not self._waits:
                 self._launch(lane, now)
-        return now if self._aborted else min(lane.end_s for lane in self._lanes)
+        end_s = min(lane.end_s for lane in self._lanes)
+        self._waits = end_s < inf
+        return now if self._aborted else end_s
 
     def _launch(self, lane: PipelineLane, now: float) -> None:
         rank = lane.rank
@@ -160,9 +167,12 @@ class PipelineEngine(StagedEngine):
                 rank.take_over_prompt(prompt)
         running = sum(len(other.rank.running) for other in self._lanes)
         others = running - len(rank.running)
-        free_seats = self._limits.max_num_seqs - running
-        share = -(-(running + len(self._waiting)) // len(self._lanes))
-        rank.max_num_seqs = min(len(rank.running) + free_seats, share)
+        if self._lane_seqs is not None:
+            free_seats, rank.max_num_seqs = 0, self._lane_seqs
+        else:
+            free_seats = self._limits.max_num_seqs - running
+            share = -(-(running + len(self._waiting)) // len(self._lanes))
+            rank.max_num_seqs = min(len(rank.running) + free_seats, share)
         steps = rank.form(now)
         if free_seats and rank.blocked_by == "seats":
             rank.blocked_by = ""
@@ -188,6 +198,7 @@ class PipelineEngine(StagedEngine):
             for request in left:
                 request.rejected = True
             return left
+        self._waits = False
         lane = min(self._lanes, key=lambda lane: lane.end_s)
         return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
 

@@ -31,14 +31,14 @@ The tool does not know mxfp4: it counts two bytes per stored byte (of two weight
 
 
 def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, answer: float) -> tuple[int, int]:
-    """Return max_num_seqs over all *stages* and max_num_batched_tokens, as trtllm-bench derives them.
+    """Return max_num_seqs and max_num_batched_tokens of a batch in flight over *stages*, as trtllm-bench derives them.
 
     *prompt* and *answer* are mean lengths [tokens]. The step's tokens are at least the requests, as our schedulers
-    require; the tool's limits hold for each batch in flight.
+    require.
     """
     running = min(_requests_in_cache(names, gpus, prompt + answer), TRTLLM_MOST_REQUESTS) / stages
     tokens = min(running * (1 + prompt / answer), TRTLLM_MOST_TOKENS)
-    requests = stages * _round_up(running, ((256, 32), (1024, 128)), 256, TRTLLM_LEAST_REQUESTS)
+    requests = _round_up(running, ((256, 32), (1024, 128)), 256, TRTLLM_LEAST_REQUESTS)
     return requests, max(requests, _round_up(tokens, ((4096, 256), (8192, 512)), 1024, TRTLLM_LEAST_TOKENS))
 
 

@@ -161,9 +161,16 @@ def _engine(pool: PoolPlan, draws: Draws, limits_of: Callable[[PoolPlan], Schedu
             return VllmEngine(pool.steptime, limits, GroupScheduler)
         return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), GroupScheduler)
     if pool.pipeline_parallel_size > 1:
-        lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
-        lane_of = (pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
-        return PipelineEngine(pool.steptime, limits, *lane_of, one_scheduler=isinstance(batching, Reserve))
+        stages = pool.pipeline_parallel_size
+        if isinstance(batching, Slots):
+            return PipelineEngine(pool.steptime, limits, stages, schedule, 1, MICRO_BATCH_TOKENS)
+        lane_seqs = None
+        if isinstance(batching, Reserve):  # TensorRT-LLM's max_batch_size is that of one batch in flight
+            lane_seqs = limits.max_num_seqs
+        elif schedule is SglangScheduler:  # pp_max_micro_batch_size
+            lane_seqs = max(1, limits.max_num_seqs // stages)
+        reserves = isinstance(batching, Reserve)
+        return PipelineEngine(pool.steptime, limits, stages, schedule, one_scheduler=reserves, lane_seqs=lane_seqs)
     if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
         return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep and isinstance(batching, Reserve) and batching.attention_dp_timeout_iters:

@@ -309,18 +309,39 @@ def test_chunks_wait_for_each_other_in_tensorrt_llm_before_1_2() -> None:
 
 
 def test_the_next_batch_continues_a_prompt_beside_decoding_requests_in_tensorrt_llm() -> None:
-    # the lane of the first request ends batches at 2 and 4, then a token with 31 tokens of the prompt at 6.5 and 8.5;
-    # the other lane ends 32 of them at 5.5, 32 at 7.5 and the last two at 9.5
+    # the lane of the first request ends batches at 2, 4 and 6, then its last token beside 31 of the prompt at 8, and 32
+    # of them at 10; the other lane, which begins at 4, ends 32 at 7, 32 at 9 and the last one at 11
     rows = [Request(0, 0.0, 8, 4), Request(1, 3.5, 4 * 32, 1)]
-    assert dates(PipelineEngine(Constant(), OVERLAPPING, 2, ReserveScheduler), rows) == [(2.0, 8.5), (9.5, 9.5)]
+    assert dates(PipelineEngine(Constant(), OVERLAPPING, 2, ReserveScheduler), rows) == [(2.0, 8.0), (11.0, 11.0)]
+
+
+def test_a_lane_has_its_own_limit_of_requests() -> None:
+    rows = [Request(place, 0.0, 4, 2) for place in range(5)]
+    engine = PipelineEngine(Constant(), LIMITS, 2, ReserveScheduler, lane_seqs=1)
+    assert dates(engine, rows) == [(2.0, 4.0), (3.0, 5.0), (6.0, 8.0), (7.0, 9.0), (10.0, 12.0)]
+
+
+@pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler])
+def test_requests_that_come_together_share_a_lane_with_room_for_them(schedule: type[Scheduler]) -> None:
+    # the first lane has room for two
+    rows = [Request(place, 0.0, 4, 3) for place in range(3)]
+    engine = PipelineEngine(Constant(), LIMITS, 2, schedule, lane_seqs=2)
+    assert dates(engine, rows) == [(2.0, 6.0), (2.0, 6.0), (3.0, 7.0)]
+
+
+@pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler])
+def test_a_request_waits_for_the_oldest_batch_in_flight_although_a_lane_is_empty(schedule: type[Scheduler]) -> None:
+    # the second one begins at 4, a stage behind the first one's second token, and the third at 9, when that batch ends
+    rows = [Request(0, 0.0, 4, 3), Request(1, 0.5, 4, 1), Request(2, 8.5, 4, 1)]
+    assert dates(PipelineEngine(Constant(), LIMITS, 4, schedule), rows) == [(4.0, 12.0), (9.0, 9.0), (13.0, 13.0)]
 
 
 def test_decoding_waits_in_all_lanes_for_the_chunks_of_a_prompt_in_sglang() -> None:
-    # the lane of the first request ends batches at 2 and 4, then the second and fourth chunk at 6.5 and 8.5, then two
-    # tokens; the other lane ends the first and third chunk at 5.5 and 7.5
+    # the lane of the first request ends batches at 2, 4 and 6, then the second and fourth chunk at 8 and 10, then its
+    # last token; the other lane, which begins at 4, ends the first and third chunk at 7 and 9
     limits = replace(LIMITS, num_gpu_blocks=200)
     rows = [Request(0, 0.0, 8, 4), Request(1, 3.5, 4 * 32, 1)]
-    assert dates(PipelineEngine(Constant(), limits, 2, SglangScheduler), rows) == [(2.0, 12.5), (8.5, 8.5)]
+    assert dates(PipelineEngine(Constant(), limits, 2, SglangScheduler), rows) == [(2.0, 12.0), (10.0, 10.0)]
 
 
 @pytest.mark.parametrize("schedule", [SglangScheduler, ReserveScheduler])
