@@ -23,7 +23,9 @@ from sim.study.execution.cores import ProcessPool
 from sim.study.execution.digest import digest, quantities, rests_on
 from sim.yamlio import parse
 
-POOL = "[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {policy: vllm}}]"
+POOL = """\
+[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {max_num_seqs: 2, num_gpu_blocks: 1000},
+  steptime: {model: affine, base_s: 0.02, per_token_s: 1.0e-5, per_context_token_s: 0}}]"""
 RENTED = "{acquisition: rent, quotes: {rtx-4090: %s}}"
 BOUGHT = "{acquisition: buy, share: %s, quotes: {rtx-4090: 2000, workstation-4x4090: 6000}}"
 TERMS = """\
@@ -121,7 +123,8 @@ TRACE = "{trace: {path: trace.csv, format: csv}}"
 def summary(folder: Path, workload: str) -> dict[str, str]:
     small = {"name": "refused", "horizon_s": ..., "fleets.0.pools.0.batching.max_model_len": 50}
     (folder / "s.yaml").write_text(variant(REFEREE, small | {"workload": parse(workload)}))
-    result = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet"])
+    command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet", "--no-report"]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     with (folder / "out" / "summary.csv").open() as file:
         (row,) = csv.DictReader(file)

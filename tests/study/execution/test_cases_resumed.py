@@ -9,11 +9,12 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from sim.cli import app
+from sim.cli import app, workplace
 from sim.study.execution import cores
 
 SLOW = """
@@ -128,6 +129,8 @@ def test_interrupt_before_the_simulation_keeps_nothing(folder: Path, monkeypatch
 @pytest.mark.slow
 def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "ALONE_S", 0)
+    monkeypatch.setattr(cores, "may_fork", lambda: True)
+    monkeypatch.setattr(workplace, "OWN_PROCESS", SimpleNamespace(get=lambda: True))
     for out, workers in (("one", "1"), ("two", "2")):
         short = ("--set", "sweep={workload.arrivals.rate_rps: [60, 100]}")
         run_here(folder, out, *short, "--workers", workers, "--no-report")

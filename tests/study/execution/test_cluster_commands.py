@@ -33,7 +33,7 @@ SCENARIO = variant(
     {
         "name": "spread",
         "workload.arrivals.rate_rps": 4,
-        "horizon_s": 3,
+        "horizon_s": 2,
         "replications": 2,
         "slo": {"ttft_s": 1, "tpot_s": 0.04},
         "size": {
@@ -53,7 +53,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that start beside many others take their time; what is simulated does not."""
     monkeypatch.setattr(cluster, "CONNECT_S", START_S)
     monkeypatch.setattr(cluster, "WORKERS_S", START_S)
-    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 5.0)
+    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 2.0)
     monkeypatch.setattr(breakeven, "STEPS", 3)
     monkeypatch.setattr(breakeven, "HALVINGS", 3)
 

@@ -28,12 +28,12 @@ def scenario(folder: Path, *sets: str, **more: Any) -> Scenario:
     data = {
         "name": "precise",
         "workload": {"arrivals": {"process": "poisson", "rate_rps": 2.0}, "lengths": LENGTHS},
-        "horizon_s": 60,
+        "horizon_s": 40,
         "warmup_s": 6,
         "seed": 3,
         "replications": 2,
         "slo": {"ttft_s": 1.0},
-        "precision": {"metric": "e2e_s_mean", "relative": 0.12, "max_replications": 40},
+        "precision": {"metric": "e2e_s_mean", "relative": 0.14, "max_replications": 40},
         "sweep": {"workload.arrivals.rate_rps": [1.0, 6.0]},
         "fleets": [
             {"name": "one", "pools": [{"steptime": STEP, "batching": LIMITS}]},
@@ -78,7 +78,7 @@ def test_replications_are_added_where_needed_and_stay_paired(
         half = half_width(values)
         assert half is not None
         assert one.met
-        assert half <= 0.12 * mean(values)
+        assert half <= 0.14 * mean(values)
     order = [(case.fleet, case.axes["rate_rps"], case.replication) for case in cases]
     assert order == sorted(order, key=lambda key: (key[0] != "one", *key[1:])), "fleet by fleet, point by point"
 
