@@ -29,6 +29,7 @@ POOL = {
     "gpu": "rtx-4090",
     "replicas": 2,
     "server": "workstation-4x4090",
+    "steptime": {"model": "affine", "base_s": 0.015, "per_token_s": 2e-5, "per_context_token_s": 1e-7},
     "batching": {"policy": "vllm", "max_num_seqs": 16, "max_num_batched_tokens": 512, "num_gpu_blocks": 200},
 }
 SCENARIO = {
@@ -38,7 +39,7 @@ SCENARIO = {
         "arrivals": {"process": "poisson", "rate_rps": 2},
         "lengths": {side: {"distribution": "geometric", "mean": 150} for side in ("prompt", "output")},
     },
-    "horizon_s": 30,
+    "horizon_s": 20,
     "warmup_s": 7,
     "meter_interval_s": 13,
     "cost_per_request": True,
