@@ -395,9 +395,10 @@ def test_this_process_and_another_do_each_job_once(
     assert len(set(done)) == len(done)
 
 
-def test_duplicate_case_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
+def test_duplicate_case_is_simulated_once(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores_module, "may_fork", lambda: True)
     work = jobs(scenario, tmp_path)[:6]
-    with ProcessPool(2) as cores:
+    with ProcessPool(2, fork=True) as cores:
         done = [job.folder for job in do_missing(cores, [*work, *work])]
         assert sorted(done) == sorted(job.folder for job in work)
         assert list(do_missing(cores, work)) == []
