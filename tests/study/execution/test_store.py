@@ -195,10 +195,13 @@ def test_damaged_counterfactual_is_detected(tmp_path: Path) -> None:
 def test_one_process_owns_a_folder(folder: Path) -> None:
     out, (told, tell) = folder / "out", os.pipe()
     if not (owner := os.fork()):
-        with owned(out):
-            os.write(tell, b"mine")
-            time.sleep(60)
-        os._exit(0)
+        try:
+            with owned(out):
+                os.write(tell, b"mine")
+                time.sleep(60)
+        finally:
+            os._exit(0)
+    os.close(tell)
     try:
         assert os.read(told, 4) == b"mine"
         second = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(out), "--no-report", "--quiet"])
@@ -210,7 +213,6 @@ def test_one_process_owns_a_folder(folder: Path) -> None:
         os.kill(owner, signal.SIGKILL)
         os.waitpid(owner, 0)
         os.close(told)
-        os.close(tell)
     assert (out / ".lock").exists()
     assert run(folder) == ""
     assert not (out / ".lock").exists()
