@@ -133,9 +133,6 @@ class PipelineEngine(StagedEngine):
         if waiting is not None:
             self._pool.forget(waiting)
             return ReplicaProgress(0, waiting.made)
-        if request in self._aborted:
-            self._aborted.remove(request)
-            return ReplicaProgress(0, 0)
         lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
         progress = lane.rank.evict(request, 0, stepping=lane.end_s < inf)
         ahead = sum(other.rank.chunk_in_flight(request) for other in self._lanes if other is not lane)
@@ -146,7 +143,6 @@ class PipelineEngine(StagedEngine):
         for lane in self._lanes:
             if lane.end_s < inf:
                 self._complete(lane, lane.busy_s(now), now, 0)
-        self._aborted.clear()
         self._waits = False
         self._stage_free_s = [now] * len(self._stage_free_s)
 
@@ -163,7 +159,7 @@ class PipelineEngine(StagedEngine):
     def _launch(self, lane: PipelineLane, now: float) -> None:
         rank = lane.rank
         for other in self._lanes:
-            if other is not lane and (prompt := other.rank.hand_over_prompt()) is not None:
+            if other is not lane and rank.has_room() and (prompt := other.rank.hand_over_prompt()) is not None:
                 rank.take_over_prompt(prompt)
         running = sum(len(other.rank.running) for other in self._lanes)
         others = running - len(rank.running)

@@ -315,6 +315,22 @@ def test_the_next_batch_continues_a_prompt_beside_decoding_requests_in_tensorrt_
     assert dates(PipelineEngine(Constant(), OVERLAPPING, 2, ReserveScheduler), rows) == [(2.0, 8.0), (11.0, 11.0)]
 
 
+@pytest.mark.parametrize("schedule", [ReserveScheduler, MaxUtilizationScheduler])
+@pytest.mark.parametrize(("seqs", "tokens"), [(1, 32), (4, 4)])
+def test_a_lane_without_place_or_tokens_leaves_a_prompt_where_it_is(
+    schedule: type[Scheduler], seqs: int, tokens: int
+) -> None:
+    class Limited(Constant):
+        def leap(self, batch: Batch) -> Leap:
+            assert batch.decode_seqs + batch.prefill_seqs <= seqs
+            assert batch.prefill_seqs <= batch.prefill_tokens <= tokens - batch.decode_seqs
+            return super().leap(batch)
+
+    limits = replace(OVERLAPPING, num_gpu_blocks=999, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+    rows = [Request(place, place, 100 if place % 2 else 8, 40) for place in range(9)]
+    dates(PipelineEngine(Limited(), limits, 2, schedule, lane_seqs=seqs), rows)
+
+
 def test_a_lane_has_its_own_limit_of_requests() -> None:
     rows = [Request(place, 0.0, 4, 2) for place in range(5)]
     engine = PipelineEngine(Constant(), LIMITS, 2, ReserveScheduler, lane_seqs=1)

@@ -110,7 +110,7 @@ class GroupScheduler(VllmScheduler):
         """See `Scheduler.may_admit`. While others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
-        return len(self.running) < self.max_num_seqs and self._decoding < self._max_num_batched_tokens
+        return self.has_room()
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         pool, limits = self._grouped, self._limits

@@ -268,6 +268,10 @@ class SglangScheduler(PrefillFirstScheduler):
         """See `Scheduler.may_admit`. An unread request may join once it is read."""
         return self._inbox.interval > 1 or not self._full_reason or self._preempts
 
+    def has_room(self) -> bool:
+        """See `Scheduler.has_room`. A prompt that was cut continues in the next batch, however full its lane is."""
+        return True
+
     def _form(self, now: float) -> int:
         for sequence in self._inbox.read(not self.running):
             super().enqueue(sequence)

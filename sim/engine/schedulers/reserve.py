@@ -31,11 +31,7 @@ class ReserveScheduler(Scheduler):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
-        return (
-            len(self.running) < self.max_num_seqs
-            and self._decoding < self._max_num_batched_tokens
-            and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
-        )
+        return self.has_room() and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
 
     def _blocks(self, sequence: Sequence) -> int:
         """Return the blocks of the whole request; the last token made needs no KV."""
@@ -199,7 +195,7 @@ class UnifiedCacheScheduler(VllmScheduler):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
-        return len(self.running) < self.max_num_seqs and self._decoding < self._max_num_batched_tokens
+        return self.has_room()
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         return 0

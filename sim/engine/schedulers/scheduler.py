@@ -316,6 +316,10 @@ class Scheduler(ABC):
         If so, a leap must end early for it.
         """
 
+    def has_room(self) -> bool:
+        """Return whether a batch place and tokens are left for one more prompt in the next step."""
+        return len(self.running) < self.max_num_seqs and self._decoding < self._max_num_batched_tokens
+
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         """Return the blocks that must be free to admit *sequence* with *chunk* tokens: those of all its tokens."""
         return self.pool.missing(sequence, hits, sequence.tokens)
