@@ -164,12 +164,10 @@ def _engine(pool: PoolPlan, draws: Draws, limits_of: Callable[[PoolPlan], Schedu
         stages = pool.pipeline_parallel_size
         if isinstance(batching, Slots):
             return PipelineEngine(pool.steptime, limits, stages, schedule, 1, MICRO_BATCH_TOKENS)
-        lane_seqs = None
-        if isinstance(batching, Reserve):  # TensorRT-LLM's max_batch_size is that of one batch in flight
-            lane_seqs = limits.max_num_seqs
-        elif schedule is SglangScheduler:  # pp_max_micro_batch_size
-            lane_seqs = max(1, limits.max_num_seqs // stages)
         reserves = isinstance(batching, Reserve)
+        lane_seqs = limits.max_num_seqs if reserves else None  # TensorRT-LLM's max_batch_size is that of one batch
+        if schedule is SglangScheduler:  # pp_max_micro_batch_size
+            lane_seqs = max(1, limits.max_num_seqs // stages)
         return PipelineEngine(pool.steptime, limits, stages, schedule, one_scheduler=reserves, lane_seqs=lane_seqs)
     if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
         return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)

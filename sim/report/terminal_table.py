@@ -194,7 +194,10 @@ def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _cell(text: str, width: int) -> str:
-    """Return *text* with its lines divided at blanks; a name that is wider than *width*, after its hyphens."""
+    """Return *text* with its lines divided at blanks; a name that is wider than *width*, after its hyphens.
+
+    Text with other than ASCII characters is left to the table, which divides a long Chinese word anywhere.
+    """
     if not text.isascii():
         return text
     lines = []

@@ -285,7 +285,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
     if computed and engine.overheads is not None and model is not None:
         unused = ["per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
         unused += [] if isinstance(pool.steptime, Roofline) and pool.steptime.chat_template else ["chat_template_s"]
-        others = _of_other_pools(pool)
+        others = _unused_prefixes(pool)
         unused += [name for name in type(engine.overheads).model_fields if name.startswith(others)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
         slow = engine.overheads.slow_cards
@@ -324,10 +324,10 @@ def _in_process(pool: BoundPool) -> bool:
     return isinstance(pool.steptime, Roofline) and pool.steptime.in_process
 
 
-def _of_other_pools(pool: BoundPool) -> tuple[str, ...]:
-    """Return the prefixes of overheads that are for another kind of model, GPU or layout."""
+def _unused_prefixes(pool: BoundPool) -> tuple[str, ...]:
+    """Return the prefixes of overheads that are for another kind of model, GPU or layout than *pool* has."""
     if pool.model is None or pool.gpu is None:
-        return ("",)
+        return ("",)  # every name begins with it
     applies = {
         "moe_": pool.model.moe is not None,
         "mla_": pool.model.mla is not None,
