@@ -97,6 +97,9 @@ class ReserveLimits(QueueLimits):
     """Admission rule. guaranteed_no_evict: a request joins once the blocks of its prompt and output are free;
     max_utilization: once those of its prompt are free; when blocks run out, the request that started last is paused and
     recomputed."""
+    overlap_scheduler: bool | None = None
+    """True if the host works on a step while the GPU computes the next one, which is formed one step ahead; where
+    prompts are held back, and with max_utilization, a step is formed when it begins. Default: the engine's."""
     batch_wait_timeout_iters: Annotated[int, Field(ge=0)] = 0
     """Most steps for which prompts wait for further prompts while other requests decode [steps]; 0: they never wait."""
     batch_wait_max_tokens_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0

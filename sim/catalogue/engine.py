@@ -384,8 +384,7 @@ class EngineLimits(Spec):
     overlap_schedule: Value | None = None
     """Default of `async_scheduling` in an engine that computes prompts first (SGLang's name)."""
     overlap_scheduler: Value | None = None
-    """Default of host and GPU overlap in an engine that reserves KV blocks: 1: the host works in parallel with the GPU;
-    0 or None: before and after it."""
+    """Default of `async_scheduling` in an engine that reserves KV blocks (TensorRT-LLM's name)."""
     overlap_context_chunks: Value | None = None
     """Chunks of one prompt in pipeline stages: 1: a chunk follows the one before it from stage to stage; 0 or None: it
     waits until that has left the last stage. vLLM and SGLang always work in the first way."""

@@ -1,4 +1,4 @@
-"""Engines that form the next step while one runs: asynchronous scheduling of vLLM and SGLang's overlap scheduler.
+"""Engines that form the next step while one runs, as vLLM (asynchronous scheduling), SGLang and TensorRT-LLM do.
 
 Each step is formed when the one before it starts, from what is known then: a request that arrives meanwhile waits one
 step more, and a request that finishes in the step that starts still holds its place and its KV blocks. Equal steps are
@@ -274,8 +274,10 @@ class AsyncLockstepEngine(AsyncSchedulingEngine):
     A request goes to the rank with the fewest outstanding requests.
     """
 
-    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: int) -> None:
-        own = [VllmScheduler(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
+    def __init__(
+        self, steptime: StepTime, limits: SchedulerLimits, ranks: int, schedule: type[VllmScheduler] = VllmScheduler
+    ) -> None:
+        own = [schedule(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
 
     def _rank_for(self, request: Request) -> VllmScheduler:

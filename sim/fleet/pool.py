@@ -26,6 +26,7 @@ from sim.engine.schedulers.prefill_first import PrefillFirstScheduler, SglangSch
 from sim.engine.schedulers.reserve import (
     BatchWaitingScheduler,
     MaxUtilizationScheduler,
+    OverlapScheduler,
     ReserveScheduler,
     UnifiedCacheScheduler,
 )
@@ -169,10 +170,11 @@ def _engine(pool: PoolPlan, draws: Draws, limits_of: Callable[[PoolPlan], Schedu
         if schedule is SglangScheduler:  # pp_max_micro_batch_size
             lane_seqs = max(1, limits.max_num_seqs // stages)
         return PipelineEngine(pool.steptime, limits, stages, schedule, one_scheduler=reserves, lane_seqs=lane_seqs)
-    if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
-        return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep and isinstance(batching, Reserve) and batching.attention_dp_timeout_iters:
         return BalancedLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
+    ahead = _scheduler_ahead(batching, schedule)
+    if pool.lockstep and ahead is not None:
+        return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size, ahead)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
     if isinstance(batching, VllmLimits) and batching.speculative is not None:
@@ -181,13 +183,22 @@ def _engine(pool: PoolPlan, draws: Draws, limits_of: Callable[[PoolPlan], Schedu
         if batching.async_scheduling:
             return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncDraftScheduler)
         return VllmEngine(pool.steptime, limits, DraftScheduler)
-    if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
-        return AsyncEngine(pool.steptime, limits)
-    if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
-        return AsyncEngine(pool.steptime, limits, SglangScheduler)
+    if ahead is not None:
+        return AsyncEngine(pool.steptime, limits, ahead)
     if isinstance(batching, PrefillFirst) and batching.late_output:
         return LateOutputEngine(pool.steptime, limits, schedule)
     return VllmEngine(pool.steptime, limits, schedule)
+
+
+def _scheduler_ahead(batching: Any, schedule: Any) -> type[VllmScheduler] | None:
+    """Return the scheduler of ranks that form each step one ahead; None if they form it when it begins."""
+    if isinstance(batching, VllmLimits):
+        return VllmScheduler if batching.async_scheduling and schedule is VllmScheduler else None
+    if isinstance(batching, PrefillFirst):
+        return SglangScheduler if batching.overlap_schedule else None
+    if isinstance(batching, Reserve) and batching.overlap_scheduler and schedule is ReserveScheduler:
+        return OverlapScheduler
+    return None
 
 
 def _new_adapters(plan: AdapterPlan) -> Callable[[], AdapterSlots]:

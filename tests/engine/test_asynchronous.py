@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain, drain_evicting
 from reference_groups import GroupsReference
+from reference_policies import Reserve
 from reference_queued import QueuedReference
 from reference_sglang import Overlap
 
@@ -34,6 +35,7 @@ from sim.engine.lora import AdapterSlots
 from sim.engine.pipeline import StagesEngine
 from sim.engine.schedulers.kv_groups import GroupScheduler
 from sim.engine.schedulers.prefill_first import SglangScheduler
+from sim.engine.schedulers.reserve import OverlapScheduler
 from sim.engine.schedulers.speculative import AsyncDraftScheduler
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.synchronous import VllmEngine
@@ -52,6 +54,27 @@ def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions
+        assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+class ReserveAhead(Reserve, QueuedReference):
+    """TensorRT-LLM's overlap scheduler."""
+
+
+@pytest.mark.slow
+@given(workloads(), st.sampled_from([Affine(), Windowed()]), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_steps_with_reserved_blocks_agree_exactly(workload, model, chunked) -> None:
+    requests, limits = workload
+    limits |= {"chunked_prefill": chunked}
+    fast = [Request(**r) for r in requests]
+    engine = AsyncEngine(model, rank_limits(window=model.window, **limits), OverlapScheduler)
+    drain(engine, fast)
+    reference = ReserveAhead(model.leap, window=model.window, asynchronous=True, **limits)
+    for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
+        assert dates(ours) == dates(theirs)
         assert ours.cached_tokens == theirs.cached_tokens
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
@@ -217,6 +240,7 @@ def with_options(limits: SchedulerLimits, **options: float) -> SchedulerLimits:
 
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
+    "reserved ahead": (lambda limits: AsyncEngine(Affine(), limits, OverlapScheduler), ReserveAhead, AHEAD),
     "drafts": (
         lambda limits: AsyncEngine(Affine(), replace(limits, **DRAFTS), AsyncDraftScheduler),
         AsyncDraftReference,

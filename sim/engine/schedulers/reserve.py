@@ -5,6 +5,10 @@ admitted only if the KV blocks of its whole prompt and output are free, and hold
 decoding requests, then prompts in order while token budget, batch places and reserved blocks last; a prompt joins
 whole, or in chunks. No sequence is ever preempted.
 
+`OverlapScheduler` forms each step while the one before it runs. In `_torch/pyexecutor/py_executor.py`
+(`_executor_loop_overlap`) a step is launched before the result of the one before it is processed, and a request whose
+last token is being made is in no further step (GENERATION_TO_COMPLETE).
+
 With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) a request joins with the blocks of its prompt,
 and where a started request finds no block for its next step, the last one started is paused: its blocks are freed, and
 it later computes prompt and tokens again. The "two steps look-ahead", which keeps one more block free for decoding
@@ -24,6 +28,12 @@ from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
+from sim.records import Request
+
+
+def whole_blocks(sequence: Sequence, block_size: int) -> int:
+    """Return the KV blocks of the whole request of *sequence*; the last token made needs no KV."""
+    return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // block_size)
 
 
 class ReserveScheduler(Scheduler):
@@ -33,16 +43,12 @@ class ReserveScheduler(Scheduler):
         """See `Scheduler.may_admit`."""
         return self.has_room() and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
 
-    def _blocks(self, sequence: Sequence) -> int:
-        """Return the blocks of the whole request; the last token made needs no KV."""
-        return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // self.pool.block_size)
-
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
-        return self.pool.missing(sequence, hits, self._blocks(sequence) * self.pool.block_size)
+        return self.pool.missing(sequence, hits, whole_blocks(sequence, self.pool.block_size) * self.pool.block_size)
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         super()._hold(sequence, hits)
-        sequence.held = self._blocks(sequence)
+        sequence.held = whole_blocks(sequence, self.pool.block_size)
         self.pool.take(sequence.held - hits)
 
     def form(self, now: float) -> int:
@@ -57,6 +63,61 @@ class ReserveScheduler(Scheduler):
         if self._chunks:
             return 1
         return self._steps_until_finish() if self._decoding else 0
+
+
+class OverlapScheduler(VllmScheduler):
+    """Scheduler of one rank under the rules of `ReserveScheduler` that forms each step one ahead."""
+
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+        super().__init__(limits, pool, waiting, ahead)
+        self._shared_answers = None
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Scheduler.may_admit`."""
+        return (
+            len(self.running) < self.max_num_seqs
+            and self._decoding < self._max_num_batched_tokens
+            and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
+        )
+
+    def reserve(self, request: Request, steps: int) -> bool:
+        """See `VllmScheduler.reserve`. Requests do not come with the KV of their prompts."""
+        return False
+
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        return self.pool.missing(sequence, hits, whole_blocks(sequence, self.pool.block_size) * self.pool.block_size)
+
+    def _hold(self, sequence: Sequence, hits: int) -> None:
+        super()._hold(sequence, hits)
+        sequence.held = whole_blocks(sequence, self.pool.block_size)
+        self.pool.take(sequence.held - hits)
+
+    def _held(self, sequence: Sequence, served: int = 0) -> int:
+        return sequence.held
+
+    def _form(self, now: float) -> int:
+        self.blocked_by = ""
+        if not self.running and not self.waiting:
+            return 0
+        self._chunks.clear()
+        self.recomputed_in_step = self.cached_in_step = 0
+        self._admit(self._continue_prompt(self._max_num_batched_tokens - self._decoding), now)
+        self._fill_decodes()
+        self._fill_chunks()
+        if self._chunks:
+            return 1
+        return self._steps_until_finish() if self._decoding else 0
+
+    def blocks_ahead(self, steps: int) -> int:
+        """See `Scheduler.blocks_ahead`."""
+        return 0
+
+    def _blocks_of_leap(self, steps: int) -> int:
+        return 0
+
+    def known_tokens_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+        """See `VllmScheduler.known_tokens_when_dropped`. The blocks of the whole request are held."""
+        return sequence.base + self._step - (not in_step)
 
 
 class HoldingScheduler(ReserveScheduler):

@@ -337,6 +337,8 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
             yield ValidationIssue(
                 (*place, key), "needs a model with recurrent states on an engine that has a cache for them"
             )
+    if isinstance(limits, Reserve) and limits.overlap_scheduler and layout.pipeline_parallel_size > 1:
+        yield ValidationIssue((*place, "overlap_scheduler"), "needs one pipeline stage")
     if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and lockstep:
         yield ValidationIssue((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
     if isinstance(limits, Reserve) and limits.attention_dp_timeout_iters and not lockstep:
@@ -370,8 +372,7 @@ def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
 def _sglang_issues(limits: PrefillFirst, staged: bool, lockstep: bool, place: Place) -> Iterator[ValidationIssue]:
     """Yield issues of SGLang's options in layouts that do not support them.
 
-    *staged*: the pool has pipeline stages; *lockstep*: its ranks step together. In both cases overlap only hides host
-    work; the contents of a step are fixed when it begins.
+    *staged*: the pool has pipeline stages; *lockstep*: its ranks step together.
     """
     several = staged or lockstep
     used = {

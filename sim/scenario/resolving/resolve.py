@@ -149,7 +149,7 @@ def _padded_tokens(pool: BoundPool) -> tuple[float, float]:
 def _forms_ahead(pool: BoundPool) -> bool:
     if pool.layout.pipeline_parallel_size > 1 or pool.offload:
         return False
-    return overlaps_host(pool.batching, pool.engine)
+    return overlaps_host(pool.batching)
 
 
 def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:

@@ -146,7 +146,7 @@ def state_note(model: Model | None, cache: StateCache | None, memory: MemoryFit 
     )
 
 
-AHEAD_SWITCHES = ("async_scheduling", "overlap_schedule")
+AHEAD_SWITCHES = ("async_scheduling", "overlap_schedule", "overlap_scheduler")
 """Switches of engines that form a step while one runs."""
 DRAFTED_AHEAD = ("eagle", "mtp")
 """Drafting methods that work with `async_drafts`: n-grams need the tokens on the host, so they do not."""
@@ -186,10 +186,9 @@ def _with_drafts(batching: Scheduler, engine: Engine | None) -> bool:
     return drafts.method in DRAFTED_AHEAD and usual is not None and bool(usual.value)
 
 
-def overlaps_host(batching: Scheduler, engine: Engine) -> bool:
-    """Return True if *engine* does host work while the GPU runs: by forming steps ahead, or as TensorRT-LLM does."""
-    usual = default_limit(engine, None, "overlap_scheduler") if isinstance(batching, Reserve) else None
-    return any(getattr(batching, name, False) for name in AHEAD_SWITCHES) or (usual is not None and bool(usual.value))
+def overlaps_host(batching: Scheduler) -> bool:
+    """Return True if the engine of *batching* does host work while the GPU runs."""
+    return any(getattr(batching, name, False) for name in AHEAD_SWITCHES)
 
 
 def overlaps_chunks(engine: Engine) -> bool:

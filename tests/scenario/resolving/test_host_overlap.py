@@ -42,6 +42,7 @@ def plan(engine, **pool):
         ("vllm-0.18", drafts("eagle", async_scheduling=True), True),
         ("vllm-0.19", drafts("ngram"), False),
         ("tensorrt-llm-1.0", {}, True),
+        ("tensorrt-llm-1.0", {"batching": {"policy": "reserve", "overlap_scheduler": False}}, False),
         ("tensorrt-llm-0.14", {}, False),
         ("sglang-0.5", TOGETHER, True),
         ("sglang-0.5", TOGETHER | {"batching": {"policy": "prefill_first", "overlap_schedule": False}}, False),
@@ -52,6 +53,10 @@ def test_the_host_works_beside_the_gpu_as_releases_do(engine, pool, beside) -> N
     assert inputs.forms_ahead == beside
 
 
-def test_overlap_needs_one_pipeline_stage() -> None:
-    with pytest.raises(ScenarioErrors, match="overlap_schedule: needs one pipeline stage"):
-        plan("sglang-0.5", pipeline_parallel_size=2, batching={"policy": "prefill_first", "overlap_schedule": True})
+@pytest.mark.parametrize(
+    ("engine", "policy", "switch"),
+    [("sglang-0.5", "prefill_first", "overlap_schedule"), ("tensorrt-llm-1.0", "reserve", "overlap_scheduler")],
+)
+def test_overlap_needs_one_pipeline_stage(engine, policy, switch) -> None:
+    with pytest.raises(ScenarioErrors, match=f"{switch}: needs one pipeline stage"):
+        plan(engine, pipeline_parallel_size=2, batching={"policy": policy, switch: True})
