@@ -1,6 +1,9 @@
 """An API server's one thread reads requests turn by turn: the engine behind it sees later arrivals, no more."""
 
+from dataclasses import replace
 from math import inf
+from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_workloads import Affine, dates, rank_limits, workloads
@@ -11,8 +14,11 @@ from reference_engine import drain
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.synchronous import VllmEngine
+from sim.fleet.fleet import fleet_streams
 from sim.fleet.intake import IntakeEngine, SequentialIntakeEngine
-from sim.records import ReplicaProgress, Request
+from sim.fleet.pool import replica_engines
+from sim.records import Batch, Leap, ReplicaProgress, Request
+from tests.small_scenario import TINY, planned, variant
 
 READING_S = 2.0**-5
 
@@ -151,3 +157,30 @@ def test_a_failed_server_loses_the_requests_it_was_reading() -> None:
     server.evict(lost, 0.0)
     server.crash(0.0)
     assert server.plan(0.0) == inf
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"policy": "reserve"}, 4),
+        ({"policy": "prefill_first", "schedule_conservativeness": 1.0}, 2),
+        ({"policy": "prefill_first"}, 3),
+    ],
+    ids=["max_batch_size of TensorRT-LLM", "pp_max_micro_batch_size of SGLang", "share of a virtual engine"],
+)
+def test_a_pipeline_batch_has_as_many_requests_as_its_engine_allows(
+    tmp_path: Path, options: dict[str, Any], most: int
+) -> None:
+    class Counting:
+        window, largest = None, 0
+
+        def leap(self, batch: Batch) -> Leap:
+            self.largest = max(self.largest, batch.decode_seqs + batch.prefill_seqs)
+            return Leap(1.0)
+
+    sizes = {"max_num_seqs": 4, "max_num_batched_tokens": 2048, "num_gpu_blocks": 999, "max_model_len": 999}
+    plan = planned(tmp_path, variant(TINY, {"fleets.0.pools.0.batching": options | sizes}))
+    pool = replace(plan.pools[0], pipeline_parallel_size=2, steptime=Counting())
+    [engine] = replica_engines(pool, fleet_streams(plan))
+    drain(engine, [request(place, 0.0) for place in range(6)])
+    assert pool.steptime.largest == most
