@@ -61,6 +61,8 @@ class StagedEngine(NoKvTransfer):
         self._stage_free_s = [0.0] * stages
         self._meters = Meters()
         self._sharing = False
+        self._waits = False
+        """True if no batch is formed before the oldest one in flight has ended."""
 
     @abstractmethod
     def _preemptions(self) -> int:
@@ -116,8 +118,6 @@ class PipelineEngine(StagedEngine):
         self._piece_tokens, self._one_scheduler, self._lane_seqs = piece_tokens, one_scheduler, lane_seqs
         self._aborted: list[Request] = []
         """Requests that their lanes have aborted and that leave now."""
-        self._waits = False
-        """True if no batch is formed before the oldest one in flight has ended."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -253,8 +253,6 @@ class StagesEngine(StagedEngine):
         self._schedule = _scheduler_of(limits, limits.new_queue(), stages if asynchronous else 0)
         super().__init__(steptime, limits, self._schedule.pool, self._schedule.waiting, stages)
         self._batches_in_flight: deque[InFlightBatch] = deque()
-        self._waits = False
-        """True if no batch is formed before the oldest one in flight has ended."""
         self._evicted: list[InFlightSequence] = []
         """Evicted requests that leave when the oldest batch in flight ends."""
 
