@@ -166,16 +166,21 @@ def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
     return found
 
 
-def salvaged(data: Any, found: Iterable[ValidationIssue]) -> Scenario | None:
-    """Return *data* without the places in *found*, so that one mistake does not hide another; None if invalid."""
-    data, wrong = with_values(data, {}), list(found)
+def salvaged(data: Any, found: Iterable[ValidationIssue]) -> tuple[Scenario | None, list[ValidationIssue]]:
+    """Return *data* without its mistakes, so that one does not hide another (None if invalid), and these mistakes.
+
+    The mistakes are those *found* in the data, and those that the schema finds once the places of these are removed.
+    """
+    data, mistakes = with_values(data, {}), [*found]
+    wrong = mistakes
     for _ in range(MOST_ROUNDS):
         _take_out(data, wrong)
         try:
-            return Scenario.model_validate(data)
+            return Scenario.model_validate(data), mistakes
         except ValidationError as error:  # a mapping without its invalid key may be invalid: removed in the next round
             wrong = validation_issues(error, Scenario, data)
-    return None
+            mistakes = mistakes + wrong
+    return None, mistakes
 
 
 def _take_out(data: dict[str, Any], wrong: Iterable[ValidationIssue]) -> None:

@@ -203,10 +203,10 @@ def _load(
     elif broken := sweep_issues(layers.data, EFFORT):
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
-    _override_axes(layers, parsed.inputs)
+    overridden = _override_axes(layers, parsed.inputs)
     whole, schema = _schema_issues(_filled_from_sweep(layers.data))
     found += [
-        *_point_issues(layers.data, (whole, schema), catalog),
+        *_point_issues(layers.data, (whole, schema), catalog, overridden),
         *(() if found else _sweep_section_issues(layers.data, swept)),
     ]
     found = [*(one for one in found if isinstance(one, InputError) or not parsed.is_reported(one)), *parsed.found]
@@ -346,9 +346,9 @@ def swept_values(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any
     return []
 
 
-def _override_axes(layers: Layers, drawn: Collection[Place]) -> None:
-    """Reduce each axis that the command line sets to the value set, except for axes that are *drawn*."""
-    sweep = layers.data.get("sweep")
+def _override_axes(layers: Layers, drawn: Collection[Place]) -> set[str]:
+    """Reduce each axis that the command line sets to the value set, except for axes that are *drawn*. Return them."""
+    sweep, overridden = layers.data.get("sweep"), set()
     for place, _ in layers.options:
         if place in drawn:
             continue
@@ -356,13 +356,16 @@ def _override_axes(layers: Layers, drawn: Collection[Place]) -> None:
             for axis in sweep:
                 if place_of(layers.data, axis) == place:
                     sweep[axis] = [value_at(layers.data, place)]
+                    overridden.add(axis)
         elif isinstance(sweep, list):
             for point in sweep:
                 for axis in point:
                     if place_of(layers.data, axis) == place:
                         point[axis] = value_at(layers.data, place)
+                        overridden.add(axis)
             twice = set(repeated(sweep))
             sweep[:] = [point for i, point in enumerate(sweep) if i not in twice]
+    return overridden
 
 
 def _filled_from_sweep(data: dict[str, Any]) -> Any:
@@ -376,10 +379,11 @@ Checked = tuple[Scenario | None, list[ValidationIssue]]
 """Scenario of some data, None if invalid, and the issues that the schema finds in the data."""
 
 
-def _point_issues(data: dict[str, Any], whole: Checked, catalog: Catalog) -> Found:
+def _point_issues(data: dict[str, Any], whole: Checked, catalog: Catalog, overridden: Collection[str]) -> Found:
     """Return the issues at all points of the sweep; without a sweep, those of the scenario.
 
-    *whole* is the scenario with the values that every point sets.
+    *whole* is the scenario with the values that every point sets. Axes that are *overridden* have their values from
+    the command line, where their issues are reported.
     """
     found = points(data.get("sweep"))
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
@@ -399,7 +403,8 @@ def _point_issues(data: dict[str, Any], whole: Checked, catalog: Catalog) -> Fou
         for one in wrong[index]:
             axis = None
             if isinstance(one, ValidationIssue):
-                suspects = candidate_axes(one, places[index], one in standing)
+                swept = {axis: place for axis, place in places[index].items() if axis not in overridden}
+                suspects = candidate_axes(one, swept, one in standing)
                 axis = _causing_axis(one, suspects, data, point, places[index], catalog)
             if isinstance(one, ValidationIssue) and axis is not None:
                 reported[reported_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
@@ -418,22 +423,19 @@ def _issues(
     """
     built, schema = checked
     found: Found = [*schema, *id_issues(at, catalog)]
-    sound = built
-    if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
-        sound = salvaged(at, schema)
-    if sound is not None:
+    usable, mistakes = (built, schema) if built is not None else salvaged(at, schema)
+    if usable is not None and all(one.place and one.place[0] in SECTIONS for one in schema):
         places = [one.place for one in schema]
-        found += [one for one in scenario_issues(sound) if getattr(one, "place", None) not in places]
+        found += [one for one in scenario_issues(usable) if getattr(one, "place", None) not in places]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:
-        usable = built or salvaged(at, schema)
         plans = plan_issues(usable, catalog) if usable is not None else []
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
         found += [*closed_loop_issues(built, catalog), *transfer_issues(built, catalog)]
     reported = {one.place for one in found if isinstance(one, ValidationIssue)}
-    return found + [one for one in plans if one.place not in reported and not is_consequence(one, schema, at)]
+    return found + [one for one in plans if one.place not in reported and not is_consequence(one, mistakes, at)]
 
 
 def _sweep_section_issues(data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:

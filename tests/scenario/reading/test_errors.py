@@ -364,6 +364,19 @@ def test_of_several_axes_the_one_that_makes_the_trouble_is_blamed(base: Path) ->
     assert one == "a.yaml:17: sweep.horizon_s.1: warmup_s: must be below horizon_s (5), not 10"
 
 
+@pytest.mark.parametrize("sweep", ["{horizon_s: [100, 200]}", "[{horizon_s: 100}, {horizon_s: 200, seed: 2}]"])
+def test_an_option_that_replaces_the_values_of_an_axis_is_reported_once(base: Path, sweep: str) -> None:
+    assert told(base, f"sweep={sweep}", "horizon_s=-1") == ["--set horizon_s: must be above 0, not -1"]
+
+
+def test_a_limit_that_is_wrong_at_a_point_beside_an_unknown_key_has_no_consequences(base: Path) -> None:
+    limits = "fleets.ada.pools.0.batching.max_num"
+    error = f"--set {limits}_sequ: unknown key; did you mean max_num_seqs?"
+    batching = "fleets.ada.pools.0.batching={policy: vllm, max_num_seqs: 8, num_gpu_blocks: 99}"
+    sweep = f"sweep={{{limits}_batched_tokens: [2048, 4]}}"
+    assert told(base, batching, f"{limits}_sequ=3", sweep) == [error]
+
+
 @pytest.mark.parametrize(
     ("option", "error"),
     [
