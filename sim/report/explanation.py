@@ -93,7 +93,7 @@ def request_timeline(journal: RequestJournal) -> Iterator[RenderableType]:
     if request.given_up:
         yield _(ENDINGS[request.gave_up])
     elif request.rejected:
-        yield _("The server ended the request with an error: the KV cache that all slots share was full.")
+        yield _("The server ended the request with an error: the KV cache was full.")
     elif isnan(request.finished_s):
         yield _("The request had not finished when the run ended.")
 

@@ -134,6 +134,17 @@ def test_requests_that_a_full_cache_ends_are_sent_again(plan: CasePlan) -> None:
 
 
 @pytest.mark.slow
+def test_requests_that_a_pipeline_of_sglang_aborts_are_sent_again(plan: CasePlan) -> None:
+    tight = limited(plan, "prefill_first", schedule_conservativeness=1.0, num_gpu_blocks=12, max_num_seqs=4)
+    tight = replace(tight, pools=(replace(tight.pools[0], pipeline_parallel_size=2),), horizon_s=20.0)
+    once, often = run(tight), run(tight, client=Client(attempts=9, backoff_s=0.5))
+    ended = [one for one in once.requests if one.left]
+    assert ended
+    assert all(one.status == "rejected" for one in ended)
+    assert any(one.attempts > 1 and one.status == "finished" for one in often.requests)
+
+
+@pytest.mark.slow
 def test_refused_clients_send_again(plan: CasePlan) -> None:
     rules = Admission(max_outstanding=2)
     for backoff_s in (0.0, 1.0):

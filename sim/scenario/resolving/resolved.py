@@ -237,6 +237,12 @@ class PoolPlan:
         return next((one for one in self.models if service in one.served), self)
 
     @property
+    def ends_with_errors(self) -> bool:
+        """True if a full KV cache may end running requests: in a unified cache, and in SGLang's pipelines."""
+        aborts = getattr(self.batching, "schedule_conservativeness", None) is not None
+        return getattr(self.batching, "kv_unified", False) or (aborts and self.pipeline_parallel_size > 1)
+
+    @property
     def switched(self) -> bool:
         """True if replicas start and stop during the run."""
         return self.scaled or self.failures is not None
@@ -404,7 +410,7 @@ class CasePlan:
     @property
     def ends_with_errors(self) -> bool:
         """True if servers may end running requests with an error."""
-        return any(getattr(pool.batching, "kv_unified", False) for pool in self.pools)
+        return any(pool.ends_with_errors for pool in self.pools)
 
     @property
     def fails(self) -> bool:
