@@ -199,6 +199,9 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
     if group.engine == "sglang" and given.pop("enable_expert_parallel", False):
         group.options["expert-parallel-size"] = str(group.gpus)
     options, left = options_of(group.engine, {key: value for key, value in given.items() if value is not None})
+    if options.get("max-cudagraph-capture-size") == "0":  # vLLM refuses 0
+        del options["max-cudagraph-capture-size"]
+        left[STEPTIME + "graph_tokens"] = 0
     group.options |= {name: value for name, value in options.items() if value != "1" or "parallel-size" not in name}
     rest, host, slots = (_taken(left, section) for section in (BATCHING, STEPTIME, LORA))
     rest |= own_order

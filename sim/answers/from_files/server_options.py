@@ -149,6 +149,8 @@ VLLM: dict[str, Option] = {
     "numa-bind": Option("flag"),
     "dyn-enable-structural-tag": Option("flag"),
     "max-cudagraph-capture-size": _count(STEPTIME + "graph_tokens"),
+    "cudagraph-capture-sizes": _left("text", "CUDA graphs of a stated size"),
+    "cuda-graph-sizes": _left("text", "CUDA graphs of a stated size"),
     "attention-config": _left("text", "choice of the attention kernel"),
     "prefix-cache-retention-interval": _left("count", "cached states at stated intervals"),
     "config": _left("text", SETTINGS),

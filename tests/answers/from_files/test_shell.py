@@ -84,6 +84,12 @@ def test_slots_for_adapters_are_read_with_their_names() -> None:
     assert source.not_simulated == ["max_loras (without --enable-lora)"]
 
 
+def test_the_sizes_of_cuda_graphs_are_listed_as_not_simulated() -> None:
+    for name in ("cudagraph-capture-sizes", "cuda-graph-sizes"):
+        _, source, problems = server(f"vllm serve M --{name} 1 2 4 --max-cudagraph-capture-size 4")
+        assert (source.not_simulated, problems) == ([f"--{name} (CUDA graphs of a stated size)"], [])
+
+
 def test_an_unknown_option_is_listed_and_a_misspelt_one_is_refused() -> None:
     _, source, problems = server("vllm serve M --quantum-mode 3 --max-num-sequ 3 --max-num-seq 4 --my-secret-key x")
     assert source.not_simulated == ["--quantum-mode (unknown)"]
