@@ -1,6 +1,7 @@
 """Resolved cases: memory, limits, power, prices, and the facts that they rest on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from small_scenario import planned
 
 from sim.batching.policies import PrefillFirst
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fleet.pool import rank_limits
 from sim.jobs.load import load_job
 from sim.scenario.reading.load import has_job, load
 from sim.scenario.resolving import resolve as planning
@@ -244,6 +246,15 @@ def test_the_largest_graph_pads_ranks_that_step_together(tmp_path: Path, catalog
     assert padded(model="roofline", graph_tokens=2048) == (2048, 2048)
     assert padded(model="roofline", graph_tokens=0) == (0, 512)
     assert padded(model="roofline", cuda_graphs=False) == (0, 0)
+
+
+@pytest.mark.parametrize(("engine", "overlaps"), [("tensorrt-llm-1.1", False), ("tensorrt-llm-1.2", True)])
+def test_ranks_overlap_chunks_and_pad_steps_as_their_pool_states(
+    tmp_path: Path, catalog: Catalog, engine: str, overlaps: bool
+) -> None:
+    [pool] = plan_of(tmp_path, catalog, scenario_data(gpu="h100-80gb-sxm", engine=engine)).pools
+    limits = rank_limits(replace(pool, padded_tokens=(64, 512)))
+    assert (limits.overlaps_chunks, limits.padded_tokens) == (overlaps, (64, 512))
 
 
 @pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
