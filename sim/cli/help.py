@@ -92,12 +92,19 @@ class _Wide:
         super().write(text)  # type: ignore[misc]
 
 
+CLOSING = "，。；：、）"
+"""Marks that begin no line."""
+
+
 def _lines(text: str, width: int) -> list[str]:
-    """Divide *text* into lines of at most *width* columns that end at blanks or after ideographs."""
+    """Divide *text* into lines of at most *width* columns that end at blanks or after ideographs.
+
+    A closing mark may stand in the two columns beyond them.
+    """
     lines, now, columns = [], "", 0
-    for piece in re.findall(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+|\s+", text):
+    for piece in re.findall(rf"(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)[{CLOSING}]*|\s+", text):
         size = sum(1 + (east_asian_width(character) in "WF") for character in piece)
-        if now and columns + size > width and piece not in "，。；：、）":
+        if now and columns + size > width + 2 * (piece[-1] in CLOSING):
             lines.append(now.rstrip())
             now, columns = "", 0
         if now or piece.strip():

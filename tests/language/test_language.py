@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from typer.exceptions import TyperException
 
 from sim.cli import _in_language
+from sim.cli.help import _lines
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, speaking, translate_rendered
 from sim.language.catalogue import catalogue, file_of
 from sim.message import Message, joined, parsed
@@ -208,6 +209,13 @@ def test_names_of_a_scenario_are_never_translated() -> None:
 
 def test_a_currency_that_is_put_in_the_place_of_the_dollar_leaves_no_dollar() -> None:
     assert not [text for text in catalogue("zh").values() if re.search("美元.?USD", text)]
+
+
+def test_marks_that_begin_no_line_stay_with_what_they_close() -> None:
+    # one mark may stand in the two columns that the help leaves free, two may not
+    assert _lines("（甲乙，丙", 6) == ["（甲乙，", "丙"]
+    assert _lines("（甲乙）、丙", 6) == ["（甲", "乙）、", "丙"]
+    assert _lines("甲 bc）、丁", 5) == ["甲", "bc）、", "丁"]
 
 
 @pytest.mark.slow
