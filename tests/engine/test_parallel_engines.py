@@ -352,6 +352,18 @@ def test_a_request_waits_for_the_oldest_batch_in_flight_although_a_lane_is_empty
     assert dates(PipelineEngine(Constant(), LIMITS, 4, schedule), rows) == [(4.0, 12.0), (9.0, 9.0), (13.0, 13.0)]
 
 
+def test_an_eviction_forms_no_batch_before_the_oldest_one_in_flight_has_ended() -> None:
+    engine = PipelineEngine(Constant(), LIMITS, 4, ReserveScheduler)
+    rows = [Request(place, 0.0, 4, 1) for place in range(3)]
+    assert engine.offer(rows[0], 0.0)
+    assert engine.plan(0.0) == 4.0
+    assert not any(engine.offer(one, 0.5) for one in rows[1:])
+    engine.evict(rows[2], 1.0)
+    engine.plan(1.0)
+    engine.advance()
+    assert engine.plan(4.0) == 8.0
+
+
 def test_decoding_waits_in_all_lanes_for_the_chunks_of_a_prompt_in_sglang() -> None:
     # the lane of the first request ends batches at 2, 4 and 6, then the second and fourth chunk at 8 and 10, then its
     # last token; the other lane, which begins at 4, ends the first and third chunk at 7 and 9
