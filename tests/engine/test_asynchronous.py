@@ -80,6 +80,18 @@ def test_steps_with_reserved_blocks_agree_exactly(workload, model, chunked) -> N
     assert_conserved(engine, fast)
 
 
+def test_blocks_of_a_whole_request_are_in_use_in_each_of_its_steps() -> None:
+    limits = rank_limits(
+        num_gpu_blocks=21, block_size=4, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=100
+    )  # fmt: skip
+    engine = AsyncEngine(Affine(), limits, OverlapScheduler)
+    engine.offer(Request(0, 0.0, 8, 33), 0.0)
+    begins = engine.plan(0.0)
+    engine.advance()
+    ends = engine.plan(begins)
+    assert {engine.kv_usage(begins + (ends - begins) * part / 8) for part in range(8)} == {10 / 20}
+
+
 def test_spans_have_frozen_sets_which_compiled_code_requires() -> None:
     limits = rank_limits(
         num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000

@@ -28,7 +28,6 @@ from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.records import Request
 
 
 def whole_blocks(sequence: Sequence, block_size: int) -> int:
@@ -74,15 +73,7 @@ class OverlapScheduler(VllmScheduler):
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
-        return (
-            len(self.running) < self.max_num_seqs
-            and self._decoding < self._max_num_batched_tokens
-            and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
-        )
-
-    def reserve(self, request: Request, steps: int) -> bool:
-        """See `VllmScheduler.reserve`. Requests do not come with the KV of their prompts."""
-        return False
+        return self.has_room() and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         return self.pool.missing(sequence, hits, whole_blocks(sequence, self.pool.block_size) * self.pool.block_size)
@@ -91,9 +82,6 @@ class OverlapScheduler(VllmScheduler):
         super()._hold(sequence, hits)
         sequence.held = whole_blocks(sequence, self.pool.block_size)
         self.pool.take(sequence.held - hits)
-
-    def _held(self, sequence: Sequence, served: int = 0) -> int:
-        return sequence.held
 
     def _form(self, now: float) -> int:
         self.blocked_by = ""
