@@ -220,7 +220,19 @@ def mark_notes(points: Sequence[Point]) -> list[str]:
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     if any(point.growing for point in points):
         marks.append(f"{UNSURE} {_(QUEUE_GROWS)}")
-    return marks
+    return [*marks, *_rejected_notes(points)]
+
+
+def _rejected_notes(points: Sequence[Point]) -> list[str]:
+    """State the share of the requests that each fleet rejected, over its points; empty without rejected requests."""
+    shares: dict[str, list[float]] = {}
+    for point in points:
+        if rejected := point.number("rejected"):
+            shares.setdefault(point.fleet, []).append(rejected / (point.number("requests") or rejected))
+    if not shares:
+        return []
+    fleets = (f"{fleet} {ranged(percent(min(of)), percent(max(of)))}" for fleet, of in shares.items())
+    return [_("rejected requests, whose times count as infinite: {fleets}", fleets=_(", ").join(fleets))]
 
 
 def _warmup_notes(points: Sequence[Point]) -> list[str]:

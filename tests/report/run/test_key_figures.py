@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.run.key_figures import PairDifferences, blocks, difference_table, write_paired
+from sim.report.run.key_figures import PairDifferences, blocks, difference_table, mark_notes, write_paired
 from sim.report.run.terminal import terminal_differences
 from sim.study.comparison import differences
 from sim.study.metrics.statistics import student_t
@@ -38,6 +38,14 @@ def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., 
     alone = differences(summarize([cases[0], cases[2]], [], SLO))
     assert {one.verdict for one in alone} == {""}
     assert {one.half_width for one in alone} == {None}
+
+
+def test_rejected_requests_are_stated_over_all_points_of_a_fleet(make_case: Callable[..., Any]) -> None:
+    cases = [make_case(name, load, capacity=9.0, usd_per_h=1.0) for name in "ab" for load in (1.0, 2.0, 4.0)]
+    for case, rejected in zip(cases, (0, 10, 25, 0, 0, 0), strict=True):
+        case.set(requests=100, rejected=rejected)
+    said = [note.replace("\u00a0", " ") for note in mark_notes(summarize(cases, ["rate_rps"], SLO)) if "reject" in note]
+    assert said == ["rejected requests, whose times count as infinite: a 10 % to 25 %"]
 
 
 @pytest.mark.slow
