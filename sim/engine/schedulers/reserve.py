@@ -30,9 +30,15 @@ from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
-def whole_blocks(sequence: Sequence, block_size: int) -> int:
-    """Return the KV blocks of the whole request of *sequence*; the last token made needs no KV."""
-    return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // block_size)
+def whole_tokens(sequence: Sequence) -> int:
+    """Return the tokens of the whole request of *sequence* that need KV: all but the last one made."""
+    return sequence.request.prompt_tokens + sequence.output_tokens - 1
+
+
+def hold_whole(pool: BlockPool, sequence: Sequence, hits: int) -> None:
+    """Give *sequence*, which has *hits* cached blocks, the blocks of its whole request."""
+    sequence.held = -(-whole_tokens(sequence) // pool.block_size)
+    pool.take(sequence.held - hits)
 
 
 class ReserveScheduler(Scheduler):
@@ -43,12 +49,11 @@ class ReserveScheduler(Scheduler):
         return self.has_room() and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
-        return self.pool.missing(sequence, hits, whole_blocks(sequence, self.pool.block_size) * self.pool.block_size)
+        return self.pool.missing(sequence, hits, whole_tokens(sequence))
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         super()._hold(sequence, hits)
-        sequence.held = whole_blocks(sequence, self.pool.block_size)
-        self.pool.take(sequence.held - hits)
+        hold_whole(self.pool, sequence, hits)
 
     def form(self, now: float) -> int:
         """See `Scheduler.form`."""
@@ -76,12 +81,11 @@ class OverlapScheduler(VllmScheduler):
         return self.has_room() and self._missing(sequence, self.pool.lookup(sequence), 0) <= self.pool.free
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
-        return self.pool.missing(sequence, hits, whole_blocks(sequence, self.pool.block_size) * self.pool.block_size)
+        return self.pool.missing(sequence, hits, whole_tokens(sequence))
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
         super()._hold(sequence, hits)
-        sequence.held = whole_blocks(sequence, self.pool.block_size)
-        self.pool.take(sequence.held - hits)
+        hold_whole(self.pool, sequence, hits)
 
     def _form(self, now: float) -> int:
         self.blocked_by = ""

@@ -228,7 +228,7 @@ def _rejected_notes(points: Sequence[Point]) -> list[str]:
     shares: dict[str, list[float]] = {}
     for point in points:
         if rejected := point.number("rejected"):
-            shares.setdefault(point.fleet, []).append(rejected / (point.number("requests") or rejected))
+            shares.setdefault(point.fleet, []).append(rejected / point.row["requests"])
     if not shares:
         return []
     fleets = (f"{fleet} {ranged(percent(min(of)), percent(max(of)))}" for fleet, of in shares.items())
