@@ -106,6 +106,8 @@ class CampaignFact(Sourced):
     """True if trtllm-bench derived max_num_seqs and max_num_batched_tokens from memory and lengths."""
     gpu: str = ""
     """GPU that the rows ran on, if their column is wrong."""
+    pp: Count | None = None
+    """Number of pipeline stages, if their column is wrong; tensor parallelism gets the other GPUs."""
     interconnect: str = ""
     """Link that the GPUs used, if the rows name the built-in one."""
     server: str = ""
@@ -280,6 +282,8 @@ class Campaigns(Spec):
         gpu = _last_known(fact.gpu or None for fact in facts) or row.gpu
         drafts = row.spec_decode or _last_known(fact.spec_decode or None for fact in facts) or ""
         row = replace(row, gpu=gpu, osl=_last_known(fact.osl_as_run for fact in facts) or row.osl, spec_decode=drafts)
+        if stages := _last_known(fact.pp for fact in facts):
+            row = replace(row, pp=stages, tp=row.n_gpus // (stages * row.dp))
         if any(fact.gpus_squared for fact in facts):
             row = _within_one_server(row)
         if any(fact.rate_alone for fact in facts):

@@ -69,6 +69,9 @@ class SchedulerLimits:
     """Sliding window of the model [tokens]."""
     overlaps_chunks: bool = False
     """True if chunks of one prompt follow each other through the pipeline stages, in whichever lane is formed next."""
+    overlaps_batches: bool = True
+    """True if several pipeline stages compute at once, each another batch; otherwise a batch enters the first stage
+    when the one before it has left the last."""
     padded_tokens: tuple[float, float] = (0, 0)
     """Maximum tokens of a step with prompts, and of one without, in which ranks that step together are padded to the
     fullest one."""

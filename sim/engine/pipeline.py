@@ -8,7 +8,8 @@ scheduled; the next one is formed when the oldest has ended, and requests that a
 admitted together stay together, so each batch is a lane of its own. Lanes share KV blocks and the queue. A virtual
 engine of vLLM V0 has its share of the requests. In TensorRT-LLM and SGLang a lane admits all that wait, up to the token
 budget and its own limit of requests (max_batch_size, pp_max_micro_batch_size), so that few requests which come together
-leave the other stages idle. In SGLang, and in TensorRT-LLM from 1.2 on (`py_executor.py`, `_add_inflight_ids`), the
+leave the other stages idle. Up to TensorRT-LLM 0.10 the batches take turns: one enters the first stage when the one
+before it has left the last. In SGLang, and in TensorRT-LLM from 1.2 on (`py_executor.py`, `_add_inflight_ids`), the
 batch that is formed next, in whichever lane, continues a prompt that was cut: its chunks follow each other through the
 stages. Where prompts are computed in pieces (llama.cpp), a stage passes each piece of a batch on as soon as it is
 computed, and a batch that yields no token makes room for the next one when it has left the first stage.
@@ -179,7 +180,8 @@ class PipelineEngine(StagedEngine):
             return
         rank.batch.standing_seqs = others if self._one_scheduler else 0
         leap = self._steptime.leap(rank.batch)
-        lane.enter(leap, self._stage_free_s, now, self._pieces(rank.batch))
+        ready_s = now if self._limits.overlaps_batches else max(now, self._stage_free_s[-1])
+        lane.enter(leap, self._stage_free_s, ready_s, self._pieces(rank.batch))
         if self._piece_tokens is not None and not rank.batch.sampled_seqs:
             lane.end_s = self._stage_free_s[0]
         self._meters.cached_tokens += rank.cached_in_step

@@ -258,6 +258,7 @@ def rank_limits(pool: PoolPlan) -> SchedulerLimits:
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
         values["batch_wait_tokens"] = batching.batch_wait_max_tokens_ratio * (batching.max_num_batched_tokens or 0)
-    values |= {"overlaps_chunks": pool.overlaps_chunks, "padded_tokens": pool.padded_tokens}
+    values |= {"overlaps_chunks": pool.overlaps_chunks, "overlaps_batches": pool.overlaps_batches}
+    values["padded_tokens"] = pool.padded_tokens
     values |= {"block_size": batching.block_size, "window": pool.steptime.window}
     return SchedulerLimits(**values)

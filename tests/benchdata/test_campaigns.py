@@ -141,6 +141,11 @@ def test_the_card_that_rows_ran_on() -> None:
     assert campaigns({"max_num_seqs": 4}).as_run(ROW).gpu == ROW.gpu
 
 
+def test_stages_that_rows_ran_with_leave_the_other_gpus_to_tensor_parallelism() -> None:
+    run = campaigns({"pp": 2}).as_run(replace(ROW, n_gpus=4, tp=1, pp=4))
+    assert (run.tp, run.pp) == (2, 2)
+
+
 def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
     for fact in SHIPPED.facts:
         CATALOG.source(fact.source)

@@ -8,7 +8,13 @@ from sim.batching import PrefillFirst, Vllm
 from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
-from sim.scenario.resolving.scheduler import graph_tokens, overlaps_chunks, padded_tokens, with_defaults
+from sim.scenario.resolving.scheduler import (
+    graph_tokens,
+    overlaps_batches,
+    overlaps_chunks,
+    padded_tokens,
+    with_defaults,
+)
 
 SMALL, LARGE, LARGEST = (256, 2048), (1024, 8192), (1024, 16384)
 
@@ -111,3 +117,8 @@ def test_sglang_captures_graphs_of_prompts_on_one_rank_of_nvidia_alone() -> None
 def test_tensorrt_llm_overlaps_chunks_of_a_prompt_from_1_2_on() -> None:
     engine = load_catalog().engine("tensorrt-llm")
     assert [overlaps_chunks(at_version(engine, version_of(release))) for release in ("1.1", "1.2")] == [False, True]
+
+
+def test_tensorrt_llm_overlaps_batches_in_stages_from_0_11_on() -> None:
+    engine = load_catalog().engine("tensorrt-llm-0.14")
+    assert [overlaps_batches(at_version(engine, version_of(release))) for release in ("0.10", "0.11")] == [False, True]

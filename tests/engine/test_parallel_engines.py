@@ -104,6 +104,12 @@ def test_stages_overlap_with_one_batch_per_stage() -> None:
     assert together == [(3.0, 33.0), (4.0, 34.0), (5.0, 35.0)]
 
 
+def test_batches_take_turns_where_stages_do_not_overlap_them() -> None:
+    rows = [Request(i, 0.0, 32, 11) for i in range(3)]
+    limits = replace(LIMITS, overlaps_batches=False)
+    assert dates(PipelineEngine(Constant(), limits, 3), rows) == [(3.0, 93.0), (6.0, 96.0), (9.0, 99.0)]
+
+
 def test_the_slowest_rank_decides() -> None:
     rows = [Request(0, 0.0, 8, 5), Request(1, 0.0, 30, 5)]
     long_alone = dates(VllmEngine(Affine(), LIMITS), rows[1:])

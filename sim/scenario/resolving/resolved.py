@@ -174,6 +174,8 @@ class PoolPlan:
     """True if data-parallel ranks step together (experts are spread over them)."""
     overlaps_chunks: bool = False
     """True if chunks of one prompt follow each other through the pipeline stages."""
+    overlaps_batches: bool = True
+    """True if several pipeline stages compute at once, each another batch."""
     padded_tokens: tuple[float, float] = (0, 0)
     """Maximum tokens of a step with prompts, and of one without, in which ranks in lockstep are padded to the fullest
     rank."""

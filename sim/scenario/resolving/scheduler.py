@@ -197,6 +197,12 @@ def overlaps_chunks(engine: Engine) -> bool:
     return usual is not None and bool(usual.value)
 
 
+def overlaps_batches(engine: Engine) -> bool:
+    """Return True if several pipeline stages of *engine* compute at once, each another batch."""
+    usual = default_limit(engine, None, "overlap_micro_batches")
+    return usual is None or bool(usual.value)
+
+
 def graph_tokens(
     batching: Scheduler, engine: Engine, gpu: Gpu, model: Model, one_rank: bool, stated: int | None
 ) -> tuple[float, float]:

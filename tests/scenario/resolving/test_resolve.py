@@ -248,13 +248,17 @@ def test_the_largest_graph_pads_ranks_that_step_together(tmp_path: Path, catalog
     assert padded(model="roofline", cuda_graphs=False) == (0, 0)
 
 
-@pytest.mark.parametrize(("engine", "overlaps"), [("tensorrt-llm-1.1", False), ("tensorrt-llm-1.2", True)])
-def test_ranks_overlap_chunks_and_pad_steps_as_their_pool_states(
-    tmp_path: Path, catalog: Catalog, engine: str, overlaps: bool
+@pytest.mark.parametrize(
+    ("engine", "chunks", "batches"),
+    [("tensorrt-llm-0.10", False, False), ("tensorrt-llm-1.1", False, True), ("tensorrt-llm-1.2", True, True)],
+)
+def test_ranks_overlap_chunks_and_batches_and_pad_steps_as_their_pool_states(
+    tmp_path: Path, catalog: Catalog, engine: str, chunks: bool, batches: bool
 ) -> None:
     [pool] = plan_of(tmp_path, catalog, scenario_data(gpu="h100-80gb-sxm", engine=engine)).pools
     limits = rank_limits(replace(pool, padded_tokens=(64, 512)))
-    assert (limits.overlaps_chunks, limits.padded_tokens) == (overlaps, (64, 512))
+    assert (limits.overlaps_chunks, limits.overlaps_batches) == (chunks, batches)
+    assert limits.padded_tokens == (64, 512)
 
 
 @pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
