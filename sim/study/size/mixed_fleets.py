@@ -45,7 +45,7 @@ from sim.scenario.sections.size import Budget, MixedFleets, Size
 from sim.scenario.slo import SloGoal
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.window_requests import latencies_s
-from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, OfferedLoad, PoolBounds, ceilings, over
+from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, OfferedLoad, ceilings, over
 from sim.study.size.search_space import Unit, dominated
 from sim.study.size.search_space import family as unit_family
 from sim.study.size.trials import Trial, Trials
@@ -495,9 +495,8 @@ class MixedSearcher:
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
         """Return, per class, the highest rate of one replica [1/s] and the share of requests that can be good [1]."""
-        plan = self._bounds.plan(unit).pools[0]
-        whole = PoolBounds(plan, self._bounds.demand)
-        floors = [PoolBounds(plan, part) for part in classes]
+        whole = self._bounds.pool(unit)
+        floors = [whole.under(part) for part in classes]
         good = [floor.good_alone(self._goal) for floor in floors]
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
         shares = [len(part.prompts) / len(self._bounds.demand.prompts) for part in classes]

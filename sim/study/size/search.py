@@ -27,7 +27,7 @@ from sim.scenario.year import at_peak
 from sim.study.confidence import MeetingFleet, WinProbability, fleet_confidence, probability_cheaper
 from sim.study.discounting import levelised
 from sim.study.execution.cases import Workplace
-from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
+from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, over
 from sim.study.size.candidates import CandidateFleet, Sizing, Status, fastest_within, gpus_of, in_order, kinds_of
 from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size.search_space import OwnedReplicas, Unit, spares_differ, units, with_spares
@@ -125,7 +125,7 @@ class BestWithinBudget:
             return 1.0 - max(goal.share for slo in self._bounds.levels for goal in slo.goals)
         if unit.own is not None or unit.beside is not None or unit.owned is not None:
             return min(1.0 - goal.share for goal in goals)
-        floor = PoolBounds(self._bounds.plan(unit).pools[0], demand)
+        floor = self._bounds.pool(unit)
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
         if not demand.rate_rps:
             return alone

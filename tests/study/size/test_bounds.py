@@ -3,7 +3,11 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -11,7 +15,7 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.sections.size import Budget
-from sim.study.size.bounds import FleetNeeds, over
+from sim.study.size.bounds import FleetNeeds, least_sum, over
 
 SCENARIO = """\
 name: s
@@ -129,3 +133,19 @@ def test_size_reports_that_it_ignores_a_precision(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["size", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--no-report"])
     assert told.exit_code == 0
     assert told.stderr.count("precision is ignored: every fleet is simulated with 2 replications") == 1
+
+
+@pytest.mark.slow
+@given(
+    st.lists(st.tuples(*[st.integers(0, 20)] * 3, st.floats(0, 10)), max_size=12),
+    st.tuples(*[st.integers(0, 50)] * 3),
+    st.floats(0, 10),
+)
+@settings(max_examples=25)
+def test_the_least_sum_is_that_of_a_solver(
+    others: list[tuple[int, int, int, float]], needed: tuple[int, int, int], cost: float
+) -> None:
+    *columns, costs = zip(*others, (20, 20, 20, cost), strict=True)
+    solved = linprog(costs, -np.array(columns), -np.array(needed), method="highs")
+    found = least_sum(list(zip(*columns, strict=True)), np.array(costs), np.array(needed, dtype=float))
+    assert found == pytest.approx(solved.fun, rel=1e-6, abs=1e-6)
