@@ -24,7 +24,7 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 40
+horizon_s: 26
 warmup_s: 8
 seed: 3
 slo: {e2e_s: 8}
@@ -75,7 +75,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of an answer of the command, and what it printed."""
     folder = tmp_path_factory.mktemp("elastic")
     fixed = SCENARIO.replace("target: 6", "target: 6, min_replicas: 1").replace("max_replicas: 4", "max_replicas: 3")
-    (folder / "s.yaml").write_text(fixed.replace("horizon_s: 40\nwarmup_s: 8", "horizon_s: 120\nwarmup_s: 20"))
+    (folder / "s.yaml").write_text(fixed.replace("horizon_s: 26\nwarmup_s: 8", "horizon_s: 120\nwarmup_s: 20"))
     done = CliRunner().invoke(app, ["size", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report"])
     assert done.exit_code == 0, done.output
     return folder / "out", done.stdout

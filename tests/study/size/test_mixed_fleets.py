@@ -215,8 +215,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 20
-warmup_s: 7
+horizon_s: 10
+warmup_s: 4
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 fleets:

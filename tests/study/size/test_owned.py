@@ -27,8 +27,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 9
-warmup_s: 3
+horizon_s: 5
+warmup_s: 2
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 site: {electricity_usd_per_kwh: 0.12, pue: 1.4, hosting: {per: kw_month, usd: 150}}

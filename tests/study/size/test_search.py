@@ -255,7 +255,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
-    text = FEW.replace("[fp8]", "[none, fp8]")
+    text = FEW.replace("[fp8]", "[none, fp8]").replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 4\nwarmup_s: 1")
     done = run(tmp_path, text)
     assert done.code == 0, done.err
     assert "is the cheapest fleet that meets the service level at 26 req/s" in done.out
@@ -401,7 +401,7 @@ LINK = {"link": "infiniband-ndr", "overlap": "layers"}
 COST = {"acquisition": "rent", "quotes": PRICES}
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 4000}, "output": {"distribution": "fixed", "value": 60}}
 ASKED = {
-    "name": "s", "model": "llama3.1-8b", "max_model_len": 8192, "horizon_s": 3, "seed": 3,
+    "name": "s", "model": "llama3.1-8b", "max_model_len": 8192, "horizon_s": 2, "seed": 3,
     "workload": {"arrivals": {"process": "poisson", "rate_rps": 12}, "lengths": LENGTHS},
     "slo": {"ttft_s": 0.6, "tpot_s": 0.0095}, "requests": "none",
 }  # fmt: skip
@@ -471,6 +471,7 @@ def search_of(folder: Path, text: str) -> Sizing:
 
 
 CEILING = FEW.replace("max_replicas: 3\n", "max_replicas: 3\n  cost_ceiling: {%s}\n").replace("[l4, ", "[")
+CEILING = CEILING.replace("horizon_s: 8\nwarmup_s: 3", "horizon_s: 4\nwarmup_s: 1")
 
 
 @pytest.mark.slow

@@ -58,8 +58,8 @@ def everything(folder: Path) -> list[SimpleNamespace]:
     """All fleets of at most three cards, simulated."""
     scenario, catalog = scenario_of(folder), load_catalog()
     assert scenario.size is not None
-    looking = Search(scenario, scenario.size, catalog, folder / "all", ProcessPool(1))
-    runner = Runner(looking.scenario, catalog, folder / "all", ProcessPool(1))
+    looking = Search(scenario, scenario.size, catalog, folder / "out", ProcessPool(1))
+    runner = Runner(looking.scenario, catalog, folder / "out", ProcessPool(1))
     found = []
     for (server, (gpu, slots, usd, included, watts)), n in product(SERVERS.items(), (1, 2, 3)):
         pool = {"gpu": gpu, "server": server, "replicas": n}
@@ -203,8 +203,8 @@ workload:
   lengths:
     prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
     output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
-horizon_s: 14
-warmup_s: 5
+horizon_s: 8
+warmup_s: 3
 slo: {ttft_s: 1, tpot_s: 0.04}
 max_model_len: 4096
 size:
