@@ -4,18 +4,21 @@ import filecmp
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from functools import partial
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from sim.cli import app, workplace
+from sim.cli import app, main, workplace
 from sim.study.execution import cores
+from sim.study.execution.cases import CaseJob
 
 SLOW = """
 name: slow
@@ -47,20 +50,19 @@ def asked(folder: Path, out: str, *options: str) -> list[str]:
     return ["run", str(folder / "slow.yaml"), "--out", str(folder / out), *options]
 
 
-HELD = """
-import sys, time
-from pathlib import Path
-from sim.cli import main
-from sim.study.execution.cases import CaseJob
-usual, points = CaseJob.run, Path(sys.argv[sys.argv.index("--out") + 1]) / "points"
-def run(self, *rest, **more):
-    while len([*points.glob("[!.]*/case.json")]) >= 3:
-        time.sleep(0.01)
-    return usual(self, *rest, **more)
-CaseJob.run = run
-main()
-"""
-"""The command, which begins no case after three are finished: it is unfinished whenever the signal arrives."""
+def held_command(words: list[str], errors: Path) -> None:
+    """Run the command, which begins no case after three are finished: it is unfinished whenever the signal arrives."""
+    usual, out = CaseJob.run, Path(words[words.index("--out") + 1])
+
+    def run(self: CaseJob, *rest: Any, **more: Any) -> Any:
+        while len(finished(out)) >= 3:
+            time.sleep(0.01)
+        return usual(self, *rest, **more)
+
+    CaseJob.run, sys.argv = run, ["gpufleet", *words]
+    cores.may_fork = lambda: True
+    with errors.open("w") as file, redirect_stderr(file), redirect_stdout(StringIO()):
+        main()
 
 
 def run_here(folder: Path, out: str, *options: str) -> None:
@@ -81,22 +83,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python counts the threads of libraries
 @pytest.mark.parametrize(("workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_interrupted_run_continues_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
-    out = folder / "out"
-    process = subprocess.Popen(
-        [sys.executable, "-c", HELD, *asked(folder, "out", "--no-report", "--workers", workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a shell starts background jobs deaf to SIGINT, and children inherit that
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    while len(finished(out)) < 3 and process.poll() is None:
+    out, told = folder / "out", folder / "errors"
+    words = asked(folder, "out", "--no-report", "--workers", workers)
+    process = get_context("fork").Process(target=held_command, args=(words, told))
+    process.start()
+    while len(finished(out)) < 3 and process.is_alive():
         time.sleep(0.02)
     os.kill(process.pid, stop)
-    _, errors = process.communicate()
-    assert process.returncode == (130 if stop == signal.SIGINT else 1)
+    process.join()
+    errors = told.read_text()
+    assert process.exitcode == (130 if stop == signal.SIGINT else 1)
     assert f"interrupted; {len(finished(out))} finished cases are kept, and the same command continues" in errors
     assert "Traceback" not in errors
     kept = finished(out)

@@ -46,7 +46,7 @@ fleets:
         batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
 sweep: {workload.trace.rate_scale: [%s]}
 """
-SPEEDS = [0.5 + 0.1 * i for i in range(16)]
+SPEEDS = [0.5 + 0.2 * i for i in range(10)]
 
 
 @pytest.fixture(scope="module")

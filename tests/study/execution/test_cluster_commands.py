@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from coarse_answers import answer_coarsely
 from dask_machines import START_S, Machines, contents
 from distributed import Client
 from small_scenario import TWO_OR_ONE, variant
@@ -53,6 +54,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that start beside many others take their time; what is simulated does not."""
     monkeypatch.setattr(cluster, "CONNECT_S", START_S)
     monkeypatch.setattr(cluster, "WORKERS_S", START_S)
+    answer_coarsely(monkeypatch.setattr)
     monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 2.0)
     monkeypatch.setattr(breakeven, "STEPS", 3)
     monkeypatch.setattr(breakeven, "HALVINGS", 3)
