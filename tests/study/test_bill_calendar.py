@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coarse_answers import answer_coarsely
 from typer.testing import CliRunner
 
 from sim.cli import app
@@ -43,7 +44,8 @@ MEAN = (8 * 0.05 + 16 * 0.45) / 24
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make tipping points coarse: they are not checked here and bill every candidate hundreds of times."""
+    """Make answers coarse: only bills are compared here, and tipping points bill every candidate hundreds of times."""
+    answer_coarsely(monkeypatch.setattr)
     monkeypatch.setattr(breakeven, "STEPS", 1)
     monkeypatch.setattr(breakeven, "HALVINGS", 1)
     monkeypatch.setattr(breakeven, "_inputs", lambda _: iter(()))

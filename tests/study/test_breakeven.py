@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from coarse_answers import answer_coarsely
 from hypothesis import given
 from hypothesis import strategies as st
 from pages import charts_of, text_of
@@ -252,6 +253,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_command_writes_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_coarsely(monkeypatch.setattr)
     monkeypatch.setattr(breakeven, "STEPS", 4)
     monkeypatch.setattr(breakeven, "HALVINGS", 6)
     done = run(tmp_path, SCENARIO)
@@ -284,7 +286,8 @@ def test_command_writes_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_single_candidate_is_not_called_cheapest(tmp_path: Path) -> None:
+def test_single_candidate_is_not_called_cheapest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_coarsely(monkeypatch.setattr)
     alone = ("--set", "api=null", "--set", "breakeven=null", "--set", "horizon_s=5", "--no-report")
     done = run(tmp_path, SCENARIO, *alone)
     assert done.code == 0, done.err

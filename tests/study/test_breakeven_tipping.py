@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coarse_answers import answer_coarsely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -308,6 +309,7 @@ def euros(usd: float) -> dict[str, Any]:
 
 
 def test_price_in_euros_tips_at_the_equivalent_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_coarsely(monkeypatch.setattr)
     monkeypatch.setattr(breakeven, "STEPS", 6)
     monkeypatch.setattr(breakeven, "HALVINGS", 6)
     every, kept = breakeven._inputs, ("electricity", "hosting", "discount rate")

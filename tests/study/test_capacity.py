@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coarse_answers import answer_coarsely
 from scipy.optimize import brentq
 from split_fleets import POOL
 
@@ -105,7 +106,7 @@ def test_capacity_does_not_depend_on_the_first_load(tmp_path: Path) -> None:
     for start_rps in (1e-3, 20.0):
         arrivals = {"process": "poisson", "rate_rps": start_rps}
         loaded = scenario(tmp_path, arrivals, output, horizon_s=110, warmup_s=11, replications=2)
-        means.append(found(loaded, tmp_path / "out", 0.02).mean)
+        means.append(found(loaded, tmp_path / "out", 0.05).mean)
     assert means[0] == pytest.approx(1.7, rel=0.1)
     assert means[0] == means[1], "to the last digit"
 
@@ -179,8 +180,9 @@ def test_a_burst_has_no_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_first_tokens_alone_have_the_capacity_of_the_pool_that_makes_them() -> None:
+def test_first_tokens_alone_have_the_capacity_of_the_pool_that_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an endless link and answers that end at once, first tokens come as from a fleet of prompts only."""
+    answer_coarsely(monkeypatch.setattr)
     lengths = {
         "prompt": {"distribution": "uniform", "min": 200, "max": 800},
         "output": {"distribution": "fixed", "value": 3},

@@ -135,8 +135,8 @@ def test_without_spread_every_future_is_the_plain_run_to_the_last_digit(run: Run
 
 @pytest.mark.slow
 def test_draw_costs_equal_the_ledger_at_its_values(run: Run) -> None:
-    agrees_with_the_ledger(run, DRAWN)
-    assert len(run.study(*DRAWN).drawn) == len(DRAWN) - 1
+    study = agrees_with_the_ledger(run, DRAWN)
+    assert len(study.drawn) == len(DRAWN) - 1
 
 
 @pytest.mark.slow
@@ -147,7 +147,8 @@ def test_scheduled_rent_of_a_draw_equals_the_ledger(run: Run) -> None:
     agrees_with_the_ledger(run, (f"fleets=[{{name: switched, pools: [{pool}], cost: {cost}}}]", "futures.draws=100"))
 
 
-def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
+def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> MonteCarloStudy:
+    """Return the study of *sets*, three draws of which cost as much as their bills."""
     scenario, study = run.scenario(*sets), run.study(*sets)
     billing = Rebilling(scenario, run.catalog, list(zip(cases(scenario), _stored(run, scenario), strict=True)))
     for draw in (0, 7, 19):
@@ -165,6 +166,7 @@ def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
             assert bill.api_usd_per_h is not None
             api = 1e6 * bill.api_usd_per_h * bill.window_h / bill.output_tokens
             assert one.draws[API][draw] == pytest.approx(api, rel=1e-12)
+    return study
 
 
 @pytest.mark.slow

@@ -160,7 +160,8 @@ def test_counterfactuals_at_full_load_share_their_steps(tmp_path: Path, blocks: 
     short = pool.batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": 600})
     one = replace(one, pools=(replace(pool, batching=short),))
     gap_of_fleets._STEPS.clear()
-    for chosen in coalitions(PHYSICAL):
+    most = len(PHYSICAL) - 1
+    for chosen in (one for one in coalitions(PHYSICAL) if not 1 < len(one) < most):
         plan = counterfactual(two, one, chosen, both_powers=POWER not in chosen)
         log, fresh = gap_of_fleets._retimed((f"test {blocks}", 8), plan), RunningFleet(plan).run()
         assert log is not None
@@ -205,7 +206,7 @@ def test_gap_to_a_more_expensive_copy_is_price_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
-    text = f"{TWO_OR_ONE}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 8")
+    text = f"{TWO_OR_ONE}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 4")
     done = run(tmp_path, text)
     assert done.code == 0, done.err
     out = tmp_path / "out"

@@ -158,7 +158,8 @@ def test_only_service_level_module_decides_verdicts(root: Path) -> None:
         for path in (root / "sim").rglob("*.py")
         if "attainment" in (text := path.read_text())
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Compare) and "attainment" in ast.unparse(node)
+        if isinstance(node, ast.Compare)
+        and any("attainment" in str(value) for part in ast.walk(node) for value in vars(part).values())
     }
     # the others compare names of columns, an interval with the target or a share with None, and look for where a
     # line crosses it
