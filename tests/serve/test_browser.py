@@ -74,31 +74,49 @@ def served(workspace: Path) -> Iterator[str]:
         waiting.close()
 
 
+WIDE = {"width": 1280, "height": 1400}
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as tools:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
         found = tools.chromium.launch(executable_path=CHROMIUM, args=flags)
         # one context: its pages share what is fetched, and its compiled scripts
-        yield found.new_context(viewport={"width": 1280, "height": 1400})
+        yield found.new_context(viewport=WIDE)
         found.close()
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    yield from quiet_page(browser, address)
-
-
-def quiet_page(browser: Any, address: str) -> Iterator[Any]:
-    """Return a page whose console stays empty and that sends requests to its server only."""
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Any:
+    """One page, which a process of its own draws: to start one takes longer than a visit."""
     found = browser.new_page()
     found.set_default_timeout(PATIENCE_MS)
+    return found
+
+
+@pytest.fixture
+def page(tab: Any, address: str) -> Iterator[Any]:
+    with quiet(tab, address):
+        yield tab
+
+
+@contextmanager
+def quiet(page: Any, address: str) -> Iterator[None]:
+    """The console of *page* stays empty, and it sends requests to the server at *address* only."""
     told: list[str] = []
-    found.on("console", lambda message: told.append(message.text))
-    found.on("pageerror", lambda error: told.append(str(error)))
-    found.on("request", lambda one: None if one.url.startswith((address, "data:")) else told.append(one.url))
-    yield found
-    found.close()
+    listeners = {
+        "console": lambda message: told.append(message.text),
+        "pageerror": lambda error: told.append(str(error)),
+        "request": lambda one: None if one.url.startswith((address, "data:")) else told.append(one.url),
+    }
+    page.set_viewport_size(WIDE)
+    for event, listener in listeners.items():
+        page.on(event, listener)
+    yield
+    page.goto("about:blank")  # what the page still says as it ends belongs to this test
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
     assert told == []
 
 
@@ -126,15 +144,15 @@ ANOTHER_RUN = """async () => {
   const { ask } = await import("/static/dom.js");
   return ask("/api/jobs", { method: "POST", body: { path: "whole.yaml", set: ["replications=4"] } });
 }"""
-EVERY_OTHER_ANSWER_IS_LATE = """
-const send = window.fetch;
-let count = 0;
-window.fetch = async (...given) => {
-  const late = String(given[0]).includes("/api/form") && count++ % 2 === 0, answer = await send(...given);
-  if (late) await new Promise((then) => setTimeout(then, 120));
-  return answer;
-};
-"""
+EVERY_OTHER_ANSWER_IS_LATE = """() => {
+  const send = window.fetch;
+  let count = 0;
+  window.fetch = async (...given) => {
+    const late = String(given[0]).includes("/api/form") && count++ % 2 === 0, answer = await send(...given);
+    if (late) await new Promise((then) => setTimeout(then, 120));
+    return answer;
+  };
+}"""
 """Answers about a form that would overtake each other if the page did not wait for one before it asks again."""
 
 
@@ -197,7 +215,22 @@ def test_a_scenario_is_changed_run_moved_and_compared(
     assert page.get_by_role("cell", name="same").count() > 4
 
 
-def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any, address: str) -> None:
+SLIDE = """async ([label, value]) => {
+    const slider = [...document.querySelectorAll("input[type=range]")].find((one) => one.ariaLabel === label);
+    const drawn = () => document.querySelector(".plot").innerHTML;
+    const before = drawn(), began = performance.now();
+    slider.value = value;
+    slider.dispatchEvent(new Event("input"));
+    while (drawn() === before && performance.now() - began < 120000) await new Promise((done) => setTimeout(done, 2));
+    return [drawn() !== before, document.querySelectorAll(".vega").length];
+}"""
+"""Moves a slider; whether the first chart has changed, and the number of charts."""
+
+
+def test_a_run_fits_every_screen_and_its_sliders_and_limits_move(page: Any, address: str) -> None:
+    """Names are text, and narrow screens need no sideways scrolling. Sliders move the charts without drawing them anew,
+    and keys move a limit together with its line.
+    """
     page.set_viewport_size({"width": 400, "height": 900})
     page.goto(address)
     page.get_by_role("link", name="<b>nasty & odd</b>").click()
@@ -216,26 +249,9 @@ def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any,
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.getAttribute('role')") == "slider"
 
-
-SLIDE = """async ([label, value]) => {
-    const slider = [...document.querySelectorAll("input[type=range]")].find((one) => one.ariaLabel === label);
-    const drawn = () => document.querySelector(".plot").innerHTML;
-    const before = drawn(), began = performance.now();
-    slider.value = value;
-    slider.dispatchEvent(new Event("input"));
-    while (drawn() === before && performance.now() - began < 120000) await new Promise((done) => setTimeout(done, 2));
-    return [drawn() !== before, document.querySelectorAll(".vega").length];
-}"""
-"""Moves a slider; whether the first chart has changed, and the number of charts."""
-
-
-def test_a_run_fits_the_first_screen_and_its_sliders_and_limits_move(page: Any, address: str) -> None:
-    """Sliders move the charts without drawing them anew, and keys move a limit together with its line."""
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto(f"{address}/?run=demo")
-    page.wait_for_selector(CHART)
     assert_first_screen(page)
-    page.set_viewport_size({"width": 1280, "height": 1400})
+    page.set_viewport_size(WIDE)
     page.evaluate("document.querySelector('.vega').dataset.mine = 'kept'")
     tries = [page.evaluate(SLIDE, ["electricity", value]) for value in ("0.2", "0.25", "0.3", "0.35")]
     assert tries == [[True, 6]] * 4
@@ -260,32 +276,26 @@ def assert_first_screen(page: Any) -> None:
     assert page.locator(".verdict").bounding_box()["y"] < 300
 
 
-def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(browser: Any, address: str) -> None:
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{address}/?run=breakeven")
-    page.wait_for_selector(DRAWN)
-    page.get_by_label("corporate tax rate", exact=True).press("ArrowRight")
-    page.locator(".verdict", has_text="With corporate tax rate 25.3").wait_for()
-    field = page.get_by_label("term of the loan months", exact=True)
+def test_a_moved_tax_rate_changes_the_verdict_and_a_bad_one_is_refused_in_place(tab: Any, address: str) -> None:
+    tab.goto(f"{address}/?run=breakeven")
+    tab.wait_for_selector(DRAWN)
+    tab.get_by_label("corporate tax rate", exact=True).press("ArrowRight")
+    tab.locator(".verdict", has_text="With corporate tax rate 25.3").wait_for()
+    field = tab.get_by_label("term of the loan months", exact=True)
     field.fill("9.5")
     field.press("Enter")
-    row = page.locator(".adjustable", has=field)
+    row = tab.locator(".adjustable", has=field)
     row.locator(".problem", has_text="a whole number is needed, not 9.5").wait_for()
     row.get_by_role("button").click()
     row.locator(".problem").wait_for(state="hidden")
     assert field.input_value() == "9"
-    page.close()
 
 
-def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, address: str) -> None:
-    page = browser.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{address}/?run=gone")
-    page.locator(".answer .problem").wait_for()
-    assert not page.get_by_text("Export").is_visible()
-    assert not page.get_by_role("button", name="Reset all").is_visible()
-    page.close()
+def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(tab: Any, address: str) -> None:
+    tab.goto(f"{address}/?run=gone")
+    tab.locator(".answer .problem").wait_for()
+    assert not tab.get_by_text("Export").is_visible()
+    assert not tab.get_by_role("button", name="Reset all").is_visible()
 
 
 def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:
@@ -316,10 +326,11 @@ def test_own_numbers_become_a_run_whose_answer_opens(
     page: Any, address: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", COPY))
-    page.add_init_script(EVERY_OTHER_ANSWER_IS_LATE)
     page.goto(address)
     page.get_by_role("link", name="Start from my numbers").click()
     people = page.get_by_label("People at the same time")
+    people.wait_for()
+    page.evaluate(EVERY_OTHER_ANSWER_IS_LATE)
     people.fill("none")
     wrong = page.locator(".wrong-field", has_text="must be a whole number of 1 or more")
     wrong.wait_for()
@@ -362,7 +373,7 @@ READ = """() => {
 """All that is read or heard of a page, but for what says itself that it is English: keys, and what they mean."""
 
 
-def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: Path) -> None:
+def test_a_chinese_workspace_shows_no_english_sentence(tab: Any, workspace: Path) -> None:
     """Names, ids and keys stay as they are; words that scripts and server say do not, alone or in a sentence."""
     pages = {
         "/": "table",
@@ -372,13 +383,12 @@ def test_a_chinese_workspace_shows_no_english_sentence(browser: Any, workspace: 
         "/?a=demo&b=demo": "table",
         "/?scenario=whole.yaml&set=replications=0": "ol.mistakes li",
     }
-    with speaking("zh"), served(workspace) as address:
-        for page in quiet_page(browser, address):
-            for query, shown in pages.items():
-                page.goto(address + query)
-                page.locator(shown).first.wait_for()
-                read = page.evaluate(READ)
-                assert english(read) == []
-                words = r"mistake|simulat|capacity|the SLO|Save|Queue|Compare|limited by|cost|second|done"
-                assert re.findall(words, read.replace(".cost.", "")) == []
-            assert page.locator("html").get_attribute("lang") == "zh-CN"
+    with speaking("zh"), served(workspace) as address, quiet(tab, address):
+        for query, shown in pages.items():
+            tab.goto(address + query)
+            tab.locator(shown).first.wait_for()
+            read = tab.evaluate(READ)
+            assert english(read) == []
+            words = r"mistake|simulat|capacity|the SLO|Save|Queue|Compare|limited by|cost|second|done"
+            assert re.findall(words, read.replace(".cost.", "")) == []
+        assert tab.locator("html").get_attribute("lang") == "zh-CN"
