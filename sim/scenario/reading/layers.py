@@ -528,6 +528,10 @@ def files_of(data: Any) -> Iterator[Path]:
     if isinstance(data, dict):
         for key, value in data.items():
             last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            if last not in FILE_KEYS:
+                if isinstance(value, dict | list | tuple):
+                    yield from files_of(value)
+                continue
             for one in value if isinstance(value, list | tuple) else [value]:
                 if (file := named_file(last, one)) is not None:
                     yield file

@@ -60,10 +60,15 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
     return {
         SCENARIO: _short(json.dumps(placeless(data), sort_keys=True)),
         **{Message("the file {name}", name): content[:16] for name, content in named.items()},
-        **{Message("the catalogue ({part})", part): parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
+        **{_catalogue_part(part): parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
         "the program": program_digest(),
         **{Message("the policy {name}", name): text for name, text in versions(data["fleet"]).items()},
     }
+
+
+@cache
+def _catalogue_part(part: str) -> Message:
+    return Message("the catalogue ({part})", part)
 
 
 def quantities(scenario: Scenario, case: Case) -> str:
@@ -155,6 +160,8 @@ def files_outside(scenario: Scenario, *folders: Path) -> list[Path]:
 
 def placeless(data: Any, with_content: bool = False) -> Any:
     """Return *data* with each file by its name and its folder's name, and *with_content* also by its digest."""
+    if data is None or isinstance(data, (str, int, float)):  # most values
+        return data
     if isinstance(data, dict):
         return {key: _placeless(key, value, with_content) for key, value in data.items()}
     return [placeless(value, with_content) for value in data] if isinstance(data, list | tuple) else data
@@ -162,7 +169,9 @@ def placeless(data: Any, with_content: bool = False) -> Any:
 
 def _placeless(key: Any, value: Any, with_content: bool) -> Any:
     last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
-    if last in FILE_KEYS and isinstance(value, list):
+    if last not in FILE_KEYS:
+        return placeless(value, with_content)
+    if isinstance(value, list):
         return [_placeless(last, one, with_content) for one in value]
     file = named_file(last, value)
     if file is None:
