@@ -389,8 +389,8 @@ class EngineLimits(Spec):
     """Chunks of one prompt in pipeline stages: 1: a chunk follows the one before it from stage to stage; 0 or None: it
     waits until that has left the last stage. vLLM and SGLang always work in the first way."""
     overlap_micro_batches: Value | None = None
-    """Batches in flight over pipeline stages: 0: they take turns, and a batch enters the first stage when the one
-    before it has left the last; 1 or None: it enters when the first stage is free."""
+    """Batches in flight over pipeline stages, in vLLM with asynchronous scheduling: 0: they take turns, and a batch
+    enters the first stage when the one before it has left the last; 1 or None: it enters when the first is free."""
     schedule_conservativeness: Value | None = None
     """SGLang's schedule_conservativeness; None: an engine that computes prompts first leaves a watermark of KV blocks
     free."""

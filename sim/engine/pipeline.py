@@ -16,7 +16,10 @@ computed, and a batch that yields no token makes room for the next one when it h
 
 `StagesEngine` follows vLLM V1 (`EngineCore.step_with_batch_queue`): as many batches are in flight as there are stages,
 one more if steps are formed ahead, and batches are formed at the same times. A batch enters the first stage once the
-previous tokens of its requests have left the last stage.
+previous tokens of its requests have left the last stage. From 0.16 to 0.21 batches take turns unless `async_scheduling`
+is off, because each stage waits for the tokens that the last one samples
+(`_pp_receive_prev_sampled_token_ids_to_input_batch` in `v1/worker/gpu_model_runner.py`); a request decodes in every
+batch, formed ahead.
 """
 
 from abc import abstractmethod
@@ -250,9 +253,11 @@ class StagesEngine(StagedEngine):
     """Replica with pipeline stages under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, stages: int, asynchronous: bool = False) -> None:
-        self._depth = stages + asynchronous
+        self._in_turn = stages > 1 and not limits.overlaps_batches
+        self._depth = stages if self._in_turn else stages + asynchronous
         limits = replace(limits, batches_in_flight=self._depth)
-        self._schedule = _scheduler_of(limits, limits.new_queue(), stages if asynchronous else 0)
+        ahead = 1 if self._in_turn else stages if asynchronous else 0
+        self._schedule = _scheduler_of(limits, limits.new_queue(), ahead)
         super().__init__(steptime, limits, self._schedule.pool, self._schedule.waiting, stages)
         self._batches_in_flight: deque[InFlightBatch] = deque()
         self._evicted: list[InFlightSequence] = []
@@ -310,6 +315,8 @@ class StagesEngine(StagedEngine):
         leap = self._steptime.leap(in_flight.batch)
         ready_s = max([one.last_end_s for one in in_flight.chunks], default=now)
         ready_s = max(now, ready_s, in_flight.ready_s)
+        if self._in_turn:
+            ready_s = max(ready_s, self._stage_free_s[-1])
         in_flight.enter(leap, self._stage_free_s, ready_s)
         for one in in_flight.sampled:
             one.last_end_s = in_flight.end_s

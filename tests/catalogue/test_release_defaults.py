@@ -122,3 +122,11 @@ def test_tensorrt_llm_overlaps_chunks_of_a_prompt_from_1_2_on() -> None:
 def test_tensorrt_llm_overlaps_batches_in_stages_from_0_11_on() -> None:
     engine = load_catalog().engine("tensorrt-llm-0.14")
     assert [overlaps_batches(at_version(engine, version_of(release))) for release in ("0.10", "0.11")] == [False, True]
+
+
+def test_vllm_overlaps_batches_in_stages_but_from_0_16_to_0_21_with_asynchronous_scheduling() -> None:
+    engine = load_catalog().engine("vllm-0.14")
+    default, off = Vllm(policy="vllm"), Vllm(policy="vllm", async_scheduling=False)
+    releases = [at_version(engine, version_of(release)) for release in ("0.15", "0.16", "0.21", "0.22")]
+    assert [overlaps_batches(release, default) for release in releases] == [True, False, False, True]
+    assert all(overlaps_batches(release, off) for release in releases)

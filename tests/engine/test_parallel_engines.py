@@ -12,7 +12,7 @@ from reference_engine import drain
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.metering import leap_s
-from sim.engine.pipeline import PipelineEngine
+from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.schedulers.pipeline import pass_through
 from sim.engine.schedulers.prefill_first import PrefillFirstScheduler, SglangScheduler
 from sim.engine.schedulers.reserve import MaxUtilizationScheduler, ReserveScheduler
@@ -41,6 +41,14 @@ class Affine:
     def leap(self, batch: Batch) -> Leap:
         tokens, context = batch.decode_seqs + batch.prefill_tokens, batch.kv_tokens + batch.prefill_context_tokens
         return Leap(2**-6 + 2**-12 * tokens + 2**-20 * context, 2**-20 * batch.decode_seqs, load=0.5)
+
+
+class Twice(Affine):
+    """Both stages of a pipeline one after the other."""
+
+    def leap(self, batch: Batch) -> Leap:
+        one = super().leap(batch)
+        return Leap(2 * one.first_s, 2 * one.growth_s, load=0.5)
 
 
 class Constant:
@@ -79,6 +87,14 @@ def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> Non
     ahead, alone = AsyncLockstepEngine(Affine(), LIMITS, 1), AsyncEngine(Affine(), LIMITS)
     assert dates(ahead, rows) == dates(alone, rows)
     assert ahead.meters(1e9) == alone.meters(1e9)
+
+
+@pytest.mark.slow
+@given(requests)
+@settings(max_examples=50, deadline=None)
+def test_stages_of_vllm_that_take_turns_are_one_gpu_with_the_sum_of_their_times(rows: list[Request]) -> None:
+    stages = StagesEngine(Affine(), replace(LIMITS, overlaps_batches=False), 2)
+    assert dates(stages, rows) == dates(AsyncEngine(Twice(), LIMITS), rows)
 
 
 @pytest.mark.slow

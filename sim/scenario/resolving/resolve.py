@@ -148,8 +148,10 @@ def _padded_tokens(pool: BoundPool) -> tuple[float, float]:
 
 
 def _forms_ahead(pool: BoundPool) -> bool:
-    if pool.layout.pipeline_parallel_size > 1 or pool.offload:
+    if pool.offload:
         return False
+    if pool.layout.pipeline_parallel_size > 1:
+        return isinstance(pool.batching, Vllm) and not overlaps_batches(pool.engine, pool.spec.batching)
     return overlaps_host(pool.batching)
 
 
@@ -733,7 +735,7 @@ def _pool_plan(
         data_parallel_size=layout.data_parallel_size,
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
         overlaps_chunks=overlaps_chunks(pool.engine),
-        overlaps_batches=overlaps_batches(pool.engine),
+        overlaps_batches=overlaps_batches(pool.engine, pool.spec.batching),
         padded_tokens=_padded_tokens(pool),
         request_overhead_s=overhead_s,
         intake_s=intake_s,

@@ -261,6 +261,16 @@ def test_ranks_overlap_chunks_and_batches_and_pad_steps_as_their_pool_states(
     assert limits.padded_tokens == (64, 512)
 
 
+@pytest.mark.parametrize("batching", [{}, {"async_scheduling": False}])
+def test_pipelines_of_vllm_0_19_hide_the_host_where_their_batches_take_turns(
+    tmp_path: Path, catalog: Catalog, batching: dict[str, Any]
+) -> None:
+    stages = {"pipeline_parallel_size": 2, "batching": {"policy": "vllm", **batching}}
+    [pool] = plan_of(tmp_path, catalog, scenario_data(gpu="h100-80gb-sxm", engine="vllm-0.19", **stages)).pools
+    assert pool.overlaps_batches == (batching != {})
+    assert pool.steptime.inputs.forms_ahead == (batching == {})  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
 def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
     tmp_path: Path, catalog: Catalog, together: bool, of_a_rank: tuple[int, float]
