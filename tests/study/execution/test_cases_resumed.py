@@ -59,6 +59,8 @@ def held_command(words: list[str], errors: Path) -> None:
             time.sleep(0.01)
         return usual(self, *rest, **more)
 
+    # a shell starts background jobs deaf to SIGINT, and children inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     CaseJob.run, sys.argv = run, ["gpufleet", *words]
     cores.may_fork = lambda: True
     with errors.open("w") as file, redirect_stderr(file), redirect_stdout(StringIO()):
