@@ -149,7 +149,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         )
     row = known
     wanted = 0 if row.replay else _run_requests(row, setup)
-    count = min(wanted, _most_requests(row))
+    count = min(wanted, _most_requests(row, _most_running(row, names, setup)))
     lengths = _lengths(row, setup)
     if row.replay:
         workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
@@ -326,11 +326,22 @@ def _run_requests(row: BenchRow, setup: CampaignSetup) -> int:
     return USUAL_REQUESTS
 
 
-def _most_requests(row: BenchRow) -> int:
+def _most_requests(row: BenchRow, running: int) -> int:
     if row.load == "static_batch":
         return _batch(row)
     by_tokens = int(MOST_TOKENS / ((row.isl or 1.0) + (row.osl or 1.0)))
-    return max(min(MOST_REQUESTS, by_tokens), LEAST_WAVES * (row.concurrency or 1), LEAST_REQUESTS)
+    burst = min(LEAST_WAVES * running, by_tokens)
+    return max(min(MOST_REQUESTS, by_tokens), burst, LEAST_WAVES * (row.concurrency or 1), LEAST_REQUESTS)
+
+
+def _most_running(row: BenchRow, names: Names, setup: CampaignSetup) -> int:
+    """Return the most requests of a burst that run at once, as far as it is known."""
+    if row.load != "burst":
+        return 1
+    _, stages, ranks, _ = layout(row, setup)
+    if setup.trtllm_bench_limits and row.isl and row.osl:
+        return stages * trtllm_bench_limits(names, setup.n_gpus, stages, row.isl, row.osl)[0]
+    return ranks * (setup.max_num_seqs or 1)
 
 
 def _batch(row: BenchRow) -> int:

@@ -92,6 +92,12 @@ def test_an_open_loop_far_from_its_limit_serves_what_is_offered() -> None:
     assert found["ttft_mean_ms"] == pytest.approx(15)
 
 
+def test_a_cut_burst_has_three_requests_per_place_as_far_as_its_tokens_allow() -> None:
+    row = replace(ROW, load="burst", concurrency=None, num_requests=30_000, max_num_seqs=2000, isl=100, osl=100)
+    assert case_of(row, CATALOG, CAMPAIGNS).simulated_requests == 6000
+    assert case_of(replace(row, isl=4000, osl=4000), CATALOG, CAMPAIGNS).simulated_requests == 2500
+
+
 @pytest.mark.slow
 def test_a_run_that_was_cut_continues_at_its_steady_rate() -> None:
     row = replace(ROW, load="burst", isl=2000, osl=100, num_requests=20_000, max_num_seqs=64, concurrency=None)
