@@ -125,16 +125,21 @@ def increases(values: Floats, seen: NDArray[np.bool_], begun: NDArray[np.bool_] 
         is what the counter counted while it was sampled.
 
     """
-    grown, restarts = np.zeros(len(values)), 0
+    grown = np.zeros(len(values))
     known = np.flatnonzero(~np.isnan(values))
-    if known.size and known[0] > 0 and seen[known[0] - 1]:
+    if not known.size:
+        return grown, 0
+    if known[0] > 0 and seen[known[0] - 1]:
         grown[known[0]] = values[known[0]]
-    for before, at in pairwise(known.tolist()):
-        if (at - before) * STEP_S <= BRIDGED_S:
-            restarted = values[at] < values[before] or (begun is not None and begun[before + 1 : at + 1].any())
-            restarts += bool(restarted)
-            grown[before + 1 : at + 1] += (values[at] - (0.0 if restarted else values[before])) / (at - before)
-    return grown, restarts
+    before, at = known[:-1], known[1:]
+    bridged = (at - before) * STEP_S <= BRIDGED_S
+    restarted = values[at] < values[before]
+    if begun is not None:
+        stated = np.cumsum(begun)
+        restarted |= stated[at] > stated[before]
+    grown_per_step = (values[at] - np.where(restarted, 0.0, values[before])) / (at - before)
+    grown[known[0] + 1 : known[-1] + 1] += np.repeat(np.where(bridged, grown_per_step, 0.0), at - before)
+    return grown, int((restarted & bridged).sum())
 
 
 def observed_hours(
