@@ -37,6 +37,8 @@ FLEETS = [
 """Shipped scenarios and the index of a fleet."""
 CACHES = ("__", "_b")
 """Starts of the names of attributes that hold results computed so far."""
+PLAIN: dict[int, tuple[Any, Any]] = {}
+"""Object, by its id, and its data: plans share most of theirs."""
 
 
 @cache
@@ -61,10 +63,12 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
         return [plain(one) for one in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    names += vars(value) if hasattr(value, "__dict__") else []
-    found = {name: plain(getattr(value, name)) for name in names if hasattr(value, name) and name[:2] not in CACHES}
-    return {type(value).__name__: found} if found else repr(value)
+    if id(value) not in PLAIN:
+        names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        names += vars(value) if hasattr(value, "__dict__") else []
+        found = {name: plain(getattr(value, name)) for name in names if hasattr(value, name) and name[:2] not in CACHES}
+        PLAIN[id(value)] = value, {type(value).__name__: found} if found else repr(value)
+    return PLAIN[id(value)][1]
 
 
 def read_back(folder: Path, text: str, ending: str) -> CasePlan:
