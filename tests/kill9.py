@@ -192,6 +192,8 @@ def main(count: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="kill9-") as place:
         for name in ("run", "size"):  # between them they import everything, which no later moment waits for
             Command(name, begun_anew(Path(place), f"warm-{name}"), ("--no-report",)).imported("out")
+        built = cli.typer.main.get_command(cli.app)
+        cli.typer.main.get_command = lambda _: built
         gc.freeze()  # or the first search for garbage in each fork would copy all of it
         for index, name in enumerate(COMMANDS):
             share = count // len(COMMANDS) + (index < count % len(COMMANDS))
