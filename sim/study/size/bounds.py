@@ -481,8 +481,8 @@ def least_sum(columns: Sequence[Sequence[float]], costs: NDArray[np.float64], ne
 
     Notes
     -----
-    The simplex method, with Bland's rule after a step of no length, so that it ends. For the three rows and hundreds
-    of columns of this module's programs it is several times as fast as the solvers of scipy.
+    The simplex method, with Bland's rule after a step that saves nothing, so that it ends. For the three rows and
+    hundreds of columns of this module's programs it is several times as fast as the solvers of scipy.
 
     """
     rows = np.flatnonzero(needed)
@@ -491,20 +491,20 @@ def least_sum(columns: Sequence[Sequence[float]], costs: NDArray[np.float64], ne
     least = needed[rows]
     table = np.hstack([np.array(columns, dtype=float)[:, rows].T, -np.eye(len(rows))])
     costs = np.append(costs, np.zeros(len(rows)))
-    last, tolerance, stalled = len(columns) - 1, SIMPLEX_TOLERANCE * costs.max(), False
+    last, tolerance, before = len(columns) - 1, SIMPLEX_TOLERANCE * costs.max(), np.inf
     basis = list(range(len(columns), table.shape[1]))
     basis[int(np.argmax(least / table[:, last]))] = last
     while True:
         square = table[:, basis]
         prices = np.linalg.solve(square.T, costs[basis])
         saved = prices @ table - costs
-        saves = saved > tolerance
+        saves, total = saved > tolerance, float(prices @ least)
         if not saves.any():
-            return float(prices @ least)
-        entering = int(np.argmax(saves if stalled else saved))
+            return total
+        entering = int(np.argmax(saved if total < before else saves))
         amounts, change = np.linalg.solve(square, np.stack([least, table[:, entering]], axis=1)).T
-        length, _, leaving = min((amounts[k] / change[k], basis[k], k) for k in range(len(rows)) if change[k] > FLOATS)
-        basis[leaving], stalled = entering, length <= 0
+        _, _, leaving = min((amounts[k] / change[k], basis[k], k) for k in range(len(rows)) if change[k] > FLOATS)
+        basis[leaving], before = entering, total
 
 
 def _grid(most: int) -> list[int]:
@@ -637,7 +637,7 @@ class CandidateBounds:
         floor = self.pool(unit).under(demand)
         reason = floor.refusal(self.scenario.slo) if unit.beside is None else ""
         rate = demand.rate_rps
-        return ReplicaBounds(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
+        return ReplicaBounds(reason, 1 if not rate or reason else max(1, ceil(rate / floor.replica_rps())))
 
     def _serving_all(self, pool: PoolPlan) -> ReplicaBounds:
         """Return the bounds of a replica that serves all services.
