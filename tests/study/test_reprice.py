@@ -287,7 +287,7 @@ def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"load_profile": {2: 8000, 5: 760}, "horizon_s": 30}))
+    (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"load_profile": {2: 8000, 5: 760}, "horizon_s": 16}))
     assert gpufleet("run", "s.yaml", "--out", "run", "--no-report", "--quiet").returncode == 0
     done = gpufleet("price", "run", "--no-report")
     assert (done.returncode, done.stderr) == (0, "")
