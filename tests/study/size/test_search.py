@@ -25,7 +25,7 @@ from sim.fleet.fleet import RunningFleet
 from sim.records import Batch, Leap
 from sim.report.size import sentences, size_rows
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
+from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
@@ -35,11 +35,12 @@ from sim.scenario.sweep import cases
 from sim.steptime.affine import Affine
 from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import load_case
-from sim.study.size.bounds import GRID_MARGIN, OfferedLoad, PoolBounds
+from sim.study.size.bounds import GRID_MARGIN, CandidateBounds, OfferedLoad, PoolBounds
 from sim.study.size.candidates import Sizing, front
 from sim.study.size.search import Search, search
 from sim.study.size.search_space import units
 from sim.study.size.trials import Runner
+from sim.yamlio import dump
 
 DEARER = (("rtx-4090", "rented"), ("l40s", "spot"))
 """Contracts at a higher price than another one for the same machines."""
@@ -435,6 +436,18 @@ def test_the_cheapest_of_all_ratios_and_kinds() -> None:
     assert cheapest.fleet == f"{prompts['replicas']} {prompts['gpu']}, {answers['replicas']} {answers['gpu']}"
     assert (prompts["role"], answers["role"]) == ("prefill", "decode")
     assert found.winner["fleets"][0]["kv_transfer"] == LINK
+
+
+@pytest.mark.slow
+def test_no_prompt_long_enough_to_move_needs_one_replica_for_prompts(tmp_path: Path) -> None:
+    link = LINK | {"min_prompt_tokens": 5000}
+    (tmp_path / "s.yaml").write_text(dump(ASKED | {"size": SIZE | {"split": {"kv_transfer": link}}}))
+    scenario = load_for_size(tmp_path / "s.yaml", catalog=load_catalog())
+    assert scenario.size is not None
+    bounds = CandidateBounds(scenario, load_catalog())
+    split = [one for one in units(scenario, scenario.size, load_catalog()) if one.beside is not None]
+    assert split
+    assert {(bounds.bounds_of(one).reason, bounds.bounds_of(one).least_replicas) for one in split} == {("", 1)}
 
 
 @pytest.mark.parametrize(
