@@ -147,8 +147,8 @@ def capacity(
     Examples
     --------
     >>> import sim
-    >>> short = {"horizon_s": 20, "warmup_s": 0, "precision": {"relative": 0.9, "max_replications": 5}}
-    >>> found = sim.capacity("4x4090-vs-2xa100", short, 1, relative=0.2, workers=1, quiet=True)
+    >>> short = {"horizon_s": 10, "warmup_s": 0, "precision": {"relative": 0.9, "max_replications": 5}}
+    >>> found = sim.capacity("4x4090-vs-2xa100", short, 1, relative=0.5, workers=1, quiet=True)
     >>> list(found.table.fleet)
     ['4x RTX 4090', '2x A100 80GB']
 
