@@ -45,8 +45,8 @@ SHARED_OVERHEADS = {
     "prompt_token": "per_prompt_token_s",
 }
 """Fields of parameters that all engines share."""
-LAUNCHES = {"launch_layer": "launch_layer_s"}
-"""Fields of parameters of engines that launch the kernels of prompts one by one."""
+LAUNCHES = {"launch_layer": "launch_layer_s", "standing": "standing_share"}
+"""Fields of parameters of engines that launch the kernels of prompts one by one, and of one of these alone."""
 SHARED_LAUNCHES = {
     "launch_linear": "launch_linear_factor",
     "launch_latent": "launch_latent_factor",
@@ -81,7 +81,7 @@ EXPERTS_IN = "experts_in"
 """Parameter `<engine>/<kernel>` of an engine's kernels for a format; an entry of its `experts_by_kernel`."""
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
 """Parameters that are rates: the factor divides times."""
-AT_MOST_ONE = ("diversity",)
+AT_MOST_ONE = ("diversity", "standing")
 """Parameters that are fractions, limited to 1."""
 HOSTS = ("host", "host_request")
 """Random effects of a campaign's host on its time per step and sequence, and on its time per request.

@@ -379,7 +379,7 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
             found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * sampled))
     if steptime.inputs.pipeline_parallel_size > 1:
         scheduling_s = steptime._standing_s * steps.mean["standing_seqs"]
-        found.plain.append(((f"per_sequence_in_process:{engine}", *host), scheduling_s))
+        found.plain.append(((f"standing:{engine}", f"per_sequence_in_process:{engine}", *host), scheduling_s))
 
 
 def request_names(steptime: RooflineStepTime) -> Names:

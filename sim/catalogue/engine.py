@@ -217,6 +217,9 @@ class Overheads(Spec):
     per_sequence_s: Value
     """Host time to sample, detokenise and stream one sequence in one step, behind an API server [s]."""
     per_sequence_in_process_s: Value
+    standing_share: Value | None = None
+    """Host time of a step per request in another batch in flight over pipeline stages, relative to
+    `per_sequence_in_process_s`, where the scheduler goes through the requests of all batches; None: 1."""
     per_request_s: Value
     """API-server time before a request's first token, which does not block the engine [s]."""
     request_turn_s: Value | None = None

@@ -408,7 +408,9 @@ class RooflineStepTime:
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._launches_s = layer_overheads_s(inputs)
         self._step_host_s = self._host_s(self._overheads.per_step_s)
-        self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
+        standing = self._overheads.standing_share
+        kept_s = self._host_s(self._overheads.per_sequence_in_process_s)
+        self._standing_s = kept_s * (standing.value if standing else 1.0) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs, self._seen_tokens = least_pairs(rates), window_tokens_per_query(rates)

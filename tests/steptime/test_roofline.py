@@ -578,3 +578,17 @@ def test_a_window_costs_a_prompt_more_than_its_tokens_but_never_more_than_all(bu
     assert steptime._seen_tokens > 2 * steptime.window
     assert short == pytest.approx((steptime._pair_s + steptime._window_pair_s) * 101 / 2)
     assert long == pytest.approx(steptime._pair_s * 16385 / 2 + steptime._window_pair_s * steptime._seen_tokens)
+
+
+def test_a_request_of_another_batch_takes_its_share_of_the_host_time_per_sequence(build, engine):
+    usual = build(pp=2)
+    overheads = engine.overheads.model_copy(
+        update={"standing_share": Value(value=0.25, source="test", kind="computed")}
+    )
+    inputs = replace(usual.inputs, engine=engine.model_copy(update={"overheads": overheads}))
+    batches = [Batch(decode_seqs=4, sampled_seqs=4, kv_tokens=400, standing_seqs=count) for count in (0, 8)]
+    shared, whole = (
+        [steptime.leap(batch).first_s for batch in batches]
+        for steptime in (RooflineStepTime(usual.spec, inputs), usual)
+    )
+    assert shared[1] - shared[0] == pytest.approx(0.25 * (whole[1] - whole[0]))
