@@ -15,6 +15,7 @@ from sim.report.prediction_accuracy import confidences_by_key
 from sim.report.price_age import price_age_note
 from sim.report.progress import CaseProgress
 from sim.report.run.report import write_report
+from sim.report.run.verdict import sold_in
 from sim.report.words.money import in_its_currency
 from sim.report.words.precision import precision_notes, statistics_entries
 from sim.report.words.service_level import availability_notes
@@ -112,6 +113,7 @@ def _finish(
             confidences=partial(confidences_by_key, scenario, catalog),
             models=models_of(scenario, scenario.compare),
             chargeback=scenario.chargeback,
+            sold=sold_in(scenario),
         )
         keep_scenario(folder, scenario)
 

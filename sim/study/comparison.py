@@ -14,7 +14,7 @@ from sim.scenario.slo import Slo
 from sim.study.metrics.averages import Ratio
 from sim.study.metrics.columns import PAIRED, column, named_percentiles
 from sim.study.metrics.statistics import differ, mean, paired_difference, ratio, ratio_difference
-from sim.study.points import FinishedCase, Point, Setting, Sweep, fleets_of, replication_costs, sweep_of
+from sim.study.points import FinishedCase, Point, Setting, Sweep, fleets_of, has_slo, replication_costs, sweep_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +192,10 @@ def comparisons_of(
     Tokens of different models are not compared.
     """
     sweep, of_fleet = sweep_of(points, axes), models or {}
-    has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)
+    judged = has_slo(points, Slo.model_validate(slo))
     found: dict[tuple[Setting, str], list[Point]] = {}
     for setting in sweep.settings:
         for line in sweep.lines:
             if line.setting == setting:
                 found.setdefault((setting, of_fleet.get(line.fleet, "")), []).extend(line.points)
-    return [Comparison(sweep, setting, tuple(own), has_slo, model) for (setting, model), own in found.items()]
+    return [Comparison(sweep, setting, tuple(own), judged, model) for (setting, model), own in found.items()]

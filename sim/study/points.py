@@ -17,7 +17,13 @@ from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.columns import COLUMNS, ENDS, WHERE_KNOWN, column, named_percentiles
 from sim.study.metrics.requests import LATENCY_COLUMNS
-from sim.study.metrics.service_level import ServiceLevelAttainment, attainment_of, cases_growing
+from sim.study.metrics.service_level import (
+    MOST_UNANSWERED,
+    ServiceLevelAttainment,
+    attainment_of,
+    cases_growing,
+    unanswered_share,
+)
 from sim.study.metrics.statistics import ratio
 
 
@@ -80,7 +86,14 @@ class Point:
     @property
     def good(self) -> bool:
         """True if the fleet keeps up with the load and meets the SLO, where there is one."""
-        return self.ok and not self.row["overloaded"] and self.row["meets_slo"] is not False
+        met = self.unanswered <= MOST_UNANSWERED if self.row["meets_slo"] is None else self.row["meets_slo"]
+        return self.ok and not self.row["overloaded"] and bool(met)
+
+    @property
+    def unanswered(self) -> float:
+        """Share of the requests that were rejected, timed out or lost [1]; the highest of all services."""
+        rows = self.services.values() or [self.row]
+        return max(unanswered_share([row]) for row in rows) if self.ok else 0.0
 
     @property
     def inconclusive(self) -> bool:
@@ -119,6 +132,11 @@ def service_points(points: Sequence[Point]) -> list[Point]:
 def fleets_of(points: Sequence[Point]) -> list[str]:
     """Return the names of the fleets in order of first appearance."""
     return list(dict.fromkeys(point.fleet for point in points))
+
+
+def has_slo(points: Sequence[Point], slo: Slo) -> bool:
+    """Return whether fleets are judged by a service level: *slo* has goals, or those of a service do."""
+    return bool(slo.goals) or any(point.services and point.row["meets_slo"] is not None for point in points)
 
 
 def has_money(points: Sequence[Point]) -> bool:

@@ -9,7 +9,13 @@ from typing import Any
 from sim.csvio import write_csv
 from sim.language import N_, _, ngettext
 from sim.report.words.money import cash, converted_column, in_code, shown
-from sim.report.words.service_level import latency_columns, number_beside, percentiles_shown, share_beside
+from sim.report.words.service_level import (
+    latency_columns,
+    number_beside,
+    percentiles_shown,
+    share_beside,
+    unanswered_by_fleet,
+)
 from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, short, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
@@ -94,7 +100,8 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
         for column in _of_service(_with_named(level, brief), level)
         if column.brief or not brief
     ]
-    if not level.per_request and not any(point.services or "service" in point.row for point in points):
+    several = [point for point in points if point.services or "service" in point.row]
+    if not level.per_request and all(point.row["meets_slo"] is None for point in several):
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
     if not any(scales(point) for point in points):
         wanted = [column for column in wanted if column.name not in OF_SCALING]
@@ -220,19 +227,11 @@ def mark_notes(points: Sequence[Point]) -> list[str]:
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     if any(point.growing for point in points):
         marks.append(f"{UNSURE} {_(QUEUE_GROWS)}")
-    return [*marks, *_rejected_notes(points)]
-
-
-def _rejected_notes(points: Sequence[Point]) -> list[str]:
-    """State the share of the requests that each fleet rejected, over its points; empty without rejected requests."""
-    shares: dict[str, list[float]] = {}
-    for point in points:
-        if rejected := point.number("rejected"):
-            shares.setdefault(point.fleet, []).append(rejected / point.row["requests"])
-    if not shares:
-        return []
-    fleets = (f"{fleet} {ranged(percent(min(of)), percent(max(of)))}" for fleet, of in shares.items())
-    return [_("rejected requests, whose times count as infinite: {fleets}", fleets=_(", ").join(fleets))]
+    if lines := unanswered_by_fleet(points):
+        marks.append(
+            _("requests without an answer, whose times count as infinite: {fleets}", fleets=_("; ").join(lines))
+        )
+    return marks
 
 
 def _warmup_notes(points: Sequence[Point]) -> list[str]:

@@ -15,7 +15,7 @@ from sim.report.words.text import commas, percent, place, places, plain, readabl
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import COST
-from sim.study.points import Point, Sweep
+from sim.study.points import Point, Sweep, has_slo
 from sim.study.year import FleetYear, RunYear
 from sim.units import HOURS_PER_MONTH
 from sim.workload.tenants import UNATTRIBUTED
@@ -82,8 +82,8 @@ def glance(
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
     fit = [[point for point in line.points if point.certainly_good] for line in lines]
-    has_goals = slo.goals or any(line_point.services for line in lines for line_point in line.points)
-    goal = _("Meets the SLO") if has_goals else _("Keeps up")
+    judged = has_slo([point for line in lines for point in line.points], slo)
+    goal = _("Meets the SLO") if judged else _("Keeps up")
     rows = [
         (_("GPUs, servers"), [_counts(point) for point in here]),
         *_replicas(here, there),

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sim.cost.revenue import Revenue
 from sim.language import _, translate_rendered
 from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
@@ -202,6 +203,7 @@ def write_report(
     confidences: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
     models: Mapping[str, str] | None = None,
     chargeback: Chargeback | None = None,
+    sold: Revenue | None = None,
 ) -> None:
     """Write all files of a run into the folder *out*, except manifest.json.
 
@@ -237,13 +239,15 @@ def write_report(
         Model of every fleet, where fleets are ranked per model.
     chargeback
         Rules by which tenants share the bill; None: it is not split.
+    sold
+        Prices of the tokens that are sold; None if the scenario states none.
 
     """
     points = summarize(cases, axes, slo)
     compared, of_year = differences(points), year(points, axes)
     if with_pictures:  # before the tables, since another process may draw them meanwhile
         disputes = () if monte_carlo is None else disputes_of(monte_carlo, points)
-        make_verdict = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
+        make_verdict = partial(verdict, points, axes, slo, notes, of_year, models, disputes, sold)
         panels, timeline, answer = _pictures(out, points, axes, slo, make_verdict, question or scenario_name)
         section = None if monte_carlo is None else monte_carlo_section(out, monte_carlo, points, axes)
     _write_cases(out, cases, points, axes, requests_format)

@@ -1,6 +1,6 @@
 """The verdict of a run: the answer in a sentence, its range of validity, and what qualifies it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from sim.report.words.service_level import (
     ranked_apart,
     readings,
     storms,
+    unanswered,
     where_of,
     why_open,
 )
@@ -34,10 +35,10 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import axes as axes_of
 from sim.study.comparison import COST, Comparison, Contest, comparisons_of
 from sim.study.execution.cases import limits
-from sim.study.metrics.service_level import ServiceLevelAttainment, slack
+from sim.study.metrics.service_level import MOST_UNANSWERED, ServiceLevelAttainment, slack
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import DisputedSetting
-from sim.study.points import Point, Sweep, fleets_of, has_money, point_attainment
+from sim.study.points import Point, Sweep, fleets_of, has_money, has_slo, point_attainment
 from sim.study.year import FleetYear, RunYear, year_of
 
 PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
@@ -85,8 +86,12 @@ def verdict_of(
     """Compare the fleets of a run of *scenario*, with its `load_profile` over a year; see `verdict`."""
     named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
     models = models_of(scenario, scenario.compare)
-    sold = next((one for fleet in scenario.fleets if (one := fleet.revenue or scenario.revenue)), None)
-    return verdict(points, named, limits(scenario), notes, year, models, disputes, sold)
+    return verdict(points, named, limits(scenario), notes, year, models, disputes, sold_in(scenario))
+
+
+def sold_in(scenario: Scenario) -> Revenue | None:
+    """Return the prices of the tokens that *scenario* sells; None if it states none."""
+    return next((one for fleet in scenario.fleets if (one := fleet.revenue or scenario.revenue)), None)
 
 
 def verdict(
@@ -125,9 +130,10 @@ def verdict(
     if year is None and not models and len(comparisons) > MOST_SETTINGS:
         return _by_setting(comparisons, points, level, [*disputed(disputes)], notes, sold)
     heads = [
-        *(year_heads(year, level, models or {}) if year is not None else ()),
+        *(year_heads(year, has_slo(points, level), models or {}) if year is not None else ()),
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
+    heads += [_lead(part) + line for part in comparisons if (line := _unanswered_in(part)[0])]
     if year is not None and sold is not None:
         heads += _profit_of_year(year, sold)
     if year is None:
@@ -188,14 +194,15 @@ def _by_setting(
                 total=len(points),
             )
         )
-    findings += [*profits, *_infeasible(points), *map(translate_rendered, notes)]
+    many, few = _unanswered(points, lambda own: _(" at {count} of {total} points", count=len(own), total=total))
+    findings += [*([few] if few else []), *profits, *_infeasible(points), *map(translate_rendered, notes)]
     heads = [_("setting"), *(place(sweep.axis, value) for value in sweep.values)]
     rows = [
         [places(part.setting), *(" ".join(filter(None, best[row, value])) for value in sweep.values)]
         for row, part in enumerate(parts)
     ]
     table = SettingsTable(heads, rows)
-    return Verdict(spaced(joined([headline, *disputes])), tuple(map(spaced, findings)), {}, table)
+    return Verdict(spaced(joined([headline, many, *disputes])), tuple(map(spaced, findings)), {}, table)
 
 
 def _nobody() -> str:
@@ -474,8 +481,20 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
                 names=_("; ").join(names),
             )
         )
+    found.append(_unanswered_in(part)[1])
     found.append(storms(part.points, lambda own: at(part, [part.sweep.value(point) for point in own])))
     return [lead + line for line in found if line]
+
+
+def _unanswered_in(part: Comparison) -> tuple[str, str]:
+    return _unanswered(part.points, lambda own: at(part, [part.sweep.value(point) for point in own]))
+
+
+def _unanswered(points: Sequence[Point], where: Callable[[list[Point]], str]) -> tuple[str, str]:
+    """State the shares of requests without an answer where a fleet with them does not keep up, and where it does."""
+    many = [point for point in points if point.unanswered > MOST_UNANSWERED]
+    few = [point for point in points if point.unanswered <= MOST_UNANSWERED]
+    return unanswered(many, where), unanswered(few, where)
 
 
 def _reach(part: Comparison, fleet: str, of_year: bool) -> str:

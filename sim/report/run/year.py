@@ -106,10 +106,10 @@ def _note(year: RunYear) -> str:
     return " ".join(parts)
 
 
-def year_heads(year: RunYear, slo: Slo, models: Mapping[str, str]) -> Iterator[str]:
+def year_heads(year: RunYear, judged: bool, models: Mapping[str, str]) -> Iterator[str]:
     """Yield the verdict on the year, for each setting of the axes other than the load.
 
-    Where *models* has the model of every fleet, each model has a verdict of its own.
+    *judged*: whether there is an SLO. Where *models* has the model of every fleet, each model has a verdict of its own.
     """
     groups: dict[str, list[FleetYear]] = {}
     for row in year.rows:
@@ -118,10 +118,10 @@ def year_heads(year: RunYear, slo: Slo, models: Mapping[str, str]) -> Iterator[s
     for rows in groups.values():
         setting, model = places([*rows[0].axes.items()]), models.get(rows[0].fleet, "")
         lead = (_("At {places}: ", places=setting) if setting else "") + (_("{model}: ", model=model) if model else "")
-        yield lead + _headline(rows, slo)
+        yield lead + _headline(rows, judged)
 
 
-def _headline(rows: Sequence[FleetYear], slo: Slo) -> str:
+def _headline(rows: Sequence[FleetYear], judged: bool) -> str:
     known = [row for row in rows if row.status == "ok"]
     good = sorted((row for row in known if row.good), key=lambda row: row.usd_per_year or 0.0)
     rest = sorted((row for row in known if not row.good), key=lambda row: -row.good_share)
@@ -129,27 +129,27 @@ def _headline(rows: Sequence[FleetYear], slo: Slo) -> str:
     priced = [row for row in good if row.usd_per_year is not None]
     lines = []
     if len(rows) == 1 and known:
-        lines = [_single_fleet(known[0], slo)]
+        lines = [_single_fleet(known[0], judged)]
     elif len(priced) > 1:
         unpriced = [row for row in good if row not in priced]
-        lines = [_cheapest(priced, len(rows), slo), *(_single_fleet(row, slo) for row in (*unpriced, *rest))]
+        lines = [_cheapest(priced, len(rows), judged), *(_single_fleet(row, judged) for row in (*unpriced, *rest))]
     elif good:
-        lines = [_single_fleet(row, slo) for row in (*good, *rest)]
+        lines = [_single_fleet(row, judged) for row in (*good, *rest)]
     elif rest:
         each = [_("{fleet} in {share}", fleet=_with_cost(row), share=percent(row.good_share)) for row in rest]
-        none = _("No fleet meets the SLO in") if slo.goals else _("No fleet keeps up with the load in")
+        none = _("No fleet meets the SLO in") if judged else _("No fleet keeps up with the load in")
         lines = [_("{none} {all_hours}: {each}.", none=none, all_hours=_all_hours(rest[0]), each=_("; ").join(each))]
     if beyond:
         lines.append(_("The year of {fleets} has loads that were not simulated.", fleets=listing(beyond)))
     return joined(lines)
 
 
-def _cheapest(good: Sequence[FleetYear], fleets: int, slo: Slo) -> str:
+def _cheapest(good: Sequence[FleetYear], fleets: int, judged: bool) -> str:
     """Name the cheapest of the fleets that meet the SLO in all working hours, and the next."""
     first, second = good[:2]
     low, high = first.usd_per_year or 0.0, second.usd_per_year or 0.0
     both = _("both") if len(good) == fleets == 2 else str(len(good)) if len(good) < fleets else _("all")
-    hours = _("{both} {goal} in {all_hours}", both=both, goal=goal_of_all(bool(slo.goals)), all_hours=_all_hours(first))
+    hours = _("{both} {goal} in {all_hours}", both=both, goal=goal_of_all(judged), all_hours=_all_hours(first))
     if differ(first.usd_of_runs, second.usd_of_runs) is False:
         return _(
             "{first} and {second} cost the same a year within the 95 % interval ({low} and {high}), and {hours}.",
@@ -172,9 +172,9 @@ def _cheapest(good: Sequence[FleetYear], fleets: int, slo: Slo) -> str:
     )
 
 
-def _single_fleet(row: FleetYear, slo: Slo) -> str:
+def _single_fleet(row: FleetYear, judged: bool) -> str:
     hours = _all_hours(row) if row.good else _("{share} of {hours}", share=percent(row.good_share), hours=_hours(row))
-    goal = goal_of_one(bool(slo.goals))
+    goal = goal_of_one(judged)
     if row.usd_per_year is None:
         return _("{fleet} {goal} in {hours}.", fleet=row.fleet, goal=goal, hours=hours)
     cost = cash(row.usd_per_year)

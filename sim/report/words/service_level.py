@@ -10,13 +10,13 @@ from math import isclose, isfinite, nan
 from typing import Any
 
 from sim.language import N_, _
-from sim.report.words.text import axis_label, commas, listing, percent, places, plain, seconds, span, steady
+from sim.report.words.text import axis_label, commas, listing, percent, places, plain, ranged, seconds, span, steady
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import PercentileLimit, Slo
 from sim.study.comparison import Comparison
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import GoalAttainment, ServiceLevelAttainment
-from sim.study.points import Point, fleets_of
+from sim.study.points import Point, fleets_of, service_points
 
 SAME = 1e-12
 """Relative difference below which a mean counts as equal to its target (rounding error)."""
@@ -302,6 +302,41 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
         return ""
     where = _("; ").join(lines)
     return _("Retry storm: {where}. Clients retry faster than the fleet answers or recovers.", where=where)
+
+
+ENDINGS = {
+    "rejected": N_("{share} rejected"),
+    "timed_out": N_("{share} timed out"),
+    "lost": N_("{share} lost with a replica"),
+}
+"""What happened to requests without an answer, by the column that counts them."""
+
+
+def unanswered(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
+    """State the shares of the requests that ended without an answer, by fleet; empty where all were answered.
+
+    *at* describes the places of a fleet's points.
+    """
+    lines = unanswered_by_fleet(points, at)
+    return _("Requests without an answer: {fleets}.", fleets=_("; ").join(lines)) if lines else ""
+
+
+def unanswered_by_fleet(points: Sequence[Point], at: Callable[[list[Point]], str] = lambda _: "") -> list[str]:
+    """Return a line for each fleet with requests that ended without an answer: `a at 4 req/s (30 % rejected)`.
+
+    Where fleets serve several services, each has its own line.
+    """
+    found = [one for point in points for one in service_points([point]) or [point] if one.unanswered]
+    lines = []
+    for fleet in fleets_of(found):
+        own = [point for point in found if point.fleet == fleet]
+        ends = []
+        for name, text in ENDINGS.items():
+            shares = [(point.number(name) or 0.0) / point.row["requests"] for point in own]
+            if any(shares):
+                ends.append(_(text, share=ranged(percent(min(shares)), percent(max(shares)))))
+        lines.append(f"{fleet}{at(own)} ({commas(ends)})")
+    return lines
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:

@@ -33,7 +33,7 @@ traffic("requests", "", "requests that arrived in the measured window")(lambda r
 traffic("completed", "", "requests of the window that were answered in full")(
     lambda run: run.count(run.cohort.finished)
 )
-traffic("rejected", "", "requests of the window that were rejected because they can never fit")(
+traffic("rejected", "", "requests of the window that were refused or can never fit")(
     lambda run: run.count(run.cohort.rejected)
 )
 
@@ -194,7 +194,8 @@ mark = partial(metric, group="marks")
 mark(
     "slo_verdict", "",
     "`met`, `missed`, or `inconclusive` if the 95 % interval of the attained value contains the limit or the queue "
-    "seems to grow; empty without an SLO", sheet="verdict on the SLO", average=JUDGED,
+    "seems to grow; without an SLO empty, or `inconclusive` for such a queue", sheet="verdict on the SLO",
+    average=JUDGED,
 )  # fmt: skip
 metric("low_sample_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
        sheet="percentiles of few requests",

@@ -8,20 +8,27 @@ the limit reaches the percentile.
 The verdict is inconclusive where a target lies within the 95 % interval of the attained value, unless another goal is
 certainly missed or the queue grows without end. Without an interval the value itself decides. It is also inconclusive
 where all goals are met but the queue probably grows: the window is then too short.
+
+Without a goal the verdict is on the load alone: a fleet keeps up unless its queue grows without end or more than
+MOST_UNANSWERED of its requests end without an answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from sim.scenario.slo import ServiceLevel, Slo, SloGoal
 from sim.study.metrics.averages import AveragedFigure, Cases, Mean, MeanShare, ReplicationFigures
-from sim.study.metrics.overload import likely_growing, overloaded
+from sim.study.metrics.overload import GROWTH_SHARE, likely_growing, overloaded
 from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
 """Relative tolerance for the rounding error of a mean: three replications with 95 % each have 95 %."""
 ATTAINED_SHARE = MeanShare(draws="requests")
+UNANSWERED = ("rejected", "timed_out", "lost")
+"""Columns that count requests which ended without an answer."""
+MOST_UNANSWERED = GROWTH_SHARE
+"""Largest share of requests without an answer at which a fleet keeps up: as for requests that a queue leaves."""
 
 
 Verdict = Literal["met", "missed", "inconclusive"]
@@ -70,11 +77,13 @@ class ServiceLevelAttainment:
     """Attained value of each goal."""
     growing: bool = False
     """True if the queue probably grows, though the window is too short to be certain."""
+    unanswered: float = 0.0
+    """Share of the requests that ended without an answer [1], where no goal counts them; else 0."""
 
     @property
     def good(self) -> bool:
         """True if no goal is missed and the fleet keeps up with the load."""
-        return self.met is not False and not self.overloaded
+        return self.met is not False and not self.overloaded and self.unanswered <= MOST_UNANSWERED
 
     @property
     def inconclusive_goals(self) -> tuple[GoalAttainment, ...]:
@@ -86,17 +95,15 @@ class ServiceLevelAttainment:
 
     @property
     def inconclusive_growth(self) -> bool:
-        """True if all goals are met but the queue probably grows, so that the verdict is inconclusive."""
-        return self.growing and self.good and self.met is True
+        """True if no goal is missed but the queue probably grows, so that the verdict is inconclusive."""
+        return self.growing and self.good
 
     @property
     def verdict(self) -> Verdict | None:
-        """Verdict on the service level; None without a goal."""
-        if self.met is None:
-            return None
-        return (
-            "inconclusive" if self.inconclusive_goals or self.inconclusive_growth else "met" if self.good else "missed"
-        )
+        """Verdict on the service level; without a goal None, or inconclusive where the queue probably grows."""
+        if self.inconclusive_goals or self.inconclusive_growth:
+            return "inconclusive"
+        return None if self.met is None else "met" if self.good else "missed"
 
 
 def attainment_of(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
@@ -108,11 +115,13 @@ def attainment_of(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
     if not each:
         results = tuple(_goal_attainments(slo, metrics)) if slo.goals else ()
         met = all(one.met for one in results) if results else None
-        return ServiceLevelAttainment(met, cases_overloaded(metrics), results, cases_growing(metrics))
+        lost = 0.0 if results else unanswered_share(metrics)
+        return ServiceLevelAttainment(met, cases_overloaded(metrics), results, cases_growing(metrics), lost)
     met_ones = [one.met for one in each.values() if one.met is not None]
     together = [replace(result, of=name) for name, one in each.items() for result in one.goal_results]
     over = any(one.overloaded for one in each.values())
-    return ServiceLevelAttainment(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
+    met, lost = (all(met_ones), 0.0) if met_ones else (None, max(one.unanswered for one in each.values()))
+    return ServiceLevelAttainment(met, over, tuple(together), cases_growing(metrics), lost)
 
 
 def _services(metrics: Cases) -> list[tuple[str, Slo, list[ReplicationFigures]]]:
@@ -120,6 +129,12 @@ def _services(metrics: Cases) -> list[tuple[str, Slo, list[ReplicationFigures]]]
     names = metrics[0].services if metrics else {}
     parts = ((name, [one.services[name] for one in metrics]) for name in names)
     return [(name, Slo.model_validate(own[0]["slo"] or {}), own) for name, own in parts]
+
+
+def unanswered_share(counts: Sequence[Mapping[str, Any] | ReplicationFigures]) -> float:
+    """Return the share of the requests of all replications that ended without an answer [1]."""
+    ended = sum(one[name] or 0 for one in counts for name in UNANSWERED)
+    return float(ended / sum(one["requests"] or 0 for one in counts)) if ended else 0.0
 
 
 def cases_overloaded(metrics: Cases) -> bool:

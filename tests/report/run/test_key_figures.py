@@ -40,12 +40,15 @@ def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., 
     assert {one.half_width for one in alone} == {None}
 
 
-def test_rejected_requests_are_stated_over_all_points_of_a_fleet(make_case: Callable[..., Any]) -> None:
+def test_requests_without_an_answer_are_stated_over_all_points_of_a_fleet(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, load, capacity=9.0, usd_per_h=1.0) for name in "ab" for load in (1.0, 2.0, 4.0)]
     for case, rejected in zip(cases, (0, 10, 25, 0, 0, 0), strict=True):
-        case.set(requests=100, rejected=rejected)
+        case.set(requests=100, rejected=rejected, lost=rejected // 25)
     said = [note.replace("\u00a0", " ") for note in mark_notes(summarize(cases, ["rate_rps"], SLO)) if "reject" in note]
-    assert said == ["rejected requests, whose times count as infinite: a 10 % to 25 %"]
+    assert said == [
+        "requests without an answer, whose times count as infinite: a (10 % to 25 % rejected, 0 % to 1.0 % lost with a "
+        "replica)"
+    ]
 
 
 @pytest.mark.slow

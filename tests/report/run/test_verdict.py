@@ -97,6 +97,32 @@ def test_without_an_slo_what_counts_is_keeping_up(two_fleets: list[Any]) -> None
     assert "wherever both keep up (0.25 to 2 req/s)" in answer(two_fleets, ["rate_rps"], {}).headline
 
 
+def test_a_fleet_that_refuses_many_requests_does_not_keep_up(make_case: Callable[..., Any]) -> None:
+    """2 % without an answer still keep up, and are stated beside the headline, whatever happened to them."""
+    cases = [make_case("a", load, capacity=9.0, usd_per_h=1.0) for load in (1.0, 2.0, 4.0)]
+    for case, ends in zip(cases, ({"rejected": 1}, {"timed_out": 2}, {"rejected": 25, "lost": 5}), strict=True):
+        case.set(requests=100, **ends)
+    said = answer(cases, ["rate_rps"], {})
+    assert said.headline.replace("\u00a0", " ") == (
+        "a keeps up with the load at 1 to 2 req/s; a million output tokens costs $0.511 at 2 req/s. It does not at 4 "
+        "req/s. Requests without an answer: a at 4 req/s (25 % rejected, 5.0 % lost with a replica)."
+    )
+    few = "Requests without an answer: a at 1 to 2 req/s (0 % to 1.0 % rejected, 0 % to 2.0 % timed out)."
+    assert few in [line.replace("\u00a0", " ") for line in said.findings]
+    judged = answer(cases, ["rate_rps"]).headline
+    assert judged.startswith("a meets the SLO at 1 to 4 req/s;")  # the service level counts these requests
+    assert judged.replace("\u00a0", " ").endswith("(25 % rejected, 5.0 % lost with a replica).")
+
+
+def test_without_an_slo_a_queue_that_seems_to_grow_is_inconclusive(make_case: Callable[..., Any]) -> None:
+    case = make_case("a", 1.0, capacity=9.0, usd_per_h=1.0)
+    case.set(late_growth=100.0, late_growth_error=1.0)
+    assert answer([case], [], {}).headline.startswith("Inconclusive whether a (")
+    assert answer([case], [], {}).headline.endswith(
+        "keeps up with the load: the queue seems to grow; a longer horizon_s shows whether it does."
+    )
+
+
 def test_without_a_cost_latency_decides(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, 1.0, capacity=c, usd_per_h=None) for name, c in (("slow", 2.0), ("fast", 4.0))]
     said = answer(cases, [])
