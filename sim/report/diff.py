@@ -15,17 +15,20 @@ from sim.report.words.text import axis_label, listing, number, place, plain, sho
 from sim.study.comparison import Difference
 from sim.study.diff import RunDifferences, StoredRun
 from sim.study.gate import Outcome
+from sim.study.metrics.columns import column
 from sim.study.monte_carlo import stored_disputes
 from sim.study.points import Point
 
 WORDS = {
     "slo_attainment": N_("within SLO [%]"),
     "ttft_s_p95": N_("TTFT p95 [s]"),
-    "tpot_s_p95": N_("TPOT p95 [s]"),
+    "tpot_s_p95": N_("TPOT p95 [ms]"),
     "output_tokens_per_s": "output [tokens/s]",
     "facility_power_w_mean": N_("power at the meter [W]"),
     "usd_per_million_output_tokens": N_("USD/M output tokens"),
 }
+SCALES = {"slo_attainment": 100.0, "tpot_s_p95": 1e3}
+"""Factor from the base unit of a metric to the unit of its heading."""
 VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
 NOTE = N_("second minus first; ±: half of the 95 % interval over pairs of replications with the same seed")
 
@@ -41,7 +44,7 @@ def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) ->
                 "fleet": one.first.fleet,
                 "axes": dict(one.first.axes),
                 "metric": one.metric,
-                "words": WORDS[one.metric],
+                "words": column(one.metric).meaning,
                 "first": one.values[0],
                 "second": one.values[1],
                 "difference": 0.0 - one.difference,  # avoids -0.0
@@ -60,7 +63,7 @@ def in_words(document: dict[str, Any]) -> dict[str, Any]:
     figures = ("first", "second", "difference", "difference_ci95")
     points = [
         one
-        | {"words": in_code(_(one["words"])), "verdict": _(one["verdict"])}
+        | {"words": in_code(_(WORDS[one["metric"]])), "verdict": _(one["verdict"])}
         | {name: _amount(one["metric"], one[name]) for name in figures if one[name] is not None}
         for one in document["points"]
     ]
@@ -115,9 +118,10 @@ def _figures(one: Difference) -> list[str]:
 
 
 def _amount(metric: str, value: float) -> float:
-    if metric == "slo_attainment":
-        return 100 * value
-    return shown(value) if "usd" in metric and isfinite(value) else value
+    """Return *value*, in the base unit of *metric*, in the unit of its heading."""
+    if "usd" in metric:
+        return shown(value) if isfinite(value) else value
+    return SCALES.get(metric, 1.0) * value
 
 
 def outcome_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

@@ -614,11 +614,14 @@ def ranked(found: Sequence[FleetPlanOutlook]) -> Iterator[FleetPlanOutlook]:
     yield from sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
 
 
-FRACTIONS = (0.1, 0.4, 0.7)
+FRACTIONS = (0.001, 0.01, 0.1, 0.4, 0.7)
 """Simulated loads, as fractions of a unit's capacity.
 
-The cases at capacity itself come from the search, power at no load from the hardware.
+The cases at capacity itself come from the search, power at no load from the hardware. Power is proportional to load
+only where requests hardly ever overlap, so the lowest loads are far apart.
 """
+SPARSE = 0.05
+"""Fraction of a unit's capacity below which a window has few requests, so that its tokens determine its load."""
 
 
 def part_loads(
@@ -678,11 +681,24 @@ def quantities(
 
     *rate_per_load* is requests per second per unit of load; None where the simulation determines it (a closed loop).
     """
-    loads = sorted({load for load, _ in simulated})
-    windows, served = [idle_window(plan)], [0.0]
-    for load in loads:
-        at_load = [case for at, case in simulated if at == load]
-        windows.append(combined_window([metered(case, plan) for case in at_load]))
+    cases: dict[float, list[StoredCase]] = {}
+    for load, case in sorted(simulated, key=lambda one: one[0]):
+        cases.setdefault(load, []).append(case)
+    sparse = 0.0 if rate_per_load is None else SPARSE * max(cases)
+    per_load = _tokens_per_h([case for load in cases if load >= sparse for case in cases[load]]) / fsum(
+        load * len(cases[load]) for load in cases if load >= sparse
+    )
+    found = [(0.0, idle_window(plan), 0.0)]
+    for load, at_load in cases.items():
+        window = combined_window([metered(case, plan) for case in at_load])
         simulated_rps = fsum(case.metrics["requests_per_s"] for case in at_load) / len(at_load)
-        served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
-    return Quantities((0.0, *loads), tuple(windows), tuple(served))
+        at = load if load >= sparse else _tokens_per_h(at_load) / len(at_load) / per_load
+        if at:
+            found.append((at, window, simulated_rps if rate_per_load is None else rate_per_load * at))
+    found.sort(key=lambda one: one[0])
+    return Quantities(*map(tuple, zip(*found, strict=True)))
+
+
+def _tokens_per_h(cases: Sequence[StoredCase]) -> float:
+    """Return the sum of the output tokens per hour of *cases*."""
+    return fsum(case.metrics["output_tokens"] / case.metrics["window_h"] for case in cases)

@@ -9,6 +9,7 @@ import pytest
 
 from sim.answers.run import price_run, run_scenario
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.report.words.text import plain
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
@@ -66,6 +67,8 @@ def test_terminal_shows_the_same_result(
     document = loads(gpufleet("diff", *runs, "--format", "json").stdout)
     assert [one["path"] for one in document["changes"]] == ["site.electricity_usd_per_kwh"]
     assert {one["verdict"] for one in document["points"]} == {"same", "differs"}
+    tpot_s = next(one["first"] for one in document["points"] if one["metric"] == "tpot_s_p95")
+    assert f"TPOT p95 [ms] {plain(1e3 * tpot_s)} " in " ".join(table.split())
     refused = gpufleet("diff", runs[0], tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "is not a finished run" in refused.stderr
