@@ -172,6 +172,12 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     return did_you_mean(wrong, here, listed=16)
 
 
+def meant_key(unknown: ValidationIssue) -> str:
+    """Return the key of the same mapping that the hint of an *unknown* key suggests; empty where it suggests none."""
+    hint = unknown.message.values["hint"] if isinstance(unknown.message, Message) else ""
+    return hint.values.get("near", "") if isinstance(hint, Message) and "." not in hint.values.get("near", ".") else ""
+
+
 def _depth(path: Place) -> int:
     return sum(isinstance(step, str) for step in path)
 

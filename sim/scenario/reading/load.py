@@ -23,6 +23,7 @@ from sim.scenario.reading.errors import (
     ScenarioErrors,
     ValidationIssue,
     dotted,
+    meant_key,
     nearest,
     validation_issues,
 )
@@ -204,7 +205,9 @@ def _load(
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
     overridden = _override_axes(layers, parsed.inputs)
-    whole, schema = _schema_issues(_filled_from_sweep(layers.data))
+    filled = _filled_from_sweep(layers.data)
+    whole, schema = _schema_issues(filled)
+    schema += [*_hidden_issues(filled, schema)]
     found += [
         *_point_issues(layers.data, (whole, schema), catalog, overridden),
         *(() if found else _sweep_section_issues(layers.data, swept)),
@@ -410,7 +413,7 @@ def _point_issues(data: dict[str, Any], whole: Checked, catalog: Catalog, overri
                 reported[reported_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
                 reported[one] = None
-    reported.update((one, None) for one in whole[1] if descend(data, one.place)[0] == len(one.place))
+    reported.update((one, None) for one in whole[1] if _is_in(data, one.place))
     return list(reported)
 
 
@@ -436,6 +439,29 @@ def _issues(
         found += [*closed_loop_issues(built, catalog), *transfer_issues(built, catalog)]
     reported = {one.place for one in found if isinstance(one, ValidationIssue)}
     return found + [one for one in plans if one.place not in reported and not is_consequence(one, mistakes, at)]
+
+
+def _hidden_issues(data: dict[str, Any], schema: Sequence[ValidationIssue]) -> Iterator[ValidationIssue]:
+    """Yield the issues of *data* that the unknown keys among its *schema* issues hide.
+
+    A mapping is checked as a whole only if each of its keys is known. The value of a misspelt key stands under the key
+    that was probably meant.
+    """
+    unknown = [one for one in schema if one.message.startswith("unknown key")]
+    renamed, reported = with_values(data, {}), {one.place for one in schema}
+    for one in unknown:
+        holder, key, meant = value_at(renamed, one.place[:-1]), one.place[-1], meant_key(one)
+        both = (value := holder.pop(key)), holder.get(meant)
+        if meant not in ("", key) and (both[1] is None or not any(isinstance(each, dict | list) for each in both)):
+            holder[meant] = value
+    built, hidden = _schema_issues(renamed) if unknown else (None, [])
+    for issue in hidden if built is None else scenario_issues(built):
+        if isinstance(issue, ValidationIssue) and issue.place not in reported and _is_in(data, issue.place):
+            yield issue
+
+
+def _is_in(data: dict[str, Any], place: Place) -> bool:
+    return descend(data, place)[0] == len(place)
 
 
 def _sweep_section_issues(data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:

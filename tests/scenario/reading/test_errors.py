@@ -67,7 +67,15 @@ def full(lines: list[str]) -> list[str]:
         ("rate_rps: 1", "rate_rps: 1, requests: 5", [
             "3: workload.arrivals.requests: unknown key; did you mean num_requests?"]),
         ("rate_rps: 1", "rate_rps: 1, num: 5", ["3: workload.arrivals.num: unknown key; did you mean num_requests?"]),
-        ("workload:", "size: {gpuz: [l40s]}\nworkload:", ["2: size.gpuz: unknown key; did you mean gpus?"]),
+        ("workload:", "size: {gpuz: [l40s]}\nworkload:", [
+            "2: size.gpuz: unknown key; did you mean gpus?",
+            "2: size: costs or rents is needed: the cost of each fleet is compared"]),
+        ("value: 10}\nhorizon_s: 100", "value: 10, mean: 3}\nhorizon_s: 100\nwarmup_s: 200", [
+            "6: workload.lengths.output.mean: unknown key; known here: distribution, value",
+            "8: warmup_s: must be below horizon_s (100), not 200"]),
+        ("{distribution: fixed, value: 100}", "{distribution: uniform, min: 9, most: 5, max: 4}", [
+            "5: workload.lengths.prompt.most: unknown key; known here: distribution, min, max",
+            "5: workload.lengths.prompt: max (4) must not be below min (9)"]),
         ("process: poisson", "process: poison", [
             "3: workload.arrivals.process: unknown process 'poison'; did you mean poisson?"]),
         ("process: poisson, ", "", [
