@@ -29,7 +29,7 @@ from sim.study.points import Point
 THIN, OVER, UNSURE = "†", "▲", "?"
 NOTES = {
     THIN: N_("percentile with fewer than 20 requests in its tail"),
-    OVER: N_("overloaded: the queue grows through the whole run, and marked values depend on the horizon"),
+    OVER: N_("overloaded: the queue grows as long as requests arrive, and marked values depend on how long that is"),
     UNSURE: N_("inconclusive: the 95 % interval contains the target; more replications narrow it"),
 }
 QUEUE_GROWS = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -185,14 +185,19 @@ class WindowRequests:
         return Counter(one.gave_up for one, measured in zip(requests, self.measured.tolist(), strict=True) if measured)
 
     def queue_growth(self) -> Growth:
-        """Return the growth of the number of requests in the system; zero for a window without a horizon."""
-        if self.open_end:
+        """Return the growth of the number of requests in the system; without a horizon, until the last arrival.
+
+        Such a run has no late growth: no longer horizon would show whether it continues.
+        """
+        end_s = float(self.arrived_s[self.measured].max(initial=self.start_s)) if self.open_end else self.end_s
+        if end_s <= self.start_s:
             return Growth(0, False)
         dates = self.arrived_s, self.started_s, self.finished_s
         unqueued = self.rejected | self.given_up
         if unqueued.any():
             dates = self.arrived_s[~unqueued], self.started_s[~unqueued], self.finished_s[~unqueued]
-        return queue_growth(*dates, self.start_s, self.end_s)
+        growth = queue_growth(*dates, self.start_s, end_s)
+        return replace(growth, late=0.0, late_error=0.0) if self.open_end else growth
 
 
 def keep(values: Floats, kept: NDArray[np.bool_]) -> Floats:

@@ -18,11 +18,11 @@ from sim.study.points import summarize
 CATALOG = load_catalog()
 
 
-def cohort(arrived, finished, output_tokens):
+def cohort(arrived, finished, output_tokens, window_s=(10.0, 20.0), open_end=False):
     arrived_s, finished_s = np.array(arrived, float), np.array(finished, float)
     columns = {
         "arrived_s": arrived_s,
-        "started_s": arrived_s,
+        "started_s": finished_s,
         "first_token_s": finished_s,
         "finished_s": finished_s,
         "prompt_tokens": np.ones(len(arrived), np.int64),
@@ -30,7 +30,7 @@ def cohort(arrived, finished, output_tokens):
         "rejected": np.zeros(len(arrived), bool),
         "given_up": np.zeros(len(arrived), bool),
     }
-    return WindowRequests(columns, (10.0, 20.0), False, ())
+    return WindowRequests(columns, window_s, open_end, ())
 
 
 def test_kept_values_are_those_of_the_mask(monkeypatch):
@@ -47,6 +47,15 @@ def test_tokens_of_requests_finishing_in_the_window_count():
     assert requests.good_share_of_tokens(good) == pytest.approx((20 + 30) / (20 + 30 + 50))
     assert requests.good_share_of_tokens(requests.finished) == 1.0
     assert cohort([1], [5], [100]).good_share_of_tokens(np.array([True])) == 0.0
+
+
+def test_without_a_horizon_the_queue_grows_until_the_last_arrival():
+    arrived_s = np.arange(200) / 2
+    for pace_s, certain in ((1.0, True), (0.25, False)):
+        finished_s = arrived_s + pace_s + max(0.0, pace_s - 0.5) * np.arange(200)
+        growth = cohort(arrived_s, finished_s, np.ones(200), (0.0, 0.0), open_end=True).queue_growth()
+        assert (growth.certain, growth.late) == (certain, 0.0)
+    assert cohort(np.zeros(200), np.arange(200), np.ones(200), (0.0, 0.0), open_end=True).queue_growth().requests == 0
 
 
 FIXED = {"distribution": "geometric", "mean": 40}
