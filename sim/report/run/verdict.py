@@ -35,6 +35,7 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import axes as axes_of
 from sim.study.comparison import COST, Comparison, Contest, comparisons_of
 from sim.study.execution.cases import limits
+from sim.study.metrics.requests import NO_INTERVAL
 from sim.study.metrics.service_level import MOST_UNANSWERED, ServiceLevelAttainment, slack
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import DisputedSetting
@@ -45,6 +46,8 @@ PRICE, PROFIT = "price_usd_per_million_output_tokens", "profit_usd_per_month"
 """Columns of prices and profits, where tokens are sold."""
 
 
+LEAST_REQUESTS = 100
+"""Number of requests of a point with a random load below which its figures are rough, as for batch means."""
 MOST_SETTINGS = 3
 """Largest number of settings of the other axes that the verdict describes one by one."""
 
@@ -134,6 +137,7 @@ def verdict(
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
     heads += [_lead(part) + line for part in comparisons if (line := _unanswered_in(part)[0])]
+    heads += [_lead(part) + line for part in comparisons if year is None and (line := _few_requests(part))]
     if year is not None and sold is not None:
         heads += _profit_of_year(year, sold)
     if year is None:
@@ -438,6 +442,8 @@ def _nearest(part: Comparison, slo: Slo) -> str:
     attained = _(", ").join(readings(slo, best.row))
     if not attained:
         return ""
+    if best.row["overloaded"]:
+        attained = _("{attained}, and longer runs attain less, as the queue grows", attained=attained)
     if len(part.fleets) > 1:
         return _(" {fleet} comes nearest{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
     if there:
@@ -484,6 +490,25 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
     found.append(_unanswered_in(part)[1])
     found.append(storms(part.points, lambda own: at(part, [part.sweep.value(point) for point in own])))
     return [lead + line for line in found if line]
+
+
+def _few_requests(part: Comparison) -> str:
+    """State the number of requests where these are too few for figures of a random load; empty where none are."""
+    few = [
+        point
+        for point in part.points
+        if point.row["intervals"] == NO_INTERVAL
+        and (point.number("requests") or 0.0) * point.row["replications"] < LEAST_REQUESTS
+    ]
+    if not few:
+        return ""
+    counts = sorted(point.row["requests"] * point.row["replications"] for point in few)
+    return _(
+        "Rough figures{there}: only {requests} requests arrived; a longer horizon_s or more replications give steadier "
+        "ones.",
+        there=at(part, list(dict.fromkeys(part.sweep.value(point) for point in few))),
+        requests=ranged(f"{counts[0]:.0f}", f"{counts[-1]:.0f}"),
+    )
 
 
 def _unanswered_in(part: Comparison) -> tuple[str, str]:

@@ -123,6 +123,15 @@ def test_without_an_slo_a_queue_that_seems_to_grow_is_inconclusive(make_case: Ca
     )
 
 
+def test_figures_of_few_random_requests_are_called_rough(make_case: Callable[..., Any]) -> None:
+    case = make_case("a", 1.0, capacity=9.0, usd_per_h=1.0)
+    case.set(requests=7)
+    said = " Rough figures: only 7 requests arrived; a longer horizon_s or more replications give steadier ones."
+    assert answer([case], []).headline.endswith(said)
+    case.set(chance=False)
+    assert "Rough" not in answer([case], []).headline
+
+
 def test_without_a_cost_latency_decides(make_case: Callable[..., Any]) -> None:
     cases = [make_case(name, 1.0, capacity=c, usd_per_h=None) for name, c in (("slow", 2.0), ("fast", 4.0))]
     said = answer(cases, [])
