@@ -300,7 +300,7 @@ def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, no
         for name, (color, marker) in style(sweep.fleets).items()
     ]
     key += [KeyEntry(name, color, dash="-", stands_for=False) for name, color in scale_key(sweep).items()]
-    key.append(KeyEntry(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
+    key.append(KeyEntry(_("misses the SLO or does not keep up"), SOFT, "o", stands_for=False))
     key.append(KeyEntry(_("off the chart"), SOFT, "^", stands_for=False))
     if len(sweep.settings) > 1:
         key += [KeyEntry(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
