@@ -129,4 +129,5 @@ def test_vllm_overlaps_batches_in_stages_but_from_0_16_to_0_21_with_asynchronous
     default, off = Vllm(policy="vllm"), Vllm(policy="vllm", async_scheduling=False)
     releases = [at_version(engine, version_of(release)) for release in ("0.15", "0.16", "0.21", "0.22")]
     assert [overlaps_batches(release, default) for release in releases] == [True, False, False, True]
-    assert all(overlaps_batches(release, off) for release in releases)
+    assert not overlaps_batches(engine, default)  # without a release, the defaults are those of 0.19 and 0.20
+    assert all(overlaps_batches(release, off) for release in (*releases, engine))

@@ -151,8 +151,12 @@ def _forms_ahead(pool: BoundPool) -> bool:
     if pool.offload:
         return False
     if pool.layout.pipeline_parallel_size > 1:
-        return isinstance(pool.batching, Vllm) and not overlaps_batches(pool.engine, pool.spec.batching)
+        return isinstance(pool.batching, Vllm) and not _overlaps_batches(pool)
     return overlaps_host(pool.batching)
+
+
+def _overlaps_batches(pool: BoundPool) -> bool:
+    return overlaps_batches(pool.engine if isinstance(pool.steptime, Roofline) else None, pool.spec.batching)
 
 
 def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:
@@ -735,7 +739,7 @@ def _pool_plan(
         data_parallel_size=layout.data_parallel_size,
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
         overlaps_chunks=overlaps_chunks(pool.engine),
-        overlaps_batches=overlaps_batches(pool.engine, pool.spec.batching),
+        overlaps_batches=_overlaps_batches(pool),
         padded_tokens=_padded_tokens(pool),
         request_overhead_s=overhead_s,
         intake_s=intake_s,

@@ -197,12 +197,13 @@ def overlaps_chunks(engine: Engine) -> bool:
     return usual is not None and bool(usual.value)
 
 
-def overlaps_batches(engine: Engine, given: Spec | None = None) -> bool:
+def overlaps_batches(engine: Engine | None, given: Spec | None = None) -> bool:
     """Return True if several pipeline stages of *engine* compute at once, each another batch.
 
-    *given* is the batching policy as the operator wrote it: vLLM's batches overlap if `async_scheduling` is off.
+    A pool with an explicit step time has no engine, and its batches overlap. *given* is the batching policy as the
+    operator wrote it: vLLM's batches overlap if `async_scheduling` is off.
     """
-    usual = default_limit(engine, None, "overlap_micro_batches")
+    usual = default_limit(engine, None, "overlap_micro_batches") if engine else None
     return usual is None or bool(usual.value) or getattr(given, "async_scheduling", None) is False
 
 

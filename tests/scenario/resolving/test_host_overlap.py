@@ -34,7 +34,8 @@ def plan(engine, **pool):
     ("engine", "pool", "beside"),
     [
         ("vllm-0.14", {}, True),
-        ("vllm-0.14", {"pipeline_parallel_size": 2}, False),
+        ("vllm-0.22", {"pipeline_parallel_size": 2}, False),
+        ("vllm", {"pipeline_parallel_size": 2}, True),
         ("vllm-0.11", {}, False),
         ("vllm-0.19", drafts("eagle"), True),
         ("vllm-0.19", drafts("mtp", async_scheduling=False), False),

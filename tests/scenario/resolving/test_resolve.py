@@ -271,6 +271,14 @@ def test_pipelines_of_vllm_0_19_hide_the_host_where_their_batches_take_turns(
     assert pool.steptime.inputs.forms_ahead == (batching == {})  # type: ignore[attr-defined]
 
 
+def test_batches_of_pipelines_with_a_stated_step_time_overlap(tmp_path: Path, catalog: Catalog) -> None:
+    affine = {"model": "affine", "base_s": 0.01, "per_token_s": 0.0001, "per_context_token_s": 0}
+    stated = {"engine": "vllm-0.19", "pipeline_parallel_size": 2, "steptime": affine}
+    batching = {"policy": "vllm", "max_num_seqs": 4, "max_num_batched_tokens": 512, "num_gpu_blocks": 1000}
+    [pool] = plan_of(tmp_path, catalog, scenario_data(**stated, batching=batching)).pools
+    assert pool.overlaps_batches
+
+
 @pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
 def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
     tmp_path: Path, catalog: Catalog, together: bool, of_a_rank: tuple[int, float]
