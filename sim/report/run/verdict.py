@@ -316,8 +316,7 @@ def _profit_of_year(year: RunYear, sold: Revenue) -> list[str]:
 def _single_fleet(part: Comparison, fleet: str, slo: Slo) -> str:
     fit, missed = part.fit(fleet), part.missed(fleet)
     if not fit and part.inconclusive(fleet):
-        text = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
-        return text if missed else ""
+        return misses(part, fleet, values=missed) if missed else ""
     if not fit:
         return misses(part, fleet) + _nearest(part, slo)
     best = next(point for point in reversed(part.points) if point.certainly_good)

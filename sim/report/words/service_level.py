@@ -217,11 +217,11 @@ def comparative(part: Comparison) -> str:
     return _("cheaper") if len(part.fleets) == 2 else _("cheapest")
 
 
-def misses(part: Comparison, fleet: str, end: str = ".") -> str:
-    """State that *fleet* meets the goal at no simulated point."""
+def misses(part: Comparison, fleet: str, end: str = ".", values: Sequence[Any] = ()) -> str:
+    """State that *fleet* does not meet the goal at *values* of the sweep axis; default: at any simulated point."""
     missed = _("does not meet the SLO") if part.has_slo else _("does not keep up with the load")
-    stop = _(".") if end else ""
-    return _("{fleet} {goal}{anywhere}{stop}", fleet=fleet, goal=missed, anywhere=anywhere(part), stop=stop)
+    where, stop = at(part, values) if values else anywhere(part), _(".") if end else ""
+    return _("{fleet} {goal}{anywhere}{stop}", fleet=fleet, goal=missed, anywhere=where, stop=stop)
 
 
 def goal_of_all(has_slo: bool) -> str:

@@ -121,6 +121,9 @@ def test_without_an_slo_a_queue_that_seems_to_grow_is_inconclusive(make_case: Ca
     assert answer([case], [], {}).headline.endswith(
         "keeps up with the load: the queue seems to grow; a longer horizon_s shows whether it does."
     )
+    beyond = make_case("a", 12.0, capacity=9.0, usd_per_h=1.0)
+    both = answer([case, beyond], ["rate_rps"], {}).headline.replace("\u00a0", " ")
+    assert both.startswith("a does not keep up with the load at 12 req/s. Inconclusive whether a at 1 req/s")
 
 
 def test_figures_of_few_random_requests_are_called_rough(make_case: Callable[..., Any]) -> None:
