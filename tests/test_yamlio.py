@@ -130,7 +130,8 @@ def test_kept_documents_are_those_that_would_be_read(tmp_path: Path, monkeypatch
     assert start(text)[1] == []
 
 
-_characters = st.one_of(st.integers(0x20, 0x7E), st.integers(0xA0, 0xD7FF), st.integers(0x10000, 0x10FFF)).map(chr)
+_RANGES = ((0x20, 0x7E), (0xA0, 0xD7FF), (0xF900, 0xFFDC), (0x10000, 0x10FFF), (0x20000, 0x2A6DF))
+_characters = st.one_of(*(st.integers(*ends) for ends in _RANGES)).map(chr)
 _texts = st.text(_characters.filter(lambda one: unicodedata.category(one).startswith(("L", "N", "P", "Zs"))))
 _scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts
 _data = st.recursive(

@@ -90,7 +90,7 @@ def compare(first: StoredRun, second: StoredRun) -> RunDifferences:
     """Return all differences, fleets matched by name and points by their place in the sweep."""
     both = matched(first, second)
     judged = any(point.row["meets_slo"] is not None for pair in both for point in pair)
-    metrics = COMPARED if judged else COMPARED[1:]  # without an SLO no request is within it
+    metrics = [one for one in COMPARED if judged or one != "slo_attainment"]  # without an SLO no request is within it
     found = [one for before, after in both if before.ok and after.ok for one in between(before, after, metrics)]
     shared = {id(point) for pair in both for point in pair}
     alone = [[point for point in run.points if id(point) not in shared] for run in (first, second)]

@@ -142,8 +142,8 @@ def test_the_card_that_rows_ran_on() -> None:
 
 
 def test_stages_that_rows_ran_with_leave_the_other_gpus_to_tensor_parallelism() -> None:
-    run = campaigns({"pp": 2}).as_run(replace(ROW, n_gpus=4, tp=1, pp=4))
-    assert (run.tp, run.pp) == (2, 2)
+    run = campaigns({"pp": 2}).as_run(replace(ROW, n_gpus=8, tp=1, pp=4, dp=2))
+    assert (run.tp, run.pp, run.dp) == (2, 2, 2)
 
 
 def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
