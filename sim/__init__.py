@@ -27,6 +27,7 @@ for costs. Imports go one way only:
     engine -> {batching, records, units, rng, native}
     study -> benchdata -> catalogue
     {cli serve api answers report scenario} -> language -> message
+    {cli agents answers study} -> build
 
 To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.

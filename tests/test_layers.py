@@ -8,6 +8,7 @@ catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals
 engine -> {batching, records, units, rng, native}
 study -> benchdata -> catalogue
 {cli serve api answers report scenario} -> language -> message
+{cli agents answers study} -> build
 """
 
 import ast
@@ -24,7 +25,7 @@ import pytest
 
 import sim
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native", "build"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
     "decimals": frozenset(),
     "native": frozenset(),
+    "build": frozenset(),
     "otel": frozenset(),
     "language": frozenset({"message"}),
     "message": frozenset(),

@@ -22,7 +22,7 @@ from sim.agents.answers import (
 )
 from sim.agents.commands import Execute, in_child
 from sim.agents.workspace import ToolWorkspace
-from sim.answers.folder import program_version
+from sim.build import program_version
 from sim.catalogue.catalog import KINDS, load_catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.message import Message

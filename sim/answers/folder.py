@@ -25,11 +25,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from sim.answers.questions import QUESTIONS
+from sim.build import program_version
 from sim.catalogue.catalog import Catalog
 from sim.infile import opened
 from sim.message import Message, os_reason, placed
@@ -370,11 +370,3 @@ def finished(entries: Manifest) -> Manifest:
 def write_manifest(folder: Path, entries: Manifest) -> None:
     """Write manifest.json, the origin of the files beside it."""
     write_atomically(folder / MANIFEST, json.dumps(entries, indent=2) + "\n")
-
-
-def program_version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return version("gpufleet")
-    except PackageNotFoundError:
-        return "source tree"

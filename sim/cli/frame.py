@@ -82,14 +82,13 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from sim import records
-        from sim.answers.folder import program_version
+        from sim.build import is_compiled, program_version
 
         typer.echo(
             Message(
                 "gpufleet {version} ({build})",
                 program_version(),
-                "pure" if records.__file__.endswith(".py") else "compiled",
+                "compiled" if is_compiled() else "pure",
             )
         )
         raise typer.Exit

@@ -188,7 +188,7 @@ def _why_not_ours(folder: Path) -> str:
 
 
 def _manifest(scenario: Any, catalogue: dict[str, Any]) -> dict[str, Any]:
-    from sim.answers.folder import program_version
+    from sim.build import program_version
 
     return {
         "program": "gpufleet",

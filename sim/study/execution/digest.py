@@ -5,12 +5,12 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from functools import cache, wraps
-from importlib.metadata import PackageNotFoundError, version
 from operator import is_
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from sim.build import program_version
 from sim.catalogue.catalog import Catalog
 from sim.infile import state_of
 from sim.message import Message
@@ -236,11 +236,7 @@ def _content(path: Path) -> str:
 @cache
 def program_digest() -> str:
     """Return the version of the program with a digest of all its source files."""
-    try:
-        name = version("gpufleet")
-    except PackageNotFoundError:
-        name = "source tree"
     found = hashlib.sha256()
     for place, file in files_below(Path(__file__).parents[2], ".py"):
         found.update(place.encode() + file.read_bytes())
-    return f"{name} ({found.hexdigest()[:12]})"
+    return f"{program_version()} ({found.hexdigest()[:12]})"
