@@ -12,7 +12,7 @@ from sim.memory.kv_cache import KvLayout
 from sim.report.sources import weak_values
 from sim.report.terminal_table import FittedTable, Sentence
 from sim.report.words.text import commas
-from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.case import refusals_of, resolve
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import Case, at_point, cases
 
@@ -128,8 +128,11 @@ def _fits_alone(
     scenario: Scenario, catalog: Catalog, case: Case, number: int, changes: Mapping[str, Any] | None = None
 ) -> bool:
     """Return whether pool *number* of *case* fits with *changes*; a change that is refused does not fit."""
+    changed = replace(case, overrides=case.overrides | dict(changes or {}))
     try:
-        plan = resolve(scenario, replace(case, overrides=case.overrides | dict(changes or {})), catalog, advised=False)
+        if refusals_of(scenario, changed, catalog)[number]:
+            return False
+        plan = resolve(scenario, changed, catalog, advised=False)
     except (ValueError, LookupError):  # the schema, the catalogue or the fleet's own rules refuse the change
         return False
     # the reasons of several pools are joined, each after the pool's name

@@ -4,7 +4,7 @@ from math import ceil
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.experiment import Fleet, Pool, nearest
-from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
+from sim.scenario.resolving.resolve import FleetPlan, memory_refusals, resolve_fleet
 from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point
@@ -55,6 +55,11 @@ def resolve(scenario: Scenario, case: Case, catalog: Catalog, *, advised: bool =
         admission=fleet.admission,
         kv_transfer=built.kv_transfer,
     )
+
+
+def refusals_of(scenario: Scenario, case: Case, catalog: Catalog) -> list[str]:
+    """Return `memory_refusals` of the fleet of *case*."""
+    return memory_refusals(*_scenario_and_fleet(scenario, case), catalog)
 
 
 def fleet_of(scenario: Scenario, case: Case, catalog: Catalog) -> FleetPlan:

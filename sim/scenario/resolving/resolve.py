@@ -528,9 +528,7 @@ def _plan_fleet(
     names = pool_names(bound)
     slices = slices_of(bound, fleet, names)
     servers = servers_per_replica(bound, fleet, slices)
-    settings = [_fit_settings(pool, _workload_of(scenario, pool)) for pool in bound]
-    fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
-    reasons = [_refusal(*one, catalog, advised) for one in zip(bound, fits, settings, strict=True)]
+    fits, reasons = _memory_fits(scenario, bound, catalog, advised)
     pools = tuple(
         _pool_plan(pool, _workload_of(scenario, pool), name, memory, part, share, scenario.measured_at, catalog)
         for pool, name, memory, part, share in zip(bound, names, fits, slices, servers, strict=True)
@@ -581,6 +579,24 @@ def _plan_fleet(
         kv_transfer=transfer_of(fleet, bound, catalog),
         facts=(*facts, *cost_facts(f"fleets.{fleet.name}.cost", costs), *_grid_facts(carbon)),
     )
+
+
+def memory_refusals(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> list[str]:
+    """Return why each pool of *fleet* cannot start with its first model; empty texts for those that can.
+
+    This costs a third of a plan. Raises the errors of `bind`.
+    """
+    bound = [pool_models(scenario, fleet, pool, catalog)[0] for pool in fleet.pools]
+    return _memory_fits(scenario, bound, catalog, advised=False)[1]
+
+
+def _memory_fits(
+    scenario: Experiment, bound: Sequence[BoundPool], catalog: Catalog, advised: bool
+) -> tuple[list[MemoryFit | None], list[str]]:
+    """Return the memory fit of each pool of *bound*, and why it cannot start; an empty text if it can."""
+    settings = [_fit_settings(pool, _workload_of(scenario, pool)) for pool in bound]
+    fits = [_memory_fit(pool, wanted) for pool, wanted in zip(bound, settings, strict=True)]
+    return fits, [_refusal(*one, catalog, advised) for one in zip(bound, fits, settings, strict=True)]
 
 
 def pool_models(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> list[BoundPool]:
