@@ -87,13 +87,17 @@ def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> Non
     ahead, alone = AsyncLockstepEngine(Affine(), LIMITS, 1), AsyncEngine(Affine(), LIMITS)
     assert dates(ahead, rows) == dates(alone, rows)
     assert ahead.meters(1e9) == alone.meters(1e9)
+    stage = StagesEngine(Affine(), replace(LIMITS, overlaps_batches=False), 1, asynchronous=True)
+    assert dates(stage, rows) == dates(AsyncEngine(Affine(), LIMITS), rows)
 
 
 @pytest.mark.slow
-@given(requests)
+@given(requests, st.booleans())
 @settings(max_examples=50, deadline=None)
-def test_stages_of_vllm_that_take_turns_are_one_gpu_with_the_sum_of_their_times(rows: list[Request]) -> None:
-    stages = StagesEngine(Affine(), replace(LIMITS, overlaps_batches=False), 2)
+def test_stages_of_vllm_that_take_turns_are_one_gpu_with_the_sum_of_their_times(
+    rows: list[Request], asynchronous: bool
+) -> None:
+    stages = StagesEngine(Affine(), replace(LIMITS, overlaps_batches=False), 2, asynchronous)
     assert dates(stages, rows) == dates(AsyncEngine(Twice(), LIMITS), rows)
 
 

@@ -45,6 +45,7 @@ def plan(engine, **pool):
         ("tensorrt-llm-1.0", {}, True),
         ("tensorrt-llm-1.0", {"batching": {"policy": "reserve", "overlap_scheduler": False}}, False),
         ("tensorrt-llm-0.14", {}, False),
+        ("tensorrt-llm-0.10", {"pipeline_parallel_size": 2}, False),
         ("sglang-0.5", TOGETHER, True),
         ("sglang-0.5", TOGETHER | {"batching": {"policy": "prefill_first", "overlap_schedule": False}}, False),
     ],

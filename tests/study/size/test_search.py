@@ -198,6 +198,13 @@ def test_the_cheapest_mix_of_steps_by_hand() -> None:
     assert held == pytest.approx(1 / (GRID_MARGIN * (0.011 + 0.01 * 1055 / 160)), rel=1e-6)
 
 
+def test_bounds_under_another_load_are_those_of_a_pool_with_that_load() -> None:
+    whole, goal = PoolBounds(pool(), demand()), Slo(ttft_s=0.021).goals[0]
+    for other in (demand(prompt=300, output=40), demand(prompt=995)):
+        under, fresh = whole.under(other), PoolBounds(pool(), other)
+        assert (under.replica_rps(), under.good_alone(goal)) == (fresh.replica_rps(), fresh.good_alone(goal))
+
+
 def test_alone_a_request_has_its_shortest_times() -> None:
     # 100 tokens at once: 0.01 + 0.01 s to the first; then 0.01 + 0.0001 s for each
     floor = PoolBounds(pool(), demand())
