@@ -120,8 +120,14 @@ def test_tensorrt_llm_overlaps_chunks_of_a_prompt_from_1_2_on() -> None:
 
 
 def test_tensorrt_llm_overlaps_batches_in_stages_from_0_11_on() -> None:
-    engine = load_catalog().engine("tensorrt-llm-0.14")
-    assert [overlaps_batches(at_version(engine, version_of(release))) for release in ("0.10", "0.11")] == [False, True]
+    releases = [load_catalog().engine(f"tensorrt-llm-{release}") for release in ("0.5", "0.9", "0.10", "0.11", "0.14")]
+    assert [overlaps_batches(one) for one in releases] == [False, False, False, True, True]
+
+
+def test_no_alias_of_an_engine_hides_the_defaults_of_a_release() -> None:
+    catalog = load_catalog()
+    engines = map(catalog.engine, catalog.ids("engines"))
+    assert not [alias for one in engines for alias in one.aliases if version_of(alias)]
 
 
 def test_vllm_overlaps_batches_in_stages_but_from_0_16_to_0_21_with_asynchronous_scheduling() -> None:
