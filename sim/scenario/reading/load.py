@@ -445,14 +445,14 @@ def _hidden_issues(data: dict[str, Any], schema: Sequence[ValidationIssue]) -> I
     """Yield the issues of *data* that the unknown keys among its *schema* issues hide.
 
     A mapping is checked as a whole only if each of its keys is known. The value of a misspelt key stands under the key
-    that was probably meant.
+    that was probably meant, unless that has a value of its own.
     """
     unknown = [one for one in schema if one.message.startswith("unknown key")]
     renamed, reported = with_values(data, {}), {one.place for one in schema}
     for one in unknown:
         holder, key, meant = value_at(renamed, one.place[:-1]), one.place[-1], meant_key(one)
-        both = (value := holder.pop(key)), holder.get(meant)
-        if meant not in ("", key) and (both[1] is None or not any(isinstance(each, dict | list) for each in both)):
+        value = holder.pop(key)
+        if meant and holder.get(meant) is None:
             holder[meant] = value
     built, hidden = _schema_issues(renamed) if unknown else (None, [])
     for issue in hidden if built is None else scenario_issues(built):

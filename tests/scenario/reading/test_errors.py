@@ -73,6 +73,7 @@ def full(lines: list[str]) -> list[str]:
         ("value: 10}\nhorizon_s: 100", "value: 10, mean: 3}\nhorizon_s: 100\nwarmup_s: 200", [
             "6: workload.lengths.output.mean: unknown key; known here: distribution, value",
             "8: warmup_s: must be below horizon_s (100), not 200"]),
+        ("horizon_s: 100", "horizon_s: 100\nhorizon: -1", ["8: horizon: unknown key; did you mean horizon_s?"]),
         ("{distribution: fixed, value: 100}", "{distribution: uniform, min: 9, most: 5, max: 4}", [
             "5: workload.lengths.prompt.most: unknown key; known here: distribution, min, max",
             "5: workload.lengths.prompt: max (4) must not be below min (9)"]),
