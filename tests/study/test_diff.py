@@ -56,6 +56,11 @@ def test_only_changed_inputs_are_listed(runs: tuple[Path, Path], catalog: Catalo
     assert found.alone == ([], [])
     same = compare(first, first)
     assert (same.changes, {one.difference for one in same.differences}) == ([], {0.0})
+    assert same.differences[0].metric == "slo_attainment"
+    for point in first.points:
+        point.row["meets_slo"] = None
+    without_slo = {one.metric for one in compare(first, first).differences}
+    assert without_slo == {one.metric for one in same.differences} - {"slo_attainment"}
 
 
 def test_terminal_shows_the_same_result(

@@ -1,5 +1,6 @@
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.run.key_figures import PairDifferences, blocks, difference_table, mark_notes, write_paired
+from sim.report.run.key_figures import PairDifferences, blocks, columns_for, difference_table, mark_notes, write_paired
 from sim.report.run.terminal import terminal_differences
 from sim.study.comparison import differences
 from sim.study.metrics.statistics import student_t
@@ -38,6 +39,15 @@ def test_infinite_values_and_single_runs_claim_nothing(make_case: Callable[..., 
     alone = differences(summarize([cases[0], cases[2]], [], SLO))
     assert {one.verdict for one in alone} == {""}
     assert {one.half_width for one in alone} == {None}
+
+
+@pytest.mark.parametrize("met", [None, False])
+def test_services_have_shares_within_the_slo_if_one_of_them_has_an_slo(
+    make_case: Callable[..., Any], met: bool | None
+) -> None:
+    (point,) = summarize([make_case("a", 1.0, capacity=9.0, usd_per_h=1.0)], [], {})
+    point = replace(point, row=point.row | {"meets_slo": met}, services={"chat": point.row})
+    assert ("slo_attainment" in [one.name for one in columns_for([point], {})]) == (met is not None)
 
 
 def test_requests_without_an_answer_are_stated_over_all_points_of_a_fleet(make_case: Callable[..., Any]) -> None:
