@@ -30,6 +30,7 @@ from sim.report.words.service_level import (
     seconds_beside,
     share_beside,
     slo_text,
+    unanswered_notes,
 )
 from sim.report.words.text import LIMITS, joined, percent, place, plain, question_of, seconds, spread
 from sim.report.words.units import noun, verdict_in_units
@@ -38,6 +39,7 @@ from sim.scenario.slo import Slo
 from sim.study.at_capacity import at_capacity, capacity_differences
 from sim.study.capacity import FleetCapacity, precision_of
 from sim.study.load_axis import LoadAxis
+from sim.study.metrics.service_level import unanswered_by_ending
 
 TEMPLATE = "capacity.html.j2"
 Row = Mapping[str, Any]
@@ -49,7 +51,9 @@ def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis
         _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
         for one, row in zip(found, rows, strict=True)
     ]
-    return joined([*unsteady_capacity_notes(found), *takes])
+    simulated = {one.fleet: [each.at.metrics for each in one.found if each.at and each.at.measured] for one in found}
+    ends = {fleet: unanswered_by_ending(metrics) for fleet, metrics in simulated.items()}
+    return joined([*unsteady_capacity_notes(found), *takes, *unanswered_notes(ends)])
 
 
 def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:

@@ -1,6 +1,7 @@
 """A capacity is that of the long run, whatever the stated horizon, or its first line says that it is not."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sim.study import capacity
 from sim.study.capacity import FleetCapacity, at_horizon, can_be_lengthened, capacities, horizon_check
 from sim.study.execution.cores import ProcessPool
 from sim.study.load_axis import LoadAxis
+from sim.study.metrics.case_metrics import CaseMetrics
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import horizons
@@ -74,6 +76,10 @@ def test_capacity_that_is_not_accepted_is_reported_first(tmp_path: Path) -> None
     told = headline([one], capacity_rows([one], axis, asked.slo), axis)
     assert told.startswith("Capacity is not steady yet and probably too high (queue): runs of 20 s")
     assert "set precision.max_horizon_s to about" in told
+    counts = CaseMetrics({"requests": 8, "rejected": 2, "timed_out": 0, "lost": 0})
+    lossy = [replace(each, at=replace(each.at, measured=counts)) for each in one.found if each.at is not None]
+    said = headline([replace(one, found=tuple(lossy))], capacity_rows([one], axis, asked.slo), axis)
+    assert said == f"{told} Requests without an answer: {one.fleet} (25\u00a0% rejected)."
 
 
 def test_a_trace_is_not_lengthened(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.slo import PercentileLimit, Slo
 from sim.study.comparison import Comparison
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.service_level import GoalAttainment, ServiceLevelAttainment
+from sim.study.metrics.service_level import GoalAttainment, ServiceLevelAttainment, unanswered_by_ending
 from sim.study.points import Point, fleets_of, service_points
 
 SAME = 1e-12
@@ -330,13 +330,23 @@ def unanswered_by_fleet(points: Sequence[Point], at: Callable[[list[Point]], str
     lines = []
     for fleet in fleets_of(found):
         own = [point for point in found if point.fleet == fleet]
-        ends = []
-        for name, text in ENDINGS.items():
-            shares = [(point.number(name) or 0.0) / point.row["requests"] for point in own]
-            if any(shares):
-                ends.append(_(text, share=ranged(percent(min(shares)), percent(max(shares)))))
-        lines.append(f"{fleet}{at(own)} ({commas(ends)})")
+        lines.append(f"{fleet}{at(own)} ({commas(_endings([unanswered_by_ending([point.row]) for point in own]))})")
     return lines
+
+
+def unanswered_notes(ends: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """State the shares of requests without an answer in *ends*, fleet -> share by ending; at most one line."""
+    lines = [f"{fleet} ({commas(_endings([shares]))})" for fleet, shares in ends.items() if any(shares.values())]
+    return [_("Requests without an answer: {fleets}.", fleets=_("; ").join(lines))] if lines else []
+
+
+def _endings(found: Sequence[Mapping[str, float]]) -> list[str]:
+    ends = []
+    for name, text in ENDINGS.items():
+        shares = [one.get(name, 0.0) for one in found]
+        if any(shares):
+            ends.append(_(text, share=ranged(percent(min(shares)), percent(max(shares)))))
+    return ends
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:

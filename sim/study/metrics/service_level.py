@@ -137,6 +137,12 @@ def unanswered_share(counts: Sequence[Mapping[str, Any] | ReplicationFigures]) -
     return float(ended / sum(one["requests"] or 0 for one in counts)) if ended else 0.0
 
 
+def unanswered_by_ending(counts: Sequence[Mapping[str, Any] | ReplicationFigures]) -> dict[str, float]:
+    """Return the shares of the requests of all replications that were rejected, timed out and lost [1], by column."""
+    requests = sum(one["requests"] or 0 for one in counts) or 1
+    return {name: sum(one[name] or 0 for one in counts) / requests for name in UNANSWERED}
+
+
 def cases_overloaded(metrics: Cases) -> bool:
     """Return whether the queue grows without end, over the *metrics* of all replications of a point."""
     return overloaded(

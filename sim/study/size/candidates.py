@@ -14,7 +14,7 @@ from sim.scenario.schema import Fleet, InheritedKeys, nearest
 from sim.scenario.sections.size import CostCeiling
 from sim.scenario.slo import Slo
 from sim.study.confidence import WinProbability
-from sim.study.metrics.service_level import ServiceLevelAttainment
+from sim.study.metrics.service_level import ServiceLevelAttainment, unanswered_by_ending
 from sim.study.size.bounds import FleetNeeds, operating_usd_per_month
 from sim.study.size.mixed_fleets import MixedSearch
 from sim.study.size.search_space import StandBy
@@ -54,6 +54,8 @@ class CandidateFleet:
     """Money and power of the fleet; None where unknown."""
     output_tokens_per_s: float | None = None
     """Mean rate of output tokens over the simulated replications [tokens/s]; None for a fleet not simulated."""
+    unanswered: Mapping[str, float] = field(default_factory=dict)
+    """Shares of the requests that were rejected, timed out or lost [1], by column; empty for a fleet not simulated."""
     choice: str = ""
     """Key equal for fleets that differ only in the host chosen by the search, and in number."""
     standby: StandBy | None = None
@@ -67,6 +69,7 @@ class CandidateFleet:
             self,
             metrics=outcome.metrics,
             output_tokens_per_s=outcome.output_tokens_per_s,
+            unanswered=unanswered_by_ending([case.metrics for case in outcome.cases]),
             replications=len(outcome.cases),
             service_level=outcome.service_level,
             overloaded=outcome.service_level.overloaded,

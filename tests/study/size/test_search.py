@@ -319,6 +319,10 @@ def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -
     bought = scenario.size.model_copy(update={"costs": {"bought": Buy(acquisition="buy")}})
     told = [sentences(found, scenario.model_copy(update={"size": size})) for size in (scenario.size, bought)]
     assert ["servers of their own" in said[-1] for said in told] == [False, True]
+    refuses = replace(found.winner, unanswered={"rejected": 0.19, "timed_out": 0.0, "lost": 0.01})
+    first = sentences(replace(found, winner=refuses), scenario)[0].replace("\u00a0", " ")
+    assert first.startswith(told[0][0])
+    assert first.endswith(f" Requests without an answer: {refuses.name} (19 % rejected, 1.0 % lost with a replica).")
     assert found.mixed.trials == ()
     assert found.mixed.proved
 
