@@ -165,6 +165,7 @@ def test_only_service_level_module_decides_verdicts(root: Path) -> None:
     # line crosses it
     assert readers <= {
         "sim/study/year.py",
+        "sim/study/diff.py",
         "sim/study/metrics/service_level.py",
         "sim/report/run/key_figures.py",
         "sim/scenario/sections/precision.py",
