@@ -16,6 +16,7 @@ window exceeds that in the quarter before its middle by more than the noise of i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ LIKELY = 1.5
 """Standard errors that a likely, but not certain, growth exceeds."""
 LEAST_GROWTH, GROWTH_SHARE = 10, 0.02
 """Growth below this number of requests, or below this share of the arrivals, is not overload."""
+SORTED_AT_ONCE = 2**20
+"""Number of timestamps that are sorted together."""
 
 Floats = NDArray[np.float64]
 
@@ -61,8 +64,8 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
 
     """
     edges = np.linspace(start_s, end_s, PARTS + 1)
-    arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
-    inside, waiting = arrived - _count_up_to(left_s, edges), arrived - _count_up_to(started_s, edges)
+    arrived = _counts(arrived_s, edges, "left")
+    inside, waiting = arrived - _counts(left_s, edges, "right"), arrived - _counts(started_s, edges, "right")
     total = int(inside[-1] - inside[0])
     left_waiting = int(waiting[-1] - waiting[0])
     certain = (
@@ -76,9 +79,15 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
     return Growth(total, bool(certain), left_waiting, last - middle, (last + middle) ** 0.5)
 
 
-def _count_up_to(times_s: Floats, edges: Floats) -> NDArray[np.int64]:
-    """Return the number of timestamps at or before each edge."""
-    return np.searchsorted(np.sort(times_s[np.isfinite(times_s)]), edges, side="right")
+def _counts(times_s: Floats, edges: Floats, side: Literal["left", "right"]) -> NDArray[np.int64]:
+    """Return the number of timestamps before each edge (*side* left), or at or before it (right); nan comes never.
+
+    Parts are sorted one by one: a sorted copy of a day of a large fleet would be the peak of the program's memory.
+    """
+    found = np.zeros(len(edges), dtype=np.int64)
+    for first in range(0, len(times_s), SORTED_AT_ONCE):
+        found += np.searchsorted(np.sort(times_s[first : first + SORTED_AT_ONCE]), edges, side=side)
+    return found
 
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:

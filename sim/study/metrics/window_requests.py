@@ -189,7 +189,8 @@ class WindowRequests:
 
         Such a run has no late growth: no longer horizon would show whether it continues.
         """
-        end_s = float(self.arrived_s[self.measured].max(initial=self.start_s)) if self.open_end else self.end_s
+        last_s = np.max(self.arrived_s, where=self.measured, initial=self.start_s) if self.open_end else self.end_s
+        end_s = float(last_s)
         if end_s <= self.start_s:
             return Growth(0, False)
         dates = self.arrived_s, self.started_s, self.finished_s

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.study.metrics import overload
 from sim.study.metrics.batch_means import (
     independent,
     independent_draws,
@@ -251,6 +252,20 @@ def test_what_grows_evenly_is_certain_and_what_fills_up_is_not() -> None:
     assert not queue_growth(arrived, arrived + 40.0, arrived + 50.0, 100.0, 1000.0).certain
     # answers that take longer than the whole window, each begun at once
     assert not queue_growth(arrived, arrived, arrived + 2000.0, 0.0, 1000.0).certain
+
+
+@pytest.mark.parametrize("together", [1, 7, 1000])
+def test_growth_counts_arrivals_before_an_edge_and_departures_up_to_it(
+    monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(overload, "SORTED_AT_ONCE", together)
+    shuffled = np.random.default_rng(8).permutation
+    arrived = shuffled(np.append(np.arange(20.0), 3.0))  # each on an edge, one on the fourth twice
+    left = shuffled(np.append(arrived + 5.0, [nan, nan]))
+    inside = [int((arrived < edge).sum() - (left <= edge).sum()) for edge in range(21)]
+    grown = queue_growth(arrived, arrived, left, 0.0, 20.0)
+    assert grown.requests == inside[-1] - inside[0]
+    assert grown.late == pytest.approx(np.mean(inside[-5:]) - np.mean(inside[5:11]))
 
 
 def test_pairing_removes_common_noise() -> None:
