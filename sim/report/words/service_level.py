@@ -309,7 +309,7 @@ ENDINGS = {
     "timed_out": N_("{share} timed out"),
     "lost": N_("{share} lost with a replica"),
 }
-"""What happened to requests without an answer, by the column that counts them."""
+"""Column that counts requests without an answer -> how they ended, in words."""
 
 
 def unanswered(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
