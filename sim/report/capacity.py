@@ -30,7 +30,7 @@ from sim.report.words.service_level import (
     seconds_beside,
     share_beside,
     slo_text,
-    unanswered_notes,
+    unanswered_of,
 )
 from sim.report.words.text import LIMITS, joined, percent, place, plain, question_of, seconds, spread
 from sim.report.words.units import noun, verdict_in_units
@@ -53,7 +53,7 @@ def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis
     ]
     simulated = {one.fleet: [each.at.metrics for each in one.found if each.at and each.at.measured] for one in found}
     ends = {fleet: unanswered_by_ending(metrics) for fleet, metrics in simulated.items()}
-    return joined([*unsteady_capacity_notes(found), *takes, *unanswered_notes(ends)])
+    return joined([*unsteady_capacity_notes(found), *takes, unanswered_of(ends)])
 
 
 def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:

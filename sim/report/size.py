@@ -41,7 +41,7 @@ from sim.report.words.service_level import (
     percentiles_shown,
     routing_text,
     share_beside,
-    unanswered_notes,
+    unanswered_of,
 )
 from sim.report.words.text import joined, listing, percent, place, plain, question_of
 from sim.report.words.units import verdict_in_units
@@ -306,7 +306,7 @@ def _sentences(found: Sizing, scenario: Scenario) -> list[str]:
         monthly = cash((one.usd_per_h or 0.0) * HOURS_PER_MONTH)
         also = _("Inconclusive whether {name}, {cash} a month, meets it.", name=one.name, cash=monthly)
         first = joined([first, also])
-    first = joined([first, *unanswered_notes({one.name: one.unanswered for one in (best, *maybe)})])
+    first = joined([first, unanswered_of({one.name: one.unanswered for one in (best, *maybe)})])
     if scenario.size is not None and scenario.size.cost_ceiling is not None:
         fastest = [_fastest(found, scenario.size.cost_ceiling, at)]
     else:

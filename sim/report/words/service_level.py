@@ -317,8 +317,7 @@ def unanswered(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str
 
     *at* describes the places of a fleet's points.
     """
-    lines = unanswered_by_fleet(points, at)
-    return _("Requests without an answer: {fleets}.", fleets=_("; ").join(lines)) if lines else ""
+    return _unanswered_sentence(unanswered_by_fleet(points, at))
 
 
 def unanswered_by_fleet(points: Sequence[Point], at: Callable[[list[Point]], str] = lambda _: "") -> list[str]:
@@ -330,23 +329,29 @@ def unanswered_by_fleet(points: Sequence[Point], at: Callable[[list[Point]], str
     lines = []
     for fleet in fleets_of(found):
         own = [point for point in found if point.fleet == fleet]
-        lines.append(f"{fleet}{at(own)} ({commas(_endings([unanswered_by_ending([point.row]) for point in own]))})")
+        lines.append(f"{fleet}{at(own)} ({_endings([unanswered_by_ending([point.row]) for point in own])})")
     return lines
 
 
-def unanswered_notes(ends: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """State the shares of requests without an answer in *ends*, fleet -> share by ending; at most one line."""
-    lines = [f"{fleet} ({commas(_endings([shares]))})" for fleet, shares in ends.items() if any(shares.values())]
-    return [_("Requests without an answer: {fleets}.", fleets=_("; ").join(lines))] if lines else []
+def unanswered_of(ends: Mapping[str, Mapping[str, float]]) -> str:
+    """State the shares of requests without an answer in *ends*, fleet -> share by ending; empty where all are 0."""
+    return _unanswered_sentence(
+        [f"{fleet} ({_endings([shares])})" for fleet, shares in ends.items() if any(shares.values())]
+    )
 
 
-def _endings(found: Sequence[Mapping[str, float]]) -> list[str]:
+def _unanswered_sentence(fleets: Sequence[str]) -> str:
+    return _("Requests without an answer: {fleets}.", fleets=_("; ").join(fleets)) if fleets else ""
+
+
+def _endings(found: Sequence[Mapping[str, float]]) -> str:
+    """List how requests ended without an answer, with the range of the shares *found* by ending."""
     ends = []
     for name, text in ENDINGS.items():
         shares = [one.get(name, 0.0) for one in found]
         if any(shares):
             ends.append(_(text, share=ranged(percent(min(shares)), percent(max(shares)))))
-    return ends
+    return commas(ends)
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:

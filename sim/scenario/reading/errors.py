@@ -175,7 +175,8 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
 def meant_key(unknown: ValidationIssue) -> str:
     """Return the key of the same mapping that the hint of an *unknown* key suggests; empty where it suggests none."""
     hint = unknown.message.values["hint"] if isinstance(unknown.message, Message) else ""
-    return hint.values.get("near", "") if isinstance(hint, Message) and "." not in hint.values.get("near", ".") else ""
+    near = hint.values.get("near", "") if isinstance(hint, Message) else ""
+    return "" if "." in near else near  # a dotted one is in another mapping
 
 
 def _depth(path: Place) -> int:
