@@ -36,7 +36,7 @@ from sim.report.terminal_table import FittedTable
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
-from sim.report.words.service_level import load_notes, ranked_apart
+from sim.report.words.service_level import load_notes, ranked_apart, unanswered_of
 from sim.report.words.text import axis_label, difference, joined, listing, percent, plain, question_of, spaced
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
@@ -106,7 +106,8 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
         at = place_text(answer.axis, answer.load)
         return [_("No fleet meets the service level at {place}.", place=at)]
     lines = [_cheapest(answer, names) for names in answer.products]
-    lines[0] = joined([lines[0], *central_value_notes(answer.uncertain)])
+    unanswered = {one.fleet: answer.at_load[one.name].unanswered for one in answer.candidates}
+    lines[0] = joined([lines[0], unanswered_of(unanswered), *central_value_notes(answer.uncertain)])
     lines += _earning_lines(answer)
     lines += _real_line(answer)
     lines += [ranked_apart(answer.models)] if answer.models else []

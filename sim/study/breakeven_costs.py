@@ -16,7 +16,7 @@ convention: purchases are paid at delivery, all other costs at the end of every 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
 from math import ceil, fsum, inf, isfinite, nan
@@ -49,7 +49,8 @@ from sim.study.execution.cases import CaseJob, NotStored, Progress, Workplace, d
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import constant_tokens_per_s, mean_tokens, rate_per_load
-from sim.study.rebill import Bill, Rebilling, flows_of_year
+from sim.study.metrics.service_level import UNANSWERED
+from sim.study.rebill import Bill, Rebilling, Weighted, flows_of_year
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -91,6 +92,8 @@ class Cost:
     """Prompt tokens per hour, those found in the prefix cache included."""
     api_prompts_usd_per_h: float = 0.0
     """Part of `api_usd_per_h` for prompt tokens [USD/h]."""
+    unanswered: Mapping[str, float] = field(default_factory=dict)
+    """Shares of the requests that were rejected, timed out and lost [1]; empty where all were answered."""
 
     @property
     def usd_per_h(self) -> float:
@@ -272,10 +275,11 @@ class CandidateLedgers:
             revenue_usd_per_h=sold_usd(costs.revenue, tokens.prompt + tokens.cached, tokens.output),
             prompt_tokens_per_h=tokens.prompt + tokens.cached,
             api_prompts_usd_per_h=0.0 if costs.api is None else costs.api.usd(tokens.prompt, tokens.cached, 0.0),
+            unanswered=_unanswered(bills),
         )
 
-    def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
-        """Return the tokens per hour at *load*: those of the workload, where no simulated request was rejected.
+    def _tokens(self, bills: Weighted, load: float) -> Tokens:
+        """Return the tokens per hour at *load*: those of the workload, where all simulated requests were answered.
 
         At a few hundredths of a capacity a window has too few requests to estimate their mean lengths.
         """
@@ -285,7 +289,7 @@ class CandidateLedgers:
                 for kind in Tokens._fields
             )
         )
-        if self._tokens_per_h is None or self._held_per_h is None or any(bill.rejected for bill, _ in bills):
+        if self._tokens_per_h is None or self._held_per_h is None or _unanswered(bills):
             return simulated
         known = zip(self._tokens_per_h, self._held_per_h, strict=True)
         prompt, output = (load * each + held for each, held in known)
@@ -341,6 +345,16 @@ class CandidateLedgers:
                 sold = costs[0].revenue_usd_per_h
                 return Cost(cost.load, 1, flows, cost.finance, cost.horizon, output, None, sold, read)
         return None
+
+
+def _unanswered(bills: Weighted) -> dict[str, float]:
+    """Return the shares of the requests of *bills* without an answer [1], by ending; empty where all were answered."""
+    requests = fsum(weight * bill.requests / bill.window_h for bill, weight in bills)
+    ended = {
+        name: fsum(weight * bill.unanswered.get(name, 0) / bill.window_h for bill, weight in bills)
+        for name in UNANSWERED
+    }
+    return {name: per_h / requests for name, per_h in ended.items() if per_h}
 
 
 def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:

@@ -25,6 +25,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import YEAR, Calendar, Hours, around, parts_of_year, peak_to_mean
 from sim.study.execution.store import StoredCase
+from sim.study.metrics.service_level import UNANSWERED
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))
@@ -43,8 +44,9 @@ class Bill:
     """Number of computed prompt tokens; this and the other counts cover all copies together."""
     cached_tokens: int
     output_tokens: int
-    rejected: int
-    """Number of requests rejected by all replicas."""
+    requests: int
+    unanswered: Mapping[str, int]
+    """Number of requests that were rejected, timed out and lost, by column of summary.csv."""
     costs: CostPlan
     """Prices of the bill."""
 
@@ -225,7 +227,8 @@ class _Metered:
     case: Case
     machines: Machines
     window: MeteredWindow
-    rejected: int
+    requests: int
+    unanswered: Mapping[str, int]
 
     @classmethod
     def of(cls, case: Case, stored: StoredCase | None, scenario: Scenario, catalog: Catalog) -> "_Metered":
@@ -234,8 +237,9 @@ class _Metered:
         if plan.costs is None:
             raise ValueError(Message("fleet {fleet} has no cost", case.fleet))
         if stored is None:
-            return cls(case, machines, idle_window(plan), 0)
-        return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])
+            return cls(case, machines, idle_window(plan), 0, {})
+        ended = {name: stored.metrics[name] or 0 for name in UNANSWERED}
+        return cls(case, machines, metered(stored, plan), stored.metrics["requests"] or 0, ended)
 
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Return the charges under the scenario *at* this case's point of the sweep."""
@@ -255,7 +259,8 @@ class _Metered:
             prompt_tokens=copies * sum(interval.prompt_tokens for interval in inside),
             cached_tokens=copies * sum(interval.cached_tokens for interval in inside),
             output_tokens=copies * sum(interval.output_tokens for interval in inside),
-            rejected=copies * self.rejected,
+            requests=copies * self.requests,
+            unanswered={name: copies * count for name, count in self.unanswered.items()},
             costs=costs,
         )
 

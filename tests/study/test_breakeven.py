@@ -4,6 +4,7 @@ Candidates that serve different models are ranked for each model on its own, unl
 """
 
 import csv
+import re
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -41,7 +42,7 @@ from sim.study.breakeven import (
     _tipping,
     decide,
 )
-from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
+from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, _unanswered, below, months, payback_months
 from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cores import ProcessPool
 
@@ -293,6 +294,29 @@ def test_single_candidate_is_not_called_cheapest(tmp_path: Path, monkeypatch: py
     assert done.code == 0, done.err
     assert "At 2 req/s, own costs $" in done.out
     assert "cheapest" not in done.out
+
+
+@pytest.mark.slow
+def test_states_requests_without_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_coarsely(monkeypatch.setattr)
+    text = SCENARIO.replace("{distribution: fixed, value: 50}", "{distribution: uniform, min: 1, max: 100}")
+    text = text.replace("slo: {", "client: {timeout_s: 1, attempts: 1}\nslo: {attainment: 0.3, ")
+    done = run(tmp_path, text, "--set", "api=null", "--set", "breakeven=null", "--no-report")
+    assert done.code == 0, done.err
+    # a token takes 0.02 s, so that about half of the answers would take more than a second
+    share = re.search(r"Requests without an answer: own \((\S+) % timed out\)\.", " ".join(done.out.split()))
+    assert share
+    assert 30 < float(share[1]) < 70
+
+
+def test_unanswered_share_weighs_requests_by_hours() -> None:
+    # a tenth of the year at 20 of 100 requests an hour lost, the rest at 1 of 10
+    bills: Any = [
+        (SimpleNamespace(window_h=2.0, requests=200, unanswered={"lost": 40}), 0.1),
+        (SimpleNamespace(window_h=0.5, requests=5, unanswered={"lost": 0, "rejected": 0.5}), 0.9),
+    ]
+    assert _unanswered(bills) == pytest.approx({"lost": 2 / 19, "rejected": 0.9 / 19})
+    assert _unanswered([(SimpleNamespace(window_h=1.0, requests=0, unanswered={}), 1.0)]) == {}
 
 
 @pytest.mark.slow
