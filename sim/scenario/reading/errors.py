@@ -172,8 +172,8 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     return did_you_mean(wrong, here, listed=16)
 
 
-def meant_key(unknown: ValidationIssue) -> str:
-    """Return the key of the same mapping that the hint of an *unknown* key suggests; empty where it suggests none."""
+def meant_name(unknown: ValidationIssue) -> str:
+    """Return the key of the same mapping, or the kind, that the hint of an *unknown* one suggests; empty without."""
     hint = unknown.message.values["hint"] if isinstance(unknown.message, Message) else ""
     near = hint.values.get("near", "") if isinstance(hint, Message) else ""
     return "" if "." in near else near  # a dotted one is in another mapping
@@ -232,6 +232,10 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
             return Message("a number is needed, not {value}", shown)
         case "bool_type" | "bool_parsing":
             return Message("true or false is needed, not {value}", shown)
+        case "datetime_type" | "datetime_parsing" | "datetime_from_date_parsing":
+            return Message("a date and time like 2027-01-31T18:00 is needed, not {value}", shown)
+        case "date_type" | "date_parsing" | "date_from_datetime_parsing":
+            return Message("a date like 2027-01-31 is needed, not {value}", shown)
         case "string_type":
             return Message("text is needed, not {value}", shown) + (
                 " (put it in quotes)" if isinstance(value, int | float) else ""

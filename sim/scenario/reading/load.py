@@ -23,7 +23,7 @@ from sim.scenario.reading.errors import (
     ScenarioErrors,
     ValidationIssue,
     dotted,
-    meant_key,
+    meant_name,
     nearest,
     validation_issues,
 )
@@ -442,22 +442,36 @@ def _issues(
 
 
 def _hidden_issues(data: dict[str, Any], schema: Sequence[ValidationIssue]) -> Iterator[ValidationIssue]:
-    """Yield the issues of *data* that the unknown keys among its *schema* issues hide.
+    """Yield the issues of *data* that the unknown keys and kinds among its *schema* issues hide.
 
-    A mapping is checked as a whole only if each of its keys is known. The value of a misspelt key stands under the key
-    that was probably meant, unless that has a value of its own.
+    A mapping is checked as a whole only if its kind and each of its keys are known. The value of a misspelt key stands
+    under the key that was probably meant, unless that has a value of its own; a misspelt kind is replaced by the one
+    that was probably meant.
     """
-    unknown = [one for one in schema if one.message.startswith("unknown key")]
     renamed, reported = with_values(data, {}), {one.place for one in schema}
-    for one in unknown:
-        holder, key, meant = value_at(renamed, one.place[:-1]), one.place[-1], meant_key(one)
-        value = holder.pop(key)
-        if meant and holder.get(meant) is None:
-            holder[meant] = value
-    built, hidden = _schema_issues(renamed) if unknown else (None, [])
-    for issue in hidden if built is None else scenario_issues(built):
-        if isinstance(issue, ValidationIssue) and issue.place not in reported and _is_in(data, issue.place):
-            yield issue
+    built, new = None, list(schema)
+    while built is None and (unknown := [one for one in new if one.message.startswith("unknown ")]):
+        for one in unknown:
+            holder, key, meant = value_at(renamed, one.place[:-1]), one.place[-1], meant_name(one)
+            if not one.message.startswith("unknown key"):
+                holder[key] = meant or holder[key]
+                continue
+            value = holder.pop(key)
+            if meant and holder.get(meant) is None:
+                holder[meant] = value
+        built, hidden = _schema_issues(renamed)
+        new = [
+            issue
+            for issue in (hidden if built is None else scenario_issues(built))
+            if isinstance(issue, ValidationIssue) and issue.place not in reported and _is_at_value(data, issue)
+        ]
+        reported |= {issue.place for issue in new}
+        yield from new
+
+
+def _is_at_value(data: dict[str, Any], issue: ValidationIssue) -> bool:
+    """Return whether *data* has the value of *issue*, or the mapping that lacks it."""
+    return _is_in(data, issue.place[:-1] if issue.message == "is missing" else issue.place)
 
 
 def _is_in(data: dict[str, Any], place: Place) -> bool:

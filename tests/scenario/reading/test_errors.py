@@ -418,6 +418,18 @@ def test_no_mistake_hides_another(base: Path) -> None:
     ]
 
 
+def test_an_unknown_kind_hides_no_mistake_in_its_mapping(tmp_path: Path, catalog: Catalog) -> None:
+    text = REAL.replace("poisson, rate_rps: 1.0", "poison, rate_rps: -1, rat: 2").replace("fixed, value: 100", "fixd")
+    assert complaints(tmp_path, catalog, text + "starts_at: yesterday\n") == [
+        "s.yaml:5: workload.arrivals.process: unknown process 'poison'; did you mean poisson?",
+        "s.yaml:5: workload.arrivals.rate_rps: must be above 0, not -1",
+        "s.yaml:5: workload.arrivals.rat: unknown key; did you mean rate_rps?",
+        "s.yaml:7: workload.lengths.prompt.distribution: unknown distribution 'fixd'; did you mean fixed?",
+        "s.yaml:7: workload.lengths.prompt.value: is missing",
+        "s.yaml:16: starts_at: a date and time like 2027-01-31T18:00 is needed, not 'yesterday'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [
