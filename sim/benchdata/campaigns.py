@@ -106,6 +106,8 @@ class CampaignFact(Sourced):
     """True if trtllm-bench derived max_num_seqs and max_num_batched_tokens from memory and lengths."""
     gpu: str = ""
     """GPU that the rows ran on, if their column is wrong."""
+    precision: str = ""
+    """Format of the weights, if their column names it less exactly."""
     pp: Count | None = None
     """Number of pipeline stages, if their column is wrong; tensor parallelism gets the other GPUs."""
     interconnect: str = ""
@@ -147,6 +149,8 @@ class CampaignFact(Sourced):
     """Configured maximum tokens of a step with prompts that ran from CUDA graphs; 0: no such step did."""
     stream_interval: Count | None = None
     """Configured number of tokens per streamed message."""
+    fp8_gemm_backend: str = ""
+    """Configured kernel of dense products in fp8 by blocks (SGLang)."""
     sorts_logits: bool | None = None
     """True if requests used top-p, for which the engine sorted all logits."""
     chat_template: bool | None = None
@@ -239,6 +243,7 @@ class CampaignSetup:
     cuda_graphs: bool = True
     graph_tokens: int | None = None
     stream_interval: int = 1
+    fp8_gemm_backend: str = ""
     chat_template: bool = False
     prefix_caching: bool | None = None
     chunked_prefill: bool = False
@@ -281,6 +286,7 @@ class Campaigns(Spec):
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         gpu = _last_known(fact.gpu or None for fact in facts) or row.gpu
         drafts = row.spec_decode or _last_known(fact.spec_decode or None for fact in facts) or ""
+        row = replace(row, precision=_last_known(fact.precision or None for fact in facts) or row.precision)
         row = replace(row, gpu=gpu, osl=_last_known(fact.osl_as_run for fact in facts) or row.osl, spec_decode=drafts)
         if stages := _last_known(fact.pp for fact in facts):
             row = replace(row, pp=stages, tp=row.n_gpus // (stages * row.dp))
@@ -329,6 +335,7 @@ class Campaigns(Spec):
             cuda_graphs=_last_known(fact.cuda_graphs for fact in facts) is not False,
             graph_tokens=_last_known(fact.graph_tokens for fact in facts),
             stream_interval=_last_known(fact.stream_interval for fact in facts) or 1,
+            fp8_gemm_backend=_last_known(fact.fp8_gemm_backend or None for fact in facts) or "",
             chat_template=bool(_last_known(fact.chat_template for fact in facts)),
             prefix_caching=_last_known(fact.prefix_caching for fact in facts),
             chunked_prefill=bool(_last_known(fact.chunked_prefill for fact in facts)),

@@ -169,6 +169,17 @@ class SlowProducts(Spec):
     """Factor on the time of the products' arithmetic."""
 
 
+class DenseKernel(Spec):
+    """Kernel of the dense products of a format that a server may choose, on B200, B300 and related cards."""
+
+    backend: str
+    """Value of `fp8_gemm_backend` that chooses the kernel."""
+    kernel: str
+    """Id of the format's kernel, in data/kernels."""
+    reached: Value
+    """Fraction of the dense peak that its products reach with many tokens."""
+
+
 class FastExperts(Spec):
     """Format whose grouped products the engine runs with faster kernels on B200, B300 and related cards."""
 
@@ -257,6 +268,8 @@ class Overheads(Spec):
     """Factor on the arithmetic time of grouped matrix products over experts; reading weights is not affected."""
     slow_weights: tuple[SlowWeights, ...] = ()
     slow_products: tuple[SlowProducts, ...] = ()
+    dense_kernels: tuple[DenseKernel, ...] = ()
+    """Kernels of formats scaled by blocks in place of the default one."""
     fast_experts: tuple[FastExperts, ...] = ()
     default_tiles: DefaultTiles | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)

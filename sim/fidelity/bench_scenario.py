@@ -272,7 +272,7 @@ def _ranks_wait(row: BenchRow, names: Names, setup: CampaignSetup) -> bool:
     return held and dp > 1 and experts and names.model.moe is not None
 
 
-def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | None]:
+def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | str | None]:
     """Return the step-time options that describe the host work of the row's server and client."""
     return {
         "in_process": in_process(row, setup),
@@ -282,6 +282,7 @@ def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | None]
         "cuda_graphs": setup.cuda_graphs,
         "graph_tokens": setup.graph_tokens,
         "stream_interval": setup.stream_interval,
+        "fp8_gemm_backend": setup.fp8_gemm_backend,
     }
 
 

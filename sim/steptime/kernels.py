@@ -15,7 +15,7 @@ from sim.catalogue.kernel import KernelChoice
 from sim.catalogue.model import Matrix, matrices
 from sim.catalogue.quantization import ComputeType, arithmetic, bits, covers
 from sim.catalogue.value import Value
-from sim.steptime.inputs import FLOP_PER_WEIGHT, GpuRates, RooflineInputs, peak_flops
+from sim.steptime.inputs import FLOP_PER_WEIGHT, GpuRates, RooflineInputs, known_overheads, peak_flops
 from sim.units import BITS_PER_BYTE
 
 Part = Literal["layers", "experts", "unquantised"]
@@ -90,13 +90,15 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
         )
 
 
-def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog) -> dict[str, Value]:
+def reached_shares(
+    inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog, backend: str = ""
+) -> dict[str, Value]:
     """Return the fractions of the format's dense peak that the engine's kernels reach at most, by part.
 
     On Blackwell the rate measured alone limits the formats of `REACHED`, in the engine's entry whose releases contain
     the measured one; another card of the architecture reaches the same fraction of its peak in the kernel's
     arithmetic. Experts whose arithmetic the engine chooses are limited by its peak, and where each token reads their
-    weights anew, by the memory.
+    weights anew, by the memory. On B200 and related cards *backend* chooses the kernel of dense products in blocks.
     """
     found: dict[str, Value] = {}
     rates, parts = GpuRates.of(inputs), dict(_first_matrices(inputs))
@@ -119,6 +121,10 @@ def reached_shares(inputs: RooflineInputs, measured: Sequence[MeasuredKernel], c
                 flops = min(flops, FLOP_PER_WEIGHT * BITS_PER_BYTE / stored_bits * rate.decode_bytes_per_s)
             share = flops / peak
             found[rate.part] = Value(value=share, source=chosen.source, where=chosen.where, kind="computed")
+    if inputs.server_blackwell and inputs.quantization.group_size is not None:
+        for kernel in known_overheads(inputs.engine).dense_kernels:
+            if (kernel.backend, kernel.kernel) == (backend, inputs.kernel.id):
+                found["layers"] = kernel.reached
     return found
 
 

@@ -37,6 +37,10 @@ class Roofline(Spec):
     """Tokens of a sequence that the engine passes to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""
 
+    fp8_gemm_backend: str = ""
+    """Kernel of dense products in fp8 by blocks (SGLang's --fp8-gemm-backend); kernels that the engine's
+    `dense_kernels` lack are computed as its default one."""
+
     def values(self, coefficients: StepTimeCoefficients) -> dict[str, Value]:
         """Return the coefficients that the selected options use, by name in data/steptime.yaml."""
         chosen = {

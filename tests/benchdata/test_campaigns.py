@@ -64,7 +64,7 @@ def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, ho
 
 def test_settings_of_a_campaign_fill_empty_cells_of_a_row() -> None:
     told = {"kv_dtype": "fp8", "engine_version": "0.11", "max_num_batched_tokens": 2048, "scheduler_recv_interval": 10}
-    told |= {"stream_interval": 20, "enable_mixed_chunk": True, "cold_start": True}
+    told |= {"stream_interval": 20, "enable_mixed_chunk": True, "cold_start": True, "fp8_gemm_backend": "triton"}
     setup = campaigns(told).setup(ROW)
     assert {name: getattr(setup, name) for name in told} == told
     own = campaigns(told).setup(replace(ROW, kv_dtype="bf16", engine_version="0.19", max_num_batched_tokens=512))
@@ -138,6 +138,7 @@ def test_whole_experts_and_attention_in_data_parallel_as_the_scripts_have_them()
 
 def test_the_card_that_rows_ran_on() -> None:
     assert campaigns({"gpu": "RTX-PRO-6000-Server"}).as_run(ROW).gpu == "RTX-PRO-6000-Server"
+    assert campaigns({"precision": "fp8-block"}).as_run(replace(ROW, precision="fp8")).precision == "fp8-block"
     assert campaigns({"max_num_seqs": 4}).as_run(ROW).gpu == ROW.gpu
 
 

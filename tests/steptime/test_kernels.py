@@ -76,6 +76,25 @@ def test_no_product_on_blackwell_is_faster_than_its_kernel_alone(build, card: st
     assert not reached_shares(older, [measured], CATALOG)
 
 
+def test_a_server_may_choose_the_dense_kernel_of_blocks_on_server_blackwell(build) -> None:
+    engine = CATALOG.engine("sglang")
+    (own,) = engine.overheads.dense_kernels
+
+    def rate(card: str, backend: str, weights: str = "fp8-block") -> float:
+        inputs = build("llama3.1-8b", card, "pcie5-x16").inputs
+        inputs = replace(
+            inputs, engine=engine, quantization=CATALOG.quantization(weights), kernel=CATALOG.kernel("fp8-w8a8")
+        )
+        limited = replace(inputs, reached=reached_shares(inputs, MEASURED, CATALOG, backend))
+        (found,) = kernel_rates(limited, MEASURED)
+        return found.prefill_flops / found.peak_flops
+
+    assert rate("b200-180gb-sxm", own.backend) == pytest.approx(own.reached.value)
+    for card, weights in (("h100-80gb-sxm", "fp8-block"), ("b200-180gb-sxm", "fp8")):
+        assert rate(card, own.backend, weights) == rate(card, "", weights)
+    assert rate("b200-180gb-sxm", "deep_gemm") == rate("b200-180gb-sxm", "") > 2 * own.reached.value
+
+
 def kernels_on(build, model: str, card: str, engine: str, weights: str):
     """Return the inputs of *model* in the format *weights* in a catalogue's engine, limited as in a scenario."""
     quantization = CATALOG.quantization(weights)

@@ -130,7 +130,8 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     )
     if pool.engine.overheads is None:
         return inputs
-    return replace(inputs, reached=reached_shares(inputs, measured_kernels(catalog), catalog))
+    backend = getattr(pool.steptime, "fp8_gemm_backend", "")
+    return replace(inputs, reached=reached_shares(inputs, measured_kernels(catalog), catalog, backend))
 
 
 def _graph_tokens(pool: BoundPool, gpu: Gpu, model: Model) -> tuple[float, float]:
