@@ -14,6 +14,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
+from _pytest.runner import runtestprotocol  # noqa: E402
 from coarse_answers import answer_coarsely  # noqa: E402
 
 
@@ -47,6 +48,19 @@ class TestsFromElsewhere(pytest.Dir):
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect tests/ as `TestsFromElsewhere` in workers; tests/conftest.py sorts what they collect."""
     return TestsFromElsewhere.from_parent(parent, path=path) if WORKER and path == TESTS else None
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report of passed tests their calls alone: to send and show six messages takes longer than most tests.
+
+    `--durations` and `--junitxml` get all of them.
+    """
+    if not WORKER or item.config.option.durations is not None or item.config.option.xmlpath:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_configure() -> None:

@@ -15,12 +15,6 @@ from sim.cli.frame import app
 from sim.study import breakeven
 from sim.yamlio import read
 
-mcp = pytest.importorskip("mcp")
-
-from sim.agents.commands import Finished, Progress, in_child  # noqa: E402
-from sim.agents.server import server_of  # noqa: E402
-from sim.agents.workspace import Refused, ToolWorkspace  # noqa: E402
-
 pytestmark = pytest.mark.usefixtures("coarsely")
 
 QUESTIONS = read(Path(__file__).with_name("questions.yaml")).data
@@ -47,8 +41,25 @@ SIZED = SMALL[: SMALL.index("fleets:")].replace("replications: 2", "replications
 BOUGHT = SMALL[: SMALL.index("sweep:")].replace("replications: 2", "replications: 1") + "breakeven: {months: 24}\n"
 
 
-async def in_this_process(words: Sequence[str], root: Path, limit_s: float, progress: Progress) -> Finished:
+def served(root: Path, execute: Any = None, **limits: Any) -> Any:
+    """Return the server of *root*. It takes two seconds to import, on the one worker that runs these tests alone."""
+    from sim.agents.server import server_of
+    from sim.agents.workspace import ToolWorkspace
+
+    return server_of(ToolWorkspace(root.resolve(), **limits), execute)
+
+
+def client(server: Any) -> Any:
+    """Return the SDK's client of *server*."""
+    import mcp
+
+    return mcp.Client(server)
+
+
+async def in_this_process(words: Sequence[str], root: Path, limit_s: float, progress: Any) -> Any:
     """Run a command as `gpufleet` does, without a process of its own."""
+    from sim.agents.commands import Finished
+
     await progress(0.5, "running")
     found = CliRunner().invoke(app, [*words, *(["--workers", "1"] if words[0] in ("run", "size", "capacity") else [])])
     error = "" if found.exception is None or isinstance(found.exception, SystemExit) else repr(found.exception)
@@ -58,7 +69,7 @@ async def in_this_process(words: Sequence[str], root: Path, limit_s: float, prog
 @cache
 def answering(root: Path) -> Any:
     """Return the server of *root* that runs commands in this process, once: to describe its tools is slow."""
-    return server_of(ToolWorkspace(root.resolve()), in_this_process)
+    return served(root, in_this_process)
 
 
 def called(root: Path, calls: Sequence[tuple[str, dict[str, Any]]], **options: Any) -> list[tuple[bool, str]]:
@@ -66,11 +77,11 @@ def called(root: Path, calls: Sequence[tuple[str, dict[str, Any]]], **options: A
 
     async def ask() -> list[tuple[bool, str]]:
         limits, execute = options.pop("limits", {}), options.pop("execute", None)
-        server = server_of(ToolWorkspace(root.resolve(), **limits), execute) if execute else answering(root)
+        server = served(root, execute, **limits) if execute else answering(root)
         found = []
-        async with mcp.Client(server) as client:
+        async with client(server) as session:
             for tool, arguments in calls:
-                answer = await client.call_tool(tool, arguments, **options)
+                answer = await session.call_tool(tool, arguments, **options)
                 structured = answer.structured_content
                 text = json.dumps(structured) if structured else " ".join(one.text for one in answer.content)
                 found.append((bool(answer.is_error), text))
@@ -130,12 +141,14 @@ def test_an_answer_is_small_and_names_its_run_digest_and_sources(root: Path) -> 
 
 @pytest.mark.slow
 def test_resources_are_the_schema_and_the_examples(root: Path) -> None:
+    from mcp import MCPError
+
     async def texts() -> list[str]:
-        async with mcp.Client(answering(root)) as client:
+        async with client(answering(root)) as session:
             names = ("schema", "examples", "examples/autoscale-day")
-            found = [await client.read_resource(f"gpufleet://{name}") for name in names]
-            with pytest.raises(mcp.MCPError, match="no example 'nosuch'; there are"):
-                await client.read_resource("gpufleet://examples/nosuch")
+            found = [await session.read_resource(f"gpufleet://{name}") for name in names]
+            with pytest.raises(MCPError, match="no example 'nosuch'; there are"):
+                await session.read_resource("gpufleet://examples/nosuch")
             return [str(one.contents[0].text) for one in found]
 
     schema, examples, example = asyncio.run(texts())
@@ -178,15 +191,19 @@ def test_the_size_counts_the_base_and_values_by_path(tmp_path: Path, scenario: s
     sweep = str(list(range(1, 600)) if scenario == "child.yaml" else [1])
     (tmp_path / "base.yaml").write_text(SMALL.replace("[1, 2, 4]", sweep))
     (tmp_path / "child.yaml").write_text("base: base.yaml\nname: child\n")
+    from sim.agents.workspace import Refused, ToolWorkspace
+
     with pytest.raises(Refused, match="this server allows 500"):
         ToolWorkspace(tmp_path).check_size(tmp_path / scenario, values, None)
 
 
 @pytest.mark.slow
 def test_equal_calls_of_two_clients_wait_for_one_another(root: Path) -> None:
+    from sim.agents.commands import Finished
+
     busy = False
 
-    async def alone(words: Sequence[str], folder: Path, limit_s: float, progress: Progress) -> Finished:
+    async def alone(words: Sequence[str], folder: Path, limit_s: float, progress: Any) -> Finished:
         nonlocal busy
         assert not busy
         busy = True
@@ -195,8 +212,8 @@ def test_equal_calls_of_two_clients_wait_for_one_another(root: Path) -> None:
         return Finished(1, "", "done")
 
     async def ask() -> list[str]:
-        server = server_of(ToolWorkspace(root.resolve()), alone)
-        async with mcp.Client(server) as first, mcp.Client(server) as second:
+        server = served(root, alone)
+        async with client(server) as first, client(server) as second:
             calls = (one.call_tool("run", {"scenario": SMALL}) for one in (first, second))
             return [one.content[0].text for one in await asyncio.gather(*calls)]
 
@@ -218,6 +235,8 @@ def test_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_in_a_separate_process_reports_its_progress_and_ends_in_time(tmp_path: Path) -> None:
+    from sim.agents.commands import in_child
+
     told: list[str] = []
 
     async def progress(seconds: float, total: float | None, message: str | None) -> None:
@@ -243,14 +262,14 @@ def test_http_refuses_a_wrong_token_and_a_large_request_with_an_error_that_clien
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     headers = {"accept": "application/json, text/event-stream", "host": "127.0.0.1:8766"}
     right = headers | {"authorization": "Bearer secret"}
-    with TestClient(guarded(server_of(ToolWorkspace(tmp_path)), "secret", "127.0.0.1", 1000)) as client:
-        assert client.post("/mcp", json=ping, headers=right).status_code not in (401, 413)
+    with TestClient(guarded(served(tmp_path), "secret", "127.0.0.1", 1000)) as session:
+        assert session.post("/mcp", json=ping, headers=right).status_code not in (401, 413)
         for code, body, given in (
             (401, ping, headers),
             (401, ping, headers | {"authorization": "Bearer wrong"}),
             (413, ping | {"params": {"x": "x" * 1000}}, right),
         ):
-            answer = client.post("/mcp", json=body, headers=given)
+            answer = session.post("/mcp", json=body, headers=given)
             assert answer.status_code == code
             text = jsonrpc_message_adapter.validate_json(answer.content, by_name=False).error.message
             assert ("the token is missing or wrong" if code == 401 else "more than 1,000 bytes") in text
@@ -265,7 +284,7 @@ def test_stdio_speaks_with_the_command(tmp_path: Path) -> None:
         source = str(Path(__file__).resolve().parents[2])
         words = ["-P", "-m", "sim", "mcp", "--root", str(tmp_path)]
         server = StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": source})
-        async with mcp.Client(server) as client:
-            return [tool.name for tool in (await client.list_tools()).tools]
+        async with client(server) as session:
+            return [tool.name for tool in (await session.list_tools()).tools]
 
     assert "breakeven" in asyncio.run(names())

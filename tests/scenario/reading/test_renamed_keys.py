@@ -1,7 +1,7 @@
 """Keys of earlier versions are read under their present names, with a line that tells so; both together are refused."""
 
-import logging
 from pathlib import Path
+from unittest import TestCase
 
 import pytest
 
@@ -49,27 +49,26 @@ def rate(operations: Operations | None) -> float:
     return operations.sales_tax.fraction_of_purchases
 
 
-def test_old_key_names_are_read_and_reported_with_their_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "gpufleet"):
+def test_old_key_names_are_read_and_reported_with_their_lines(tmp_path: Path) -> None:
+    with TestCase().assertLogs("gpufleet", "WARNING") as logged:
         scenario = loaded(tmp_path)
     assert rate(scenario.fleets[0].operations) == 0.1
     assert scenario.finance is not None
     assert scenario.finance.inflation == {"unused commitment": 0.02}
-    told = [record.getMessage().removeprefix(f"{tmp_path / 's.yaml'}:") for record in caplog.records]
+    told = [record.getMessage().removeprefix(f"{tmp_path / 's.yaml'}:") for record in logged.records]
     read = "the earlier name is read as well"
     assert told == [
         f"15: fleets.0.operations.tax: is called sales_tax now; {read}",
         f"17: finance.inflation.rental_unused: is called unused commitment now; {read}",
     ]
-    caplog.clear()
-    assert loaded(tmp_path, SCENARIO + "requests_cost: true\n").cost_per_request
-    assert [one.getMessage().rpartition(":18: ")[2] for one in caplog.records][-1] == (
+    with TestCase().assertLogs("gpufleet", "WARNING") as logged:
+        assert loaded(tmp_path, SCENARIO + "requests_cost: true\n").cost_per_request
+    assert logged.records[-1].getMessage().rpartition(":18: ")[2] == (
         f"requests_cost: is called cost_per_request now; {read}"
     )
-    caplog.clear()
-    again = loaded(tmp_path, dump(as_data(scenario)))
+    with TestCase().assertNoLogs("gpufleet", "WARNING"):
+        again = loaded(tmp_path, dump(as_data(scenario)))
     assert again.fleets[0].operations == scenario.fleets[0].operations
-    assert not caplog.records
 
 
 @pytest.mark.parametrize("name", ["tax", "sales_tax"])
