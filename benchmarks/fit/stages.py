@@ -153,20 +153,20 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
             ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
             (("link_call", *pipeline), calls),
         ]
-    return _with_hidden_host(_launched(found, steptime, steps, pipeline), steptime._hidden_share)
+    return _with_hidden_host(*_launched(found, steptime, steps, pipeline), steptime._hidden_share)
 
 
-def _with_hidden_host(found: Stages, hidden_share: float) -> Stages:
+def _with_hidden_host(found: Stages, added: NDArray[np.bool_], hidden_share: float) -> Stages:
     """Return *found* with the fraction *hidden_share* of the shorter of host and GPU time hidden behind the longer.
 
-    The recorded parameters determine which of the two is longer.
+    The recorded parameters determine which of the two is longer. Nothing is hidden in the steps *added*.
     """
     if not hidden_share:
         return found
     host, gpu = ([one for one in found.plain if _of_host(one[0]) is ours] for ours in (True, False))
     host_s, _ = Stages(found.exponent, host).seconds({})
     gpu_s, _ = Stages(found.exponent, gpu, found.products, found.reads).seconds({})
-    shorter = 1 - hidden_share
+    shorter = np.where(added, 1.0, 1 - hidden_share)
     return _scaled(found, np.where(host_s > gpu_s, shorter, 1.0), np.where(host_s > gpu_s, 1.0, shorter))
 
 
@@ -178,23 +178,34 @@ def _scaled(found: Stages, gpu: Floats, host: Floats) -> Stages:
     return Stages(found.exponent, plain, products, reads)
 
 
-def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> Stages:
+def _launched(
+    found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names
+) -> tuple[Stages, NDArray[np.bool_]]:
     """Return *found* where the GPU's work hides launches, elsewhere the host's stages and the launches.
 
-    The parameters of *steptime* determine which of the two is longer.
+    The parameters of *steptime* determine which of the two is longer. The second array marks the steps in which one
+    thread does the host's work after the launches.
     """
-    launches, hidden = steptime._launches, np.ones_like(steps.steps)
+    launches, hidden, added = steptime._launches, np.ones_like(steps.steps), np.zeros_like(steps.steps, dtype=bool)
     prompts_s = launches.heads_s + launches.linear_s
     if not (prompts_s or launches.decode_s):
-        return found
+        return found, added
     gpu = [one for one in found.plain if not _of_host(one[0])]
     gpu_s, _ = Stages(found.exponent, gpu, found.products, found.reads).seconds({})
     with_prompts = steps.mean["prefill_tokens"] > 0
     without_graph = steps.tokens > np.where(with_prompts, launches.graph_tokens, launches.decode_graph_tokens)
     without_graph &= prompts_s > launches.decode_s
-    hidden[gpu_s < np.where(without_graph, prompts_s, launches.decode_s)] = 0.0
+    launch_s = np.where(without_graph, prompts_s, launches.decode_s)
+    if steptime._one_thread:
+        host_s, _ = Stages(found.exponent, [one for one in found.plain if _of_host(one[0])]).seconds({})
+        added = (launch_s > 0) & (gpu_s < launch_s + host_s)
+        hidden[added], exposed = 0.0, 1 - steptime._hidden_share
+        of_gpu, of_host = exposed * (gpu_s < host_s), exposed * (gpu_s >= host_s)
+        masked = _scaled(found, np.where(added, of_gpu, 1.0), np.where(added, 1 + of_host, 1.0))
+    else:
+        hidden[gpu_s < launch_s] = 0.0
+        masked = _scaled(found, hidden, np.ones_like(hidden))
     launched = (1 - hidden) * without_graph
-    masked = _scaled(found, hidden, np.ones_like(hidden))
     inputs = steptime.inputs
     recent = inputs.recent_host and desktop_launches(inputs) is None
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if recent else ()), *pipeline)
@@ -211,7 +222,7 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     masked.plain += [
         (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip
-    return masked
+    return masked, added
 
 
 def _launch_factor(steptime: RooflineStepTime) -> float:

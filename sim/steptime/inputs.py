@@ -132,6 +132,8 @@ class RooflineInputs:
     """Offloading of weights to host memory; None: all weights lie on the GPUs."""
     forms_ahead: bool = False
     """True if the engine forms a step while one runs, so that host and GPU work in parallel."""
+    one_thread: bool = False
+    """True if the thread that forms steps also launches their kernels; relevant with `forms_ahead`."""
     graph_tokens: float = inf
     """Maximum tokens of a step with prompts that runs from CUDA graphs."""
     decode_graph_tokens: float = inf

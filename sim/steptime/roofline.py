@@ -43,7 +43,10 @@ class Launches:
         t = max(GPU, layers * t_launch) + host's time per step and per sequence
 
     The host runs ahead of the GPU, over all layers: launching is hidden if the GPU takes longer, and determines the
-    time if the GPU is faster.
+    time if the GPU is faster. Where one thread launches a step's kernels and forms the next step meanwhile, the GPU
+    is to hide both::
+
+        t = max(GPU, layers * t_launch + host) + exposed_share * min(GPU, host)
 
     """
 
@@ -91,12 +94,15 @@ class Launches:
             decode_graph_tokens=inputs.decode_graph_tokens,
         )
 
-    def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
-        """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s]."""
-        waits_s = max(0.0, self.decode_s - gpu_s)
+    def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float, host_s: float = 0.0) -> float:
+        """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s].
+
+        *host_s*: the launching thread's other work.
+        """
+        launch_s = self.decode_s
         if tokens > (self.graph_tokens if prompt_tokens else self.decode_graph_tokens):
-            return max(waits_s, self.heads_s + self.linear_s - gpu_s)
-        return waits_s
+            launch_s = max(launch_s, self.heads_s + self.linear_s)
+        return max(0.0, launch_s + host_s - gpu_s) if launch_s else 0.0
 
 
 MOST_UNCONVERTED = 64
@@ -412,6 +418,7 @@ class RooflineStepTime:
         kept_s = self._host_s(self._overheads.per_sequence_in_process_s)
         self._standing_s = kept_s * (standing.value if standing else 1.0) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
+        self._one_thread = inputs.forms_ahead and inputs.one_thread
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs, self._seen_tokens = least_pairs(rates), window_tokens_per_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
@@ -462,13 +469,16 @@ class RooflineStepTime:
             peak_s += self._context_free.token_peak_s * prompt_tokens
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.gpu_waits_s + standing_s + reading_s)
-        gpu_waits_s = host_s
+        gpu_s, gpu_waits_s, waits_s = first_s - host_s, host_s, 0.0
         if prompt_tokens or self._launches.decode_s or tokens > self._launches.decode_graph_tokens:
-            waits_s = self._launches.wait_s(tokens, prompt_tokens, first_s - host_s)
+            waits_s = self._launches.wait_s(tokens, prompt_tokens, gpu_s, host_s if self._one_thread else 0.0)
             if waits_s:
                 first_s, gpu_waits_s, valid_steps = first_s + waits_s, gpu_waits_s + waits_s, 1.0
         if self._hidden_share:
-            hidden_s, growth_s, valid_steps = self._overlap(first_s - host_s, host_s, growth_s, valid_steps)
+            if waits_s and self._one_thread:
+                hidden_s = self._counted_s(gpu_s, host_s)
+            else:
+                hidden_s, growth_s, valid_steps = self._overlap(first_s - host_s, host_s, growth_s, valid_steps)
             first_s, gpu_waits_s = first_s - hidden_s, gpu_waits_s - hidden_s
         if self._load is None:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
@@ -516,8 +526,9 @@ class RooflineStepTime:
             attention_s += sum(self._context_free.times(batch))
         gpu_waits_s = step.gpu_waits_s + head.gpu_waits_s
         gpu_s = step.total_s + head.total_s + attention_s - gpu_waits_s
-        waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
         reading_s = self._prompt_token_s * batch.prefill_tokens + self._standing_s * batch.standing_seqs
+        host_s = gpu_waits_s + reading_s
+        waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s, host_s if self._one_thread else 0.0)
         parts = {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,
@@ -525,7 +536,14 @@ class RooflineStepTime:
             "link": step.link_s + head.link_s,
             "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
-        return self._exposed(parts, gpu_s + waits_s, gpu_waits_s + reading_s) if self._hidden_share else parts
+        if waits_s and self._one_thread:
+            parts["overhead"] -= self._counted_s(gpu_s, host_s)
+            return parts
+        return self._exposed(parts, gpu_s + waits_s, host_s) if self._hidden_share else parts
+
+    def _counted_s(self, gpu_s: float, host_s: float) -> float:
+        """Return the part of *host_s* that the GPU's wait for its thread's launches, beside *gpu_s*, contains [s]."""
+        return host_s - (1 - self._hidden_share) * min(gpu_s, host_s)
 
     def _exposed(self, parts: dict[str, float], gpu_s: float, host_s: float) -> dict[str, float]:
         """Return *parts* reduced to the time that they add to the step.

@@ -107,6 +107,23 @@ def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(buil
         )
 
 
+@pytest.mark.parametrize(("host_factor", "sequences"), [(1, 1), (1, 400), (20, 1)])
+def test_a_thread_that_launches_a_step_forms_the_next_one_after_it(build, launching, host_factor, sequences):
+    """Two threads work side by side; a share of the shorter of the GPU's and the host's time is always exposed."""
+    spec = Roofline(host_factor=host_factor)
+    batch = Batch(decode_seqs=sequences, sampled_seqs=sequences, kv_tokens=sequences)
+    host_s, launch_s = host_factor * (1e-3 + 40e-6 * sequences), host_factor * LAYERS * LAUNCH_S
+    gpu_s = build(spec=spec).leap(batch).first_s - host_s
+    inputs = replace(launching().inputs, forms_ahead=True, decode_graph_tokens=0)
+    exposed = inputs.coefficients.exposed_share.value
+    two, one = (RooflineStepTime(spec, replace(inputs, one_thread=alone)) for alone in (False, True))
+    longer, shorter = max(gpu_s, launch_s, host_s), min(max(gpu_s, launch_s), host_s)
+    assert two.leap(batch).first_s == pytest.approx(longer + exposed * shorter)
+    assert one.leap(batch).first_s == pytest.approx(launch_s + host_s + exposed * min(gpu_s, host_s))
+    assert sum(one.breakdown(batch).values()) == pytest.approx(one.leap(batch).first_s)
+    assert one.leap(prompt(8192)).first_s == pytest.approx(two.leap(prompt(8192)).first_s)
+
+
 @pytest.mark.slow
 def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
     captured = RooflineStepTime(Roofline(), replace(launching().inputs, graph_tokens=100, decode_graph_tokens=8))

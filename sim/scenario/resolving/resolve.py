@@ -123,6 +123,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         load=_load_law(pool.gpu, pool.model, pool.quantization, pool, catalog),
         host=_host(pool, catalog),
         forms_ahead=_forms_ahead(pool),
+        one_thread=_one_thread(pool),
         graph_tokens=with_prompts,
         decode_graph_tokens=without_prompts,
         lanes_stretch=lanes_stretch(pool, catalog),
@@ -154,6 +155,16 @@ def _forms_ahead(pool: BoundPool) -> bool:
     if pool.layout.pipeline_parallel_size > 1:
         return isinstance(pool.batching, Vllm) and not _overlaps_batches(pool)
     return overlaps_host(pool.batching)
+
+
+def _one_thread(pool: BoundPool) -> bool:
+    """Return whether the thread that forms the steps of *pool* launches their kernels.
+
+    vLLM has a process for each of several GPUs (MultiprocExecutor), but launches from its scheduler's on one
+    (UniProcExecutor); SGLang (event_loop_overlap) and TensorRT-LLM (_executor_loop_overlap) always do.
+    """
+    layout = pool.layout
+    return not isinstance(pool.batching, Vllm) or layout.tensor_parallel_size * layout.pipeline_parallel_size == 1
 
 
 def _overlaps_batches(pool: BoundPool) -> bool:

@@ -56,6 +56,14 @@ def test_the_host_works_beside_the_gpu_as_releases_do(engine, pool, beside) -> N
 
 
 @pytest.mark.parametrize(
+    ("engine", "pool", "launches"),
+    [("vllm", {}, True), ("vllm", {"tensor_parallel_size": 2}, False), ("sglang-0.5", TOGETHER, True)],
+)
+def test_the_scheduler_launches_kernels_except_in_vllm_on_several_gpus(engine, pool, launches) -> None:
+    assert plan(engine, **pool).steptime.inputs.one_thread == launches
+
+
+@pytest.mark.parametrize(
     ("engine", "policy", "switch"),
     [("sglang-0.5", "prefill_first", "overlap_schedule"), ("tensorrt-llm-1.0", "reserve", "overlap_scheduler")],
 )
