@@ -173,7 +173,7 @@ class CampaignFact(Sourced):
     attention_dp: bool | None = None
     """True if attention was data parallel and experts were spread over all GPUs."""
     expert_parallel: bool | None = None
-    """True if each GPU held whole experts, regardless of `ep`."""
+    """True if each GPU held whole experts, False if GPUs shared all experts, regardless of `ep`."""
     layers_in_turn: bool | None = None
     """True if the GPUs held consecutive layers, regardless of `tp`."""
     isl: Positive | None = None
@@ -304,7 +304,7 @@ class Campaigns(Spec):
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         gpus, isl = row.n_gpus, row.isl or _last_known(fact.isl for fact in facts)
         attention_dp = bool(_last_known(fact.attention_dp for fact in facts))
-        expert_parallel = attention_dp or bool(_last_known(fact.expert_parallel for fact in facts))
+        expert_parallel = attention_dp or _last_known(fact.expert_parallel for fact in facts)
         return CampaignSetup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last_known(fact.requests_per_client for fact in facts),
@@ -357,7 +357,7 @@ class Campaigns(Spec):
             rate_req_s=row.rate_req_s or _last_known(fact.rate_req_s for fact in facts),
             n_gpus=gpus,
             dp=gpus if attention_dp else row.dp,
-            ep=gpus if expert_parallel else min(row.ep or 1, gpus),
+            ep=gpus if expert_parallel else 1 if expert_parallel is False else min(row.ep or 1, gpus),
             layers_in_turn=bool(_last_known(fact.layers_in_turn for fact in facts)),
             cold_start=bool(_last_known(fact.cold_start for fact in facts)),
             isl=isl and isl * (_last_known(fact.prompt_factor for fact in facts) or 1.0),

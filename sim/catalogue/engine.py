@@ -15,7 +15,7 @@ from sim.catalogue.model import Matrix, Model
 from sim.catalogue.stages import PipelineSplit
 from sim.catalogue.value import Sourced, Value
 from sim.message import Message
-from sim.spec import Positive, Spec
+from sim.spec import Count, Positive, Spec
 
 OffloadOption = Literal["cpu_offload_gb", "n_gpu_layers", "n_cpu_moe"]
 
@@ -219,6 +219,21 @@ class DefaultTiles(Spec):
     """Shapes that are tuned and therefore exempt."""
 
 
+class PaddedExperts(Spec):
+    """Grouped expert products that pad the tokens of each expert to whole tiles and load empty tiles as well."""
+
+    quantizations: tuple[str, ...]
+    """Ids of the weight formats, in data/quantizations."""
+    architectures: tuple[str, ...]
+    """Values of `Gpu.architecture` on which the engine selects the kernel."""
+    split_below: Count
+    """Number of GPUs that share an expert from which on the engine selects another kernel."""
+    tile_tokens: Value
+    """Number of tokens per tile; the kernel's buffer holds the largest padding, a tile less one token per expert."""
+    efficiency: Value
+    """Rate at which the kernel passes over padding, as a fraction of the dense peak."""
+
+
 class Overheads(Spec):
     """Host time of an engine, and factors on its kernels' times."""
 
@@ -272,6 +287,7 @@ class Overheads(Spec):
     """Kernels of formats scaled by blocks in place of the default one."""
     fast_experts: tuple[FastExperts, ...] = ()
     default_tiles: DefaultTiles | None = None
+    padded_experts: PaddedExperts | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
     """Factor on the arithmetic time of grouped products over experts, by the kernel of the weight format; other
     formats: 1. Reading weights is not affected: measured kernels differ in arithmetic (benchmarks/fit/releases.py)."""
@@ -459,6 +475,8 @@ class ReleaseDefaults(Spec):
     """Slow weight formats in addition to those of the engine's entry."""
     default_tiles: DefaultTiles | None = None
     """Changed default tiles; None: as in the engine's entry."""
+    padded_experts: PaddedExperts | None = None
+    """Changed kernel that pads experts; None: as in the engine's entry."""
     prompt_kernels: PromptKernels | None = None
     """Changed kernels of prompts; None: as in the engine's entry."""
 
@@ -566,6 +584,7 @@ def at_version(engine: Engine, version: Version) -> Engine:
     kernels |= {"fast_experts": fast, "slow_weights": slow}
     for one in changes:
         kernels |= {"default_tiles": one.default_tiles} if one.default_tiles else {}
+        kernels |= {"padded_experts": one.padded_experts} if one.padded_experts else {}
         kernels |= {"prompt_kernels": one.prompt_kernels} if one.prompt_kernels else {}
     return engine.model_copy(
         update={

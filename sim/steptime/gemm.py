@@ -97,6 +97,8 @@ class MatrixProduct:
         M = (K N w + 2 m (K + N)) / (bandwidth * memory efficiency)      w bytes per weight, 16-bit activations
         t = (C^p + M^p)^(1/p)                                            t = C + M for a grouped product over experts
 
+    Where the engine's kernel pads experts, C grows by the time that it takes to pass over the padding, whatever m.
+
     Arithmetic comes in whole tiles of tokens where the engine's kernels compute so: m is then at least a tile, which
     only matters on a card with little arithmetic for its memory bandwidth (H20).
 
@@ -122,6 +124,8 @@ class MatrixProduct:
     """Excess over the mean of the selected fraction p, on the GPU with most selected experts, over sqrt(p (1 - p))."""
     least_computed: float = 0.0
     """Minimum number of tokens computed in any batch: those of a tile."""
+    padding_s: float = 0.0
+    """Time that the kernel takes to pass over the padding of experts, in a batch of any size [s]."""
     quantised: bool = False
     """True if the weight is stored in the quantised format, so that its kernel's factors apply."""
     expert: bool = False
@@ -155,7 +159,9 @@ class MatrixProduct:
         *replica_tokens* is the total over all ranks that share experts; 0: equal batches.
         """
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
-        compute_s = self.compute_s_per_token * (max(tokens_here, self.least_computed) if tokens_here else 0.0)
+        compute_s = 0.0
+        if tokens_here:
+            compute_s = self.compute_s_per_token * max(tokens_here, self.least_computed) + self.padding_s
         memory_s = self.weight_s * self.touched(tokens_here) + self.activation_s_per_token * tokens_here
         total_s = p_norm_s(compute_s, memory_s, self.exponent)
         compute_share = float_power(compute_s / total_s, self.exponent) if total_s else 0.0
@@ -228,9 +234,27 @@ def _expert_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
         touch_probability=moe.experts_per_token / moe.experts,
         routing_diversity=inputs.coefficients.routing_diversity(inputs.model),
         fullest_rank=expected_maximum(ranks) / sqrt(moe.experts / ranks) if inputs.spreads_experts else 0.0,
+        padding_s=_padding_s(peak_s, rates),
         quantised=covers(inputs.quantization, matrix),
         expert=True,
     )
+
+
+def _padding_s(peak_s: float, rates: GpuRates) -> float:
+    """Return the time per layer to pass over the padding of the experts on a rank [s].
+
+    *peak_s* is the time of a token's experts at the dense peak.
+
+    Notes
+    -----
+        t = E/k (tile - 1) t_peak / (efficiency * speed)        E experts, k per token, padded to tiles of tokens
+
+    """
+    padded, moe = rates.inputs.padded_experts, rates.inputs.model.moe
+    if padded is None or moe is None:
+        return 0.0
+    tokens = moe.experts / moe.experts_per_token * (padded.tile_tokens.value - 1)
+    return tokens * peak_s / (padded.efficiency.value * rates.inputs.speed)
 
 
 def expected_maximum(ranks: int) -> float:

@@ -13,6 +13,7 @@ from sim.catalogue.engine import (
     FastExperts,
     HostWeights,
     Overheads,
+    PaddedExperts,
     SlowProducts,
     SlowWeights,
     default_limit,
@@ -186,6 +187,8 @@ class RooflineInputs:
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
+        if padded := self.padded_experts:
+            found |= {"expert_tile_tokens": padded.tile_tokens, "padding_efficiency": padded.efficiency}
         return {name: value for name, value in found.items() if value is not None}
 
     @property
@@ -265,6 +268,15 @@ class RooflineInputs:
         whole = self.expert_ranks if self.enable_expert_parallel else 1
         experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks
         return None if any(one.matches(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
+
+    @property
+    def padded_experts(self) -> PaddedExperts | None:
+        """Kernel of this release that pads experts, for this format, card and layout; None: no padding."""
+        one = known_overheads(self.engine).padded_experts
+        if one is None or self.model.moe is None or self.quantization.id not in one.quantizations:
+            return None
+        split = 1 if self.enable_expert_parallel else self.tensor_parallel_size
+        return one if self.gpu.architecture in one.architectures and split < one.split_below else None
 
     @property
     def recent_host(self) -> bool:

@@ -133,6 +133,7 @@ def test_whole_experts_and_attention_in_data_parallel_as_the_scripts_have_them()
     row = replace(ROW, n_gpus=8, tp=8)
     layouts = [campaigns({name: True}).setup(row) for name in ("expert_parallel", "attention_dp")]
     assert [(setup.dp, setup.ep) for setup in layouts] == [(1, 8), (8, 8)]
+    assert campaigns({"expert_parallel": False}).setup(replace(row, ep=8)).ep == 1
     assert campaigns({"max_num_seqs": 4}).setup(row).ep == 1
 
 

@@ -33,7 +33,7 @@ def coefficients() -> StepTimeCoefficients:
 @cache
 def known() -> dict[str, list[str]]:
     """Return the names that a rule may hold for, by the key that states them."""
-    names = {"engines": "engines", "gpus": "gpus", "links": "links", "kernel": "kernels"}
+    names = {key: key for key in ("engines", "gpus", "links", "quantizations")} | {"kernel": "kernels"}
     architectures = {"architectures": sorted({gpu.architecture for gpu in gpus().values()})}
     return {key: CATALOG.ids(kind) for key, kind in names.items()} | architectures
 

@@ -10,6 +10,7 @@ from sim.catalogue.engine import (
     DefaultTiles,
     EngineLimits,
     FastExperts,
+    PaddedExperts,
     PromptKernels,
     ReleaseDefaults,
     SlowCards,
@@ -406,6 +407,26 @@ def test_experts_without_tuned_tiles_are_slower_until_a_release_fixes_it(build, 
     assert longer("rtx-pro-6000", (0, 14)) == 0  # "Blackwell (GB20x)" is another architecture
     assert longer("h100-80gb-sxm", (0, 14), tp=4) == 0
     assert longer("h100-80gb-sxm", (0, 17)) == longer("h100-80gb-sxm", (0, 14), kernel="another") == 0
+
+
+def test_padding_of_experts_takes_its_time_in_batches_of_any_size_where_the_release_pads(build, engine):
+    value = engine.overheads.moe_layer_factor
+    tile, half = (value.model_copy(update={"value": one}) for one in (128.0, 0.5))
+    padded = PaddedExperts(
+        quantizations=("fp8",), architectures=("Hopper",), split_below=8, tile_tokens=tile, efficiency=half
+    )
+    changed = engine.model_copy(update={"changed": (ReleaseDefaults(versions="0.12 to 0.13", padded_experts=padded),)})
+
+    def longer(tokens, version=(0, 12), card="h100-80gb-sxm", weights="fp8", tp=4):
+        plain = build("mixtral-8x7b", card, weights=weights, tp=tp)
+        padding = RooflineStepTime(plain.spec, replace(plain.inputs, engine=at_version(changed, version)))
+        return padding.leap(decode(tokens)).first_s - plain.leap(decode(tokens)).first_s
+
+    model = build("mixtral-8x7b").inputs.model
+    weights = sum(one.count * one.inputs * one.outputs for one in matrices(model) if one.role == "expert")
+    padding_s = 2 * 127 * weights / 4 / (0.5 * 1979e12)
+    assert [longer(1), longer(64)] == pytest.approx([padding_s, padding_s], rel=1e-3)
+    assert not any((longer(1, (0, 14)), longer(1, card="b200-180gb-sxm"), longer(1, weights="none"), longer(1, tp=8)))
 
 
 def test_an_api_server_reads_in_prompts_by_the_token(build):
