@@ -450,6 +450,8 @@ class EngineLimits(Spec):
     """Additional state-cache slots per running request where the next step is formed while a step runs."""
     overlap_with_states: Value | None = None
     """Default of `overlap_schedule` where the prefix cache holds states: 0: off; 1 or None: as for other models."""
+    overlap_with_states_by_family: dict[str, Value] = Field(default_factory=dict)
+    """Values of `overlap_with_states` of families of models that differ, whatever the release."""
     kept_free_bytes: Value | None = None
     """Memory of a GPU left free, which determines the default share (SGLang) [bytes]; None: the share is
     `gpu_memory_utilization`."""

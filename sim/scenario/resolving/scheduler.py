@@ -98,9 +98,11 @@ def with_state_bits(model: Model | None, batching: Scheduler, engine: Engine) ->
     return model.model_copy(update={"linear_attention": states})
 
 
-def overlaps(engine: Engine) -> bool:
-    """Return True if *engine* forms steps ahead by default, even with recurrent states in the prefix cache."""
-    switches = (default_limit(engine, None, name) for name in ("overlap_schedule", "overlap_with_states"))
+def overlaps(engine: Engine, family: str = "") -> bool:
+    """Return True if *engine* forms steps ahead by default, even with states of *family* in the prefix cache."""
+    switches = [default_limit(engine, None, name) for name in ("overlap_schedule", "overlap_with_states")]
+    if engine.limits and family in engine.limits.overlap_with_states_by_family:
+        switches[1] = engine.limits.overlap_with_states_by_family[family]
     return all(usual is None or bool(usual.value) for usual in switches)
 
 
@@ -159,11 +161,11 @@ OPEN_SWITCHES = {
 pool with an explicit step time has no engine)."""
 
 
-def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
+def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: str) -> Scheduler:
     """Fill in the switches of *batching* that are left out with the engine's defaults.
 
-    Of the switches that form steps ahead, only those in *able* are on by default. With drafts, or with *states* in the
-    prefix cache, they are on only if the engine can form steps ahead with these.
+    Of the switches that form steps ahead, only those in *able* are on by default. With drafts, or with the recurrent
+    states of the family *states* in the prefix cache, they are on only if the engine can form steps ahead with these.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
@@ -171,7 +173,7 @@ def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, .
             usual = default_limit(engine, None, name) if engine else None
             can = name not in AHEAD_SWITCHES or (name in able and _with_drafts(batching, engine))
             filled[name] = (otherwise if usual is None else bool(usual.value)) and can
-    if states and engine and "overlap_schedule" in filled and not overlaps(engine):
+    if states and engine and "overlap_schedule" in filled and not overlaps(engine, states):
         caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
         filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
     return batching.model_copy(update=filled)

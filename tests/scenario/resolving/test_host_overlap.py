@@ -18,11 +18,11 @@ def drafts(method, **batching):
     return {"batching": {"policy": "vllm", "speculative": speculative, **batching}}
 
 
-def plan(engine, **pool):
+def plan(engine, model="qwen3-30b-a3b", **pool):
     lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
     scenario = {
         "name": "host beside the GPU",
-        "model": "qwen3-30b-a3b",
+        "model": model,
         "workload": {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths},
         "fleets": [{"name": "one", "pools": [{"gpu": "h200-141gb-sxm", "engine": engine, **pool}]}],
     }
@@ -61,6 +61,20 @@ def test_the_host_works_beside_the_gpu_as_releases_do(engine, pool, beside) -> N
 )
 def test_the_scheduler_launches_kernels_except_in_vllm_on_several_gpus(engine, pool, launches) -> None:
     assert plan(engine, **pool).steptime.inputs.one_thread == launches
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "beside"),
+    [
+        ("sglang-0.5.13", "qwen3-coder-next", False),
+        ("sglang-0.5.16", "qwen3-coder-next", True),
+        ("sglang-0.5.13", "lfm2.5-8b-a1b", True),
+    ],
+)
+def test_states_in_the_prefix_cache_keep_the_host_beside_the_gpu_by_release_and_family(engine, model, beside) -> None:
+    assert plan(engine, model, tensor_parallel_size=2).steptime.inputs.forms_ahead == beside
+    off = {"policy": "prefill_first", "enable_prefix_caching": False}
+    assert plan(engine, model, tensor_parallel_size=2, batching=off).steptime.inputs.forms_ahead
 
 
 @pytest.mark.parametrize(
