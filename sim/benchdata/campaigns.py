@@ -137,8 +137,6 @@ class CampaignFact(Sourced):
     gpu_memory_utilization: Positive | None = None
     concurrency_is_max_num_seqs: bool = False
     """True if the concurrency column holds max_num_seqs."""
-    waiting_clients: Count | None = None
-    """Number of clients by which `concurrency` exceeds max_num_seqs, so that as many requests wait at any time."""
     in_process: bool | None = None
     """True if the engine was called as a library."""
     one_process: bool | None = None
@@ -378,9 +376,6 @@ class Campaigns(Spec):
     def _max_num_seqs(self, row: BenchRow, facts: list[CampaignFact]) -> int | None:
         if any(fact.concurrency_is_max_num_seqs for fact in facts):
             return row.concurrency
-        waiting = _last_known(fact.waiting_clients for fact in facts)
-        if waiting is not None and row.concurrency is not None:
-            return max(1, row.concurrency - waiting)
         return _number_in_note("max_num_seqs", row, facts) or _last_known(fact.max_num_seqs for fact in facts)
 
 

@@ -137,12 +137,6 @@ def test_whole_experts_and_attention_in_data_parallel_as_the_scripts_have_them()
     assert campaigns({"max_num_seqs": 4}).setup(row).ep == 1
 
 
-def test_fewer_seats_than_clients_keep_requests_waiting() -> None:
-    known = campaigns({"waiting_clients": 1})
-    rows = ROW, replace(ROW, max_num_seqs=4), replace(ROW, concurrency=None)
-    assert [known.setup(row).max_num_seqs for row in rows] == [7, 4, None]
-
-
 def test_the_card_that_rows_ran_on() -> None:
     assert campaigns({"gpu": "RTX-PRO-6000-Server"}).as_run(ROW).gpu == "RTX-PRO-6000-Server"
     assert campaigns({"precision": "fp8-block"}).as_run(replace(ROW, precision="fp8")).precision == "fp8-block"
