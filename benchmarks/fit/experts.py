@@ -32,6 +32,8 @@ PRIOR_OF = {
 ENGINES = {"vllm": "vllm-0.14", "sglang": "sglang-0.5", "trtllm": "tensorrt-llm-1.0"}
 MOST_READING = 2.0
 """Largest time with 64 tokens relative to full bandwidth; slower tables do not measure the engine's own kernels."""
+FEW_EXPERTS, FEW, LEAST_MS = 16, (8, 256), 0.06
+"""Experts on a rank and tokens where reading dominates, and the least time that a launch does not hide [ms]."""
 TUNED_ALIKE, UNTUNED = 1.15, 1.3
 """Ratios of the times in 0.14 and 0.19 with many tokens: at most for tiles tuned in both, at least for default tiles.
 """
@@ -106,9 +108,27 @@ def tiles(folder: Path, card: str) -> None:
     by = ratio.groupby([ratio.num_experts, width]).latency.median()
     tuned = [key for key, value in by.items() if value < TUNED_ALIKE]
     many = ratio[(ratio.latency > UNTUNED) & (ratio.num_tokens == ratio.num_tokens.max())].latency
+    print(f"{card}: default tiles read experts {default_reading(folder):.2f} times as long")
     print(
         f"{card}: tuned in 0.14 {tuned}; others {many.median():.2f} times the time at {ratio.num_tokens.max()} tokens"
     )
+
+
+def default_reading(folder: Path) -> float:
+    """Return the time of few tokens with vLLM 0.14's default tiles relative to 0.19, few experts on a rank."""
+    shape = ["inter_size", "num_experts", "moe_tp_size", "moe_ep_size", "hidden_size"]
+    old, new = (
+        pd.read_parquet(folder / version / "moe_perf.parquet")
+        .query(f"moe_dtype == 'bfloat16' and distribution == '{ROUTING}'")
+        .groupby([*shape, "topk", "num_tokens"])
+        .latency.median()
+        for version in ("0.14.0", "0.19.0")
+    )
+    both = pd.DataFrame({"old": old, "ratio": old / new}).dropna().reset_index()
+    many = both[both.num_tokens == both.num_tokens.max()].groupby(shape).ratio.median()
+    few = both.set_index(shape).loc[many[many > UNTUNED].index].reset_index()
+    few = few[(few.num_experts // few.moe_ep_size <= FEW_EXPERTS) & few.num_tokens.between(*FEW) & (few.old > LEAST_MS)]
+    return float(few.ratio.median())
 
 
 if __name__ == "__main__":

@@ -215,6 +215,9 @@ class DefaultTiles(Spec):
     """Values of `Gpu.architecture` for which the slowdown was measured."""
     factor: Value
     """Factor on the time of the products' arithmetic, relative to tuned tiles."""
+    read_factor: Value | None = None
+    """Factor on the time to read weights on a GPU with at most `read_experts` experts; None: 1."""
+    read_experts: int = 0
     tuned: tuple[TunedTiles, ...]
     """Shapes that are tuned and therefore exempt."""
 

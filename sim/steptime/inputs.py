@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import inf, log2, prod
 
 from sim.catalogue.engine import (
+    DefaultTiles,
     Engine,
     EngineOffload,
     FastExperts,
@@ -186,7 +187,7 @@ class RooflineInputs:
         found |= {f"reached_by_{part}": share for part, share in self.reached.items()}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
-            found |= {"default_tiles": self.default_tiles}
+            found |= {"default_tiles": self.default_tiles, "default_tiles_read": self.default_tiles_read}
         if padded := self.padded_experts:
             found |= {"expert_tile_tokens": padded.tile_tokens, "padding_efficiency": padded.efficiency}
         return {name: value for name, value in found.items() if value is not None}
@@ -260,14 +261,32 @@ class RooflineInputs:
     @property
     def default_tiles(self) -> Value | None:
         """Factor of the engine's default tiles on expert arithmetic; None: tiles for this shape are tuned."""
+        tiles = self._tiles
+        return tiles.factor if tiles is not None else None
+
+    @property
+    def default_tiles_read(self) -> Value | None:
+        """Factor of the engine's default tiles on the time to read experts; None: 1."""
+        tiles = self._tiles
+        return tiles.read_factor if tiles is not None and self._rank_experts <= tiles.read_experts else None
+
+    @property
+    def _rank_experts(self) -> int:
+        """Number of experts of which a rank has at least a part."""
+        moe, whole = self.model.moe, self.expert_ranks if self.enable_expert_parallel else 1
+        return moe.experts // whole if moe is not None else 0
+
+    @property
+    def _tiles(self) -> DefaultTiles | None:
+        """Default tiles of the engine's grouped products if the model's shape is not tuned."""
         tiles, moe = known_overheads(self.engine).default_tiles, self.model.moe
         if tiles is None or moe is None or tiles.kernel != self.kernel.id:
             return None
         if self.gpu.architecture not in tiles.architectures:
             return None
         whole = self.expert_ranks if self.enable_expert_parallel else 1
-        experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks
-        return None if any(one.matches(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
+        width = moe.moe_intermediate * whole / self.expert_ranks
+        return None if any(one.matches(self.gpu, self._rank_experts, width) for one in tiles.tuned) else tiles
 
     @property
     def padded_experts(self) -> PaddedExperts | None:
@@ -399,7 +418,9 @@ class GpuRates:
         if slow is not None and slow.matches(self.inputs.gpu):
             factor *= slow.factor.value
         if matrix.role == "expert":
-            return max(factor * kernel.moe_weight_time_factor.value, self.fastest_read)
+            tiles = self.inputs.default_tiles_read
+            factor *= kernel.moe_weight_time_factor.value * (tiles.value if tiles else 1.0)
+            return max(factor, self.fastest_read)
         older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
         return max(factor * (older.value if older else 1.0), self.fastest_read)
 

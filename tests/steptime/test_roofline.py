@@ -409,6 +409,28 @@ def test_experts_without_tuned_tiles_are_slower_until_a_release_fixes_it(build, 
     assert longer("h100-80gb-sxm", (0, 17)) == longer("h100-80gb-sxm", (0, 14), kernel="another") == 0
 
 
+def test_default_tiles_read_few_experts_slowly(build, engine):
+    twice, half = (engine.overheads.moe_layer_factor.model_copy(update={"value": one}) for one in (2.0, 1.5))
+    tuned = TunedTiles(experts=8, widths=(14336 // 4,), gpus=("h100",))
+    tiles = DefaultTiles(
+        kernel="k", architectures=("Hopper",), factor=twice, read_factor=half, read_experts=8, tuned=(tuned,)
+    )
+
+    def longer(model="mixtral-8x7b", **layout):
+        plain = build(model, "h100-80gb-sxm", **layout)
+        overheads = plain.inputs.engine.overheads.model_copy(update={"default_tiles": tiles})
+        slow = replace(plain.inputs, engine=plain.inputs.engine.model_copy(update={"overheads": overheads}))
+        ratios = (
+            known.weight_s / usual.weight_s
+            for known, usual in zip(RooflineStepTime(plain.spec, slow)._products, plain._products, strict=True)
+            if known.expert
+        )
+        return next(ratios)
+
+    assert longer() == longer(tp=4, ep=True) == pytest.approx(1.5)
+    assert longer(tp=4) == longer("qwen3-30b-a3b") == 1
+
+
 def test_padding_of_experts_takes_its_time_in_batches_of_any_size_where_the_release_pads(build, engine):
     value = engine.overheads.moe_layer_factor
     tile, half = (value.model_copy(update={"value": one}) for one in (128.0, 0.5))
