@@ -223,6 +223,8 @@ class Model(Spec):
     qkv_bias: bool = False
     qk_norm: bool = False
     """True if each query and key head has a norm."""
+    qk_norm_over_heads: bool = False
+    """True if those norms are over all heads (MiniMax-M2), so that tensor-parallel ranks add up their squares."""
     linear_bias: bool = False
     """True if every linear layer has a bias, not only query, key and value."""
     norm_bias: bool = False

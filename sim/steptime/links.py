@@ -12,6 +12,9 @@ from math import log2
 from sim.steptime.collective import AcrossServers, AllReduce, Send
 from sim.steptime.inputs import ACTIVATION_BYTES, RooflineInputs
 
+NORM_BYTES = 8
+"""Bytes per token of the sums of squares of queries and keys, in 32 bit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -69,13 +72,14 @@ def exchanges_of(
     """
     ranks, expert_ranks = inputs.tensor_parallel_size, inputs.expert_ranks
     messages = _messages(inputs, links, layers_share, tokens, replica_tokens)
-    sums, experts, sends = ((calls, message, time_s(message)) for calls, message, time_s in messages)
+    sums, experts, sends, norms = ((calls, message, time_s(message)) for calls, message, time_s in messages)
     own = sums[1] <= inputs.own_all_reduce_bytes(ranks)
     after = ("experts", False) if expert_ranks > ranks else ("all-reduce", own)
     return (
         Exchange("all-reduce", own, *sums, inputs.link_names(ranks)),
         Exchange(*after, *experts, inputs.link_names(expert_ranks)),
         Exchange("stage", False, *sends, inputs.link_names(inputs.stage_ranks)),
+        Exchange("all-reduce", norms[1] <= inputs.own_all_reduce_bytes(ranks), *norms, inputs.link_names(ranks)),
     )
 
 
@@ -91,8 +95,8 @@ _Messages = tuple[float, float, Callable[[float], float]]
 
 def _messages(
     inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int
-) -> tuple[_Messages, _Messages, _Messages]:
-    """Return the messages (summed by tensor-parallel ranks, to the experts, to the next stage)."""
+) -> tuple[_Messages, _Messages, _Messages, _Messages]:
+    """Return the messages (summed by tensor-parallel ranks, to the experts, to the next stage, of norms over ranks)."""
     model, ranks = inputs.model, inputs.tensor_parallel_size
     all_reduce, exchange, send = links
     message = tokens * model.hidden * ACTIVATION_BYTES
@@ -103,6 +107,7 @@ def _messages(
         (blocks * layers_share, message, all_reduce.time_s),
         (model.expert_layers * layers_share, gathered, exchange.time_s),
         (int(inputs.pipeline_parallel_size > 1), sent, partial(_send_s, inputs, send)),
+        (model.qk_norm_over_heads * model.cached_layers * layers_share, tokens * NORM_BYTES, all_reduce.time_s),
     )
 
 

@@ -182,6 +182,7 @@ def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
         ({"tp": 2}, {"all-reduce"}),
         ({"tp": 2, "pp": 2}, {"all-reduce", "stage"}),
         ({"model": "qwen3-30b-a3b", "dp": 2, "ep": True}, {"experts"}),
+        ({"model": "minimax-m2.5", "tp": 2, "pp": 2}, {"all-reduce", "stage"}),
         ({}, set()),
     ],
 )
@@ -198,6 +199,13 @@ def test_messages_add_up_to_the_time_between_gpus_and_the_engine_does_the_small_
     assert {message.over for message in messages} <= {("PCIe 5.0 x16, peer-to-peer",)}
     by_size = [one.exchanges(tokens)[0] for tokens in (64, 4096)]
     assert [message.own for message in by_size] == ([True, False] if "all-reduce" in what else [False, False])
+
+
+def test_ranks_add_up_the_squares_of_norms_over_all_heads_in_each_layer(build):
+    over_heads = build("minimax-m2.5", over="nvlink4-nvswitch", tp=4)
+    norms = over_heads.exchanges(16)[-1]
+    assert (norms.what, norms.calls, norms.message_bytes) == ("all-reduce", 62, 16 * 8)
+    assert build("qwen3-30b-a3b", over="nvlink4-nvswitch", tp=4).exchanges(16)[-1].calls == 0
 
 
 @pytest.mark.parametrize("id", ["pcie5-x16", "pcie4-x16-no-p2p", "nvlink4-nvswitch"])

@@ -161,7 +161,12 @@ def _gpt_oss(config: Config) -> Fields:
 
 def _minimax_m2(config: Config) -> Fields:
     return (
-        llama(config) | {"qk_norm": config.flag("use_qk_norm")} | moe(config, "num_local_experts", "intermediate_size")
+        llama(config)
+        | {
+            "qk_norm": config.flag("use_qk_norm"),
+            "qk_norm_over_heads": config.get("qk_norm_type", str, "") == "per_layer",
+        }
+        | moe(config, "num_local_experts", "intermediate_size")
     )
 
 
