@@ -173,8 +173,9 @@ def left_out(row: BenchRow) -> str:
             "neither tp x pp x dp nor that times ep is the number of GPUs",
         ),
         (
-            row.source_key == "deplodock" and row.model_family == "qwen3-next",
-            "early kernels of linear attention: prompts five times slower than later ones",
+            row.source_key == "cloudrift" and row.dp > 1 and (row.concurrency or 0) > 1,
+            "nginx's least_conn without a zone (utils/generate_compose.py) counts connections per worker process: of "
+            "eight servers with 256 slots each, 2,048 requests overfill some",
         ),
         (
             row.source_key == "trtllm_v0.14" and row.n_gpus >= 4 and (row.osl or 0) >= 2000,

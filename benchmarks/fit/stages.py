@@ -129,14 +129,15 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     layers, even = steptime._layers_share, steptime._even_share
     # the factor is per doubling of the stages
     pipeline: Names = ("pipeline",) * round(log2(inputs.pipeline_parallel_size))
+    tokens = _computed_tokens(steptime, steps)
     for product in steptime._products:
-        terms = _product(product, steps.tokens, layers, steptime, pipeline)
+        terms = _product(product, tokens, layers, steptime, pipeline)
         if product.expert:
             c_names, compute_s, w_names, weights_s, a_names, moved_s = terms  # arithmetic and reading add
             found.plain += [(c_names, compute_s), (a_names, moved_s)]
             found.reads.append(Reads(
                 w_names, weights_s, f"diversity:{inputs.model.family or inputs.model.id}",
-                1 - product.touch_probability, steps.tokens * product.tokens_factor - 1, product.routing_diversity,
+                1 - product.touch_probability, tokens * product.tokens_factor - 1, product.routing_diversity,
                 product.fullest_rank,
             ))  # fmt: skip
         else:
@@ -147,7 +148,7 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
         found.plain.append(((f"memory:{inputs.gpu.id}", *pipeline), sorting))
     _attention(found, steptime, steps, pipeline)
     _host(found, steptime, steps, pipeline)
-    link, calls = _links(steptime, steps)
+    link, calls = _links(steptime, tokens)
     if link.any():
         found.plain += [
             ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
@@ -266,12 +267,18 @@ def _of_host(names: Names) -> bool:
     return names[0].startswith(("per_step:", "per_sequence_", "prompt_token"))
 
 
-def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
+def _computed_tokens(steptime: RooflineStepTime, steps: Steps) -> Floats:
+    """Return the tokens for which the steps are computed, padding included."""
+    tokens = [round(float(one)) for one in steps.tokens]
+    return steps.tokens + [steptime.graph_size(one) - one for one in tokens]
+
+
+def _links(steptime: RooflineStepTime, per_step: Floats) -> tuple[Floats, Floats]:
     """Return the time between GPUs, and its part without a factor: latency of each call, and sends."""
     still = copy(steptime)
     still._allreduce = replace(steptime._allreduce, factor=0.0)
     still._exchange = replace(steptime._exchange, factor=0.0)
-    tokens = [round(float(one)) for one in steps.tokens]
+    tokens = [round(float(one)) for one in per_step]
     link, calls = (np.array([one._link_s(count) for count in tokens]) for one in (steptime, still))
     return link, calls
 

@@ -437,6 +437,9 @@ class EngineLimits(Spec):
     graphs_count_drafts: Value | None = None
     """1: drafted tokens count among those that max_num_seqs sequences decode (`graph_tokens`); 0 or None: they do
     not."""
+    graph_size_multiple: Value | None = None
+    """CUDA graphs are captured for 1, 2, 4, ... and for multiples of this number of tokens, a power of two, and a step
+    is padded to the next of these sizes; None: the padding is not known."""
     pads_all_steps: Value | None = None
     """1: data-parallel ranks that step together are padded to the fullest rank in all steps; 0 or None: in steps that
     run from CUDA graphs."""

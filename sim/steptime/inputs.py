@@ -140,6 +140,8 @@ class RooflineInputs:
     """Maximum tokens of a step with prompts that runs from CUDA graphs."""
     decode_graph_tokens: float = inf
     """Maximum tokens of a step without prompts that runs from CUDA graphs."""
+    graph_size_multiple: int = 1
+    """Tokens between the sizes of CUDA graphs, a power of two; below it graphs have sizes of 1, 2, 4, ... tokens."""
     lanes_stretch: float = 1.0
     """Link's rate over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
     reached: Mapping[str, Value] = field(default_factory=dict)

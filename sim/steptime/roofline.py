@@ -604,6 +604,7 @@ class RooflineStepTime:
         known = self._by_tokens.get(key)
         if known is not None:
             return known
+        tokens = self.graph_size(tokens)
         passes = self._passes.split(tokens)
         parts = [total(self._products, each, replica_tokens).scaled(self._layers_share * n) for n, each in passes]
         products = sum(parts[1:], parts[0])
@@ -618,6 +619,18 @@ class RooflineStepTime:
             products += there
         step = self._by_tokens[key] = TokenStepCost(products, link_s, overhead_s, host_s, gpu_waits_s)
         return step
+
+    def graph_size(self, tokens: int) -> int:
+        """Return the tokens for which a step of *tokens* new tokens is computed.
+
+        A step that runs from a CUDA graph is padded to the graph's size, and its padding is routed to experts like
+        other tokens.
+        """
+        largest, multiple = self.inputs.decode_graph_tokens, self.inputs.graph_size_multiple
+        if multiple == 1 or not self.spec.cuda_graphs or not 0 < tokens <= largest:
+            return tokens
+        size = -(-tokens // multiple) * multiple if tokens > multiple else 1 << (tokens - 1).bit_length()
+        return int(min(size, largest))
 
     def _sampling(self, batch: Batch) -> TokenStepCost:
         """Return the costs of sampling: the LM head for all candidate tokens, and the host's work per sequence."""

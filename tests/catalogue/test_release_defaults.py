@@ -9,6 +9,7 @@ from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import at_version, default_limit, version_of
 from sim.scenario.resolving.scheduler import (
+    graph_size_multiple,
     graph_tokens,
     overlaps_batches,
     overlaps_chunks,
@@ -80,6 +81,15 @@ def test_vllm_captures_graphs_of_twice_its_sequences_or_as_it_is_told(
     one, card = catalog.model(model), catalog.gpu("h100-80gb-sxm")
     batching = Vllm(policy="vllm", max_num_seqs=seqs)
     assert graph_tokens(batching, catalog.engine("vllm-0.14"), card, one, True, stated) == tokens
+
+
+@pytest.mark.parametrize(
+    ("engine", "card", "multiple"),
+    [("vllm-0.14", "rtx-pro-6000", 8), ("vllm-0.10", "mi300x", 8), ("vllm-0.14", "gaudi3", 1), ("sglang-0.5", "l4", 1)],
+)
+def test_vllm_captures_graphs_of_multiples_of_8_tokens(engine: str, card: str, multiple: int) -> None:
+    catalog = load_catalog()
+    assert graph_size_multiple(catalog.engine(engine), catalog.gpu(card)) == multiple
 
 
 @pytest.mark.parametrize(("engine", "tokens"), [("vllm-0.11", 128), ("vllm-0.14", 512)])

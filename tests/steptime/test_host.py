@@ -134,6 +134,15 @@ def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
     assert captured.leap(decodes[1]).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S + 8 * 40e-6)
 
 
+def test_a_step_from_a_graph_reads_the_experts_of_its_padding(build):
+    known = build("mixtral-8x7b").inputs
+    padded = RooflineStepTime(Roofline(), replace(known, graph_size_multiple=8, decode_graph_tokens=24))
+    assert [padded.graph_size(tokens) for tokens in (1, 2, 3, 5, 8, 9, 17, 24, 25)] == [1, 2, 4, 8, 8, 16, 24, 24, 25]
+    assert padded._layers(3, 0) == build("mixtral-8x7b")._layers(4, 0) != build("mixtral-8x7b")._layers(3, 0)
+    eager = RooflineStepTime(Roofline(cuda_graphs=False), padded.inputs)
+    assert eager.graph_size(3) == build("mixtral-8x7b").graph_size(3) == 3
+
+
 def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
     experts, latent = 1.6, 1.1  # of the engine
     mixture = launching("deepseek-v3", launch_layer_s=0.05)

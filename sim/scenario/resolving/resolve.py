@@ -76,6 +76,7 @@ from sim.scenario.resolving.scheduler import (
     OPTION_OF,
     STATE_LIMITS,
     draft_memory,
+    graph_size_multiple,
     graph_tokens,
     limited_by_states,
     overlaps_batches,
@@ -126,6 +127,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         one_thread=_one_thread(pool),
         graph_tokens=with_prompts,
         decode_graph_tokens=without_prompts,
+        graph_size_multiple=graph_size_multiple(pool.engine, pool.gpu),
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
     )

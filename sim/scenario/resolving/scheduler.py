@@ -231,6 +231,12 @@ def graph_tokens(
     return (largest, largest) if stated is None else (stated, stated or largest)
 
 
+def graph_size_multiple(engine: Engine, gpu: Gpu) -> int:
+    """Return the tokens between the sizes of CUDA graphs in *engine* on *gpu*; 1: steps are not padded."""
+    multiple = default_limit(engine, gpu, "graph_size_multiple")
+    return int(multiple.value) if multiple is not None and gpu.vendor in ("nvidia", "amd") else 1
+
+
 def _graph_drafts(batching: Vllm, engine: Engine) -> int:
     """Return the drafts of a sequence that count where *engine* derives its largest CUDA graph from max_num_seqs."""
     counts = default_limit(engine, None, "graphs_count_drafts")
