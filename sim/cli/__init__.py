@@ -8,6 +8,7 @@ import errno
 import gc
 import os
 import sys
+from copy import copy
 from io import TextIOWrapper
 
 import typer
@@ -50,13 +51,26 @@ _NO_SPACE_HINT = "; finished points are kept: make room, and the same command co
 ADVICE = {errno.ENOSPC: _NO_SPACE_HINT, errno.EDQUOT: _NO_SPACE_HINT}
 
 
+def _name(command: CommandInfo) -> str:
+    return command.name or str(getattr(command.callback, "__name__", ""))
+
+
 def _place(command: CommandInfo) -> int:
     """Return the position of *command* in the help."""
-    name = command.name or getattr(command.callback, "__name__", "")
-    return ORDER.index(name) if name in ORDER else len(ORDER)
+    return ORDER.index(_name(command)) if _name(command) in ORDER else len(ORDER)
 
 
 app.registered_commands.sort(key=_place)
+
+
+def _app_for(word: str) -> typer.Typer:
+    """Return the app with only the command *word*; that with all commands, which are slow to build, for other words."""
+    named = [command for command in app.registered_commands if _name(command) == word]
+    if not named:
+        return app
+    single = copy(app)
+    single.registered_commands = named
+    return single
 
 
 def main() -> None:
@@ -74,7 +88,7 @@ def main() -> None:
     try:
         # in standalone mode typer would print usage errors on several lines
         words = _in_language(_in_color(sys.argv[1:])) or ["--help"]
-        command = typer.main.get_command(app)
+        command = typer.main.get_command(_app_for(words[0]))
         if current() != ENGLISH:
             from sim.cli.help import translate_help
 
