@@ -1,6 +1,7 @@
 """Base class and number types of all models read from YAML."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from inspect import signature
 from math import inf
@@ -16,6 +17,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     TypeAdapter,
+    ValidationError,
 )
 from pydantic_core import PydanticSerializationError, core_schema
 
@@ -28,7 +30,17 @@ class Spec(BaseModel):
     The string under a field is its documentation, in the code and in the JSON schema that `gpufleet init` writes.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,
+        # read for each field of each class; pydantic looks up an option that is not stated by way of an exception
+        alias_generator=None,
+        field_title_generator=None,
+        protected_namespaces=(),
+    )
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """Return the model as plain data, by pydantic's *options*.
@@ -90,16 +102,46 @@ class Deferred:
         return handler(self.compiled.core_schema)
 
 
+class Tagged(Deferred):
+    """Annotation of a union of specs that the key *tag* tells apart; only those that values name are compiled."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(None)
+        self._tag = tag
+        self._specs: dict[str, type[Spec]] = {}
+        """Members of the union by their tags."""
+
+    def _spec_of(self, value: Any) -> type[Spec] | None:
+        """Return the member of the union that *value* names or is; None if there is none."""
+        if isinstance(value, dict):
+            name = value.get(self._tag)
+            return self._specs.get(name) if isinstance(name, str) else None
+        return next((spec for spec in self._specs.values() if isinstance(value, spec)), None)
+
+    def _validate(self, value: Any) -> Any:
+        if (spec := self._spec_of(value)) is not None:
+            with suppress(ValidationError):  # the union reports it, with the tag in the place
+                return spec.model_validate(value)
+        return self._check(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        self._kind = Annotated[source, Field(discriminator=self._tag)]
+        for spec in get_args(source):
+            self._specs |= dict.fromkeys(get_args(spec.model_fields[self._tag].annotation), spec)
+        return super().__get_pydantic_core_schema__(source, handler)
+
+
 def _is_optional_section(kind: Any) -> bool:
     classes = list(_classes(kind))
     return NoneType in classes and any(issubclass(one, Spec) for one in classes)
 
 
 def _classes(kind: Any) -> Iterator[type]:
-    """Yield the classes that the type *kind* names."""
+    """Yield the classes that the type *kind* names, but for those of unions that are `Tagged`."""
     if isinstance(kind, type):
         yield kind
-    for part in get_args(kind):
+    parts = get_args(kind)
+    for part in () if any(isinstance(one, Tagged) for one in parts) else parts:
         yield from _classes(part)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, PlainSerializer, ValidationError
 
-from sim.spec import Count, Deferred, Spec
+from sim.spec import Count, Deferred, Spec, Tagged
 
 
 def interrupted_while(value: float) -> float:
@@ -54,6 +54,12 @@ class Omittable(Spec):
     parts: tuple[Bought | float, ...] | None = None
 
 
+class OneByOne(Spec):
+    cost: Annotated[Bought | Rented, Tagged("kind")] | None
+    parts: tuple[Bought | float, ...] | None
+
+
+@pytest.mark.parametrize("late", [Omittable, OneByOne])
 @pytest.mark.parametrize(
     "data",
     [
@@ -66,10 +72,12 @@ class Omittable(Spec):
         },
         {"cost": {"kind": "lease"}, "parts": 3},
         {"cost": {}, "parts": {}},
+        {"cost": {"kind": ["rent"]}, "parts": None},
+        {"cost": {"kind": "buy", "prices": []}, "parts": None},
         {"cost": 1, "parts": [None]},
     ],
 )
-def test_deferred_sections_are_checked_and_dumped_like_all_others(data: dict[str, Any]) -> None:
+def test_deferred_sections_are_checked_and_dumped_like_all_others(data: dict[str, Any], late: type[Spec]) -> None:
     def outcome(kind: type[Spec]) -> Any:
         try:
             made = kind.model_validate(data)
@@ -77,7 +85,12 @@ def test_deferred_sections_are_checked_and_dumped_like_all_others(data: dict[str
             return [{**one, "ctx": str(one.get("ctx"))} for one in error.errors()]
         return made.model_dump(mode="json"), made.model_dump(exclude_unset=True)
 
-    assert outcome(Omittable) == outcome(Eager)
+    assert outcome(late) == outcome(Eager)
+
+
+def test_the_schema_of_a_tagged_union_is_that_of_a_discriminated_one() -> None:
+    schema, discriminated = OneByOne.model_json_schema(), Eager.model_json_schema()
+    assert schema | {"title": ""} == discriminated | {"title": ""}
 
 
 def test_a_deferred_section_is_compiled_when_it_is_first_given() -> None:
@@ -92,3 +105,18 @@ def test_a_deferred_section_is_compiled_when_it_is_first_given() -> None:
     assert "compiled" not in vars(deferred)
     assert Placed.model_validate({"cost": {"kind": "buy"}}).cost == Bought(kind="buy")
     assert "compiled" in vars(deferred)
+
+
+def test_only_the_named_member_of_a_tagged_union_is_compiled() -> None:
+    class Fixed(Spec):
+        law: Literal["fixed"]
+
+    class Drawn(Spec):
+        law: Literal["drawn"]
+
+    class Length(Spec):
+        tokens: Annotated[Fixed | Drawn, Tagged("law")]
+
+    assert Length.model_validate({"tokens": {"law": "drawn"}}).tokens == Drawn(law="drawn")
+    assert Drawn.__pydantic_complete__
+    assert not Fixed.__pydantic_complete__

@@ -5,8 +5,6 @@ A new policy needs a file here and a name in `Autoscaling`.
 
 from typing import Annotated
 
-from pydantic import Field
-
 from sim.autoscaling.knative import Kpa
 from sim.autoscaling.kubernetes import Hpa, Keda
 from sim.autoscaling.llm_platforms import Aibrix, Dynamo
@@ -14,11 +12,12 @@ from sim.autoscaling.predictive import Predictive
 from sim.autoscaling.protocol import Gauge, Latency, PoolMetrics, RegisteredAutoscaling, Scaler
 from sim.autoscaling.slo import SloScaler
 from sim.registry import Registry
+from sim.spec import Tagged
 
 BuiltinAutoscaling = Hpa | Kpa | Keda | SloScaler | Predictive | Dynamo | Aibrix
 Autoscaling = Annotated[
     BuiltinAutoscaling,
-    Field(discriminator="policy"),
+    Tagged("policy"),
     Registry("autoscaling", RegisteredAutoscaling, BuiltinAutoscaling),
 ]
 

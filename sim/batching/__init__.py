@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from sim.batching.limits import QueueLimits
 from sim.batching.policies import Dynamic, EngineOptions, OfEngine, PrefillFirst, Reserve, Slots, Static, Vllm
 from sim.batching.registered import RegisteredBatching
 from sim.registry import Registry
+from sim.spec import Tagged
 
 Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic
 """Batching policy that a pool runs on, once the engine's default policy is resolved."""
@@ -24,7 +25,7 @@ def _with_policy(value: Any) -> Any:
 BuiltinBatching = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic | OfEngine
 Batching = Annotated[
     BuiltinBatching,
-    Field(discriminator="policy"),
+    Tagged("policy"),
     Registry("batching", RegisteredBatching, BuiltinBatching),
     BeforeValidator(_with_policy),
 ]

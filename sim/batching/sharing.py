@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.spec import Fraction, Positive, Spec
+from sim.spec import Fraction, Positive, Spec, Tagged
 
 
 class Resident(Spec):
@@ -28,4 +28,4 @@ class Swapped(Spec):
     model wait [s]. A model is put to sleep once it has answered the earlier requests."""
 
 
-Sharing = Annotated[Resident | Swapped, Field(discriminator="models")]
+Sharing = Annotated[Resident | Swapped, Tagged("models")]

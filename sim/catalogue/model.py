@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from sim.catalogue.value import Sourced, Value
 from sim.message import Message
-from sim.spec import Count, Positive, Spec, WholeNumber
+from sim.spec import Count, Positive, Spec, Tagged, WholeNumber
 from sim.units import BITS_PER_BYTE
 
 
@@ -805,7 +805,7 @@ class OtherModel(Spec):
     generator: ImageGenerator | None = None
 
 
-AnyModel = Annotated[Model | OtherModel, Field(discriminator="kind")]
+AnyModel = Annotated[Model | OtherModel, Tagged("kind")]
 
 __all__ = [
     "AnyModel",

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from sim.catalogue.market import USD, PriceList
 from sim.catalogue.value import Value
 from sim.cost.buying import Buy
@@ -34,8 +32,9 @@ from sim.cost.revenue import Revenue
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff
 from sim.message import Message, placed
+from sim.spec import Tagged
 
-Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
+Cost = Annotated[Buy | Rent, Tagged("acquisition")]
 
 
 @dataclass(frozen=True, slots=True)

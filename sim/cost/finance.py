@@ -24,7 +24,7 @@ from sim.cost.time_value import (
     present_value,
 )
 from sim.message import Message
-from sim.spec import Count, Fraction, Positive, Spec
+from sim.spec import Count, Fraction, Positive, Spec, Tagged
 from sim.units import HOURS_PER_MONTH
 
 OperatingCostLine = Literal[
@@ -333,4 +333,4 @@ class Annuity(_PurchaseTerms):
         return self if same else self.model_copy(update={"discount_rate": rate_per_year})
 
 
-Finance = Annotated[StraightLine | Annuity, Field(discriminator="method")]
+Finance = Annotated[StraightLine | Annuity, Tagged("method")]

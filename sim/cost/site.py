@@ -13,9 +13,9 @@ from sim.cost.hosting import PerKwMonth, PerRack
 from sim.cost.power_contract import ContractBook, PowerContract, contract_charges
 from sim.cost.prices import CostError, Price, Problem
 from sim.message import Message
-from sim.spec import Positive, Spec
+from sim.spec import Positive, Spec, Tagged
 
-Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
+Hosting = Annotated[PerKwMonth | PerRack, Tagged("per")]
 
 
 def _none_for_text(value: Any) -> Any:

@@ -12,10 +12,8 @@ from math import inf
 from operator import itemgetter
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from sim.jobs.cluster import ClusterJob, ClusterView, JobState, SchedulingDecision, SchedulingPolicy
-from sim.spec import Count, Spec
+from sim.spec import Count, Spec, Tagged
 
 
 class Fifo(Spec):
@@ -169,6 +167,6 @@ class Priority(Spec):
         return lower[:count]
 
 
-QueuePolicy = Annotated[Fifo | Backfill | Priority, Field(discriminator="policy")]
+QueuePolicy = Annotated[Fifo | Backfill | Priority, Tagged("policy")]
 
 __all__ = ["Backfill", "ClusterView", "Fifo", "Priority", "QueuePolicy", "SchedulingDecision", "SchedulingPolicy"]

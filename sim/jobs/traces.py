@@ -18,13 +18,11 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from sim.decimals import number
 from sim.infile import STAGE, opened, state_of
 from sim.jobs.cluster import ClusterJob
 from sim.message import Message
-from sim.spec import Count, Fraction, NonNegative, Positive, Spec
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec, Tagged
 from sim.units import SECONDS_PER_HOUR
 from sim.workload.traces.trace_file import TraceError, unreadable
 
@@ -368,6 +366,6 @@ class AlibabaJobs(JobTraceFile):
         return found
 
 
-JobTrace = Annotated[CsvJobs | PhillyJobs | HeliosJobs | AlibabaJobs, Field(discriminator="format")]
+JobTrace = Annotated[CsvJobs | PhillyJobs | HeliosJobs | AlibabaJobs, Tagged("format")]
 
 __all__ = ["AlibabaJobs", "CsvJobs", "HeliosJobs", "JobTrace", "PhillyJobs"]

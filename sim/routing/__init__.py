@@ -5,8 +5,6 @@ A new policy needs its file here and its name in `Routing`.
 
 from typing import Annotated, Protocol
 
-from pydantic import Field
-
 from sim.records import Request
 from sim.registry import Registry
 from sim.routing.affinity import AdapterAffinity, ConsistentHashing, SessionAffinity
@@ -16,6 +14,7 @@ from sim.routing.prompt_length import ByLength
 from sim.routing.registered import RegisteredRouting
 from sim.routing.round_robin_and_random import PowerOfTwo, PowerOfTwoKv, Random, RoundRobin
 from sim.routing.vllm_load_balancer import VllmLoadBalancer
+from sim.spec import Tagged
 
 
 class Router(Protocol):
@@ -47,8 +46,6 @@ class Router(Protocol):
 
 CacheRouting = SessionAffinity | ConsistentHashing | CacheAware | PrefixScore | LeastKv | PowerOfTwoKv | AdapterAffinity
 BuiltinRouting = RoundRobin | Random | LeastOutstanding | PowerOfTwo | ByLength | VllmLoadBalancer | CacheRouting
-Routing = Annotated[
-    BuiltinRouting, Field(discriminator="policy"), Registry("routing", RegisteredRouting, BuiltinRouting)
-]
+Routing = Annotated[BuiltinRouting, Tagged("policy"), Registry("routing", RegisteredRouting, BuiltinRouting)]
 
 __all__ = ["ByLength", "LeastOutstanding", "PowerOfTwo", "Random", "RoundRobin", "Router", "Routing"]

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from sim.records import Request
 from sim.routing.least_loaded import OutstandingLoads
-from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec, Tagged, WholeNumber
 
 
 class Approximate(Spec):
@@ -44,7 +44,7 @@ class Exact(Spec):
         return ExactIndex(replicas, self.delay_s)
 
 
-IndexSpec = Annotated[Approximate | Exact, Field(discriminator="kind")]
+IndexSpec = Annotated[Approximate | Exact, Tagged("kind")]
 
 
 class PrefixIndex:

@@ -17,7 +17,7 @@ from sim.message import Message
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import ValidationIssue, did_you_mean
 from sim.scenario.sections import Everything, Section
-from sim.spec import Number, Positive, Spec
+from sim.spec import Number, Positive, Spec, Tagged
 
 Label = Annotated[str, Field(min_length=1)]
 Values = dict[Label, Any]
@@ -132,7 +132,7 @@ FigureSpec = Annotated[
     | LedgerFigure
     | CapacityFigure
     | CheapestFigure,
-    Field(discriminator="kind"),
+    Tagged("kind"),
 ]
 
 

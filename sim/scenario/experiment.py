@@ -34,7 +34,7 @@ from sim.routing.admission import Admission
 from sim.routing.kv_transfer import KvTransfer, Role
 from sim.scenario.replica_schedule import ReplicaSchedule
 from sim.scenario.slo import Slo
-from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
+from sim.spec import Count, NonNegative, Positive, Spec, Tagged, WholeNumber
 from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.collective import NetworkSpec
 from sim.steptime.options import Roofline
@@ -83,9 +83,7 @@ SecondsOrAuto = Annotated[NonNegative | Literal["auto"], BeforeValidator(_second
 
 
 BuiltinStepTime = Affine | Roofline | AffineBatch | OnePass
-PoolStepTime = Annotated[
-    BuiltinStepTime, Field(discriminator="model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)
-]
+PoolStepTime = Annotated[BuiltinStepTime, Tagged("model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)]
 """Step-time model of a pool: of steps of tokens, or of batches that are answered in one pass."""
 
 

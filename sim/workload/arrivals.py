@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from sim.message import Message
-from sim.spec import Count, NonNegative, Positive, Spec
+from sim.spec import Count, NonNegative, Positive, Spec, Tagged
 from sim.units import SECONDS_PER_HOUR
 from sim.workload.published import hourly_table
 from sim.workload.requests import Streams, uniforms
@@ -273,7 +273,7 @@ class Profile(Renewal):
 
 Arrivals = Annotated[
     Poisson | Gamma | Constant | ClosedLoop | Burst | Profile,
-    Field(discriminator="process"),
+    Tagged("process"),
 ]
 
 __all__ = ["Arrivals", "Burst", "ClosedLoop", "Constant", "Gamma", "Poisson", "Profile"]

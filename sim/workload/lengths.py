@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from sim.message import Message
 from sim.rng import SeededStreams, geometric, log_moments, lognormal
-from sim.spec import Count, NonNegative, Positive, Spec
+from sim.spec import Count, NonNegative, Positive, Spec, Tagged
 from sim.workload.published import length_table
 from sim.workload.requests import Streams, uniforms
 
@@ -172,7 +172,7 @@ class Empirical(Clipped):
         return f"as in {self.table}{factor}{self.limits()}"
 
 
-Length = Annotated[Fixed | Uniform | Lognormal | Geometric | Empirical, Field(discriminator="distribution")]
+Length = Annotated[Fixed | Uniform | Lognormal | Geometric | Empirical, Tagged("distribution")]
 
 
 LengthArrays = tuple[NDArray[np.int64], NDArray[np.int64]]

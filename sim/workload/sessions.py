@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from sim.message import Message
 from sim.records import ONLY_SERVICE
 from sim.rng import exponential, log_moments, lognormal
-from sim.spec import Fraction, NonNegative, Positive, Spec, WholeNumber
+from sim.spec import Fraction, NonNegative, Positive, Spec, Tagged, WholeNumber
 from sim.workload.arrivals import ClosedLoop
 from sim.workload.lengths import Length, Lengths
 from sim.workload.requests import LEAST, RequestTable, Streams
@@ -74,7 +73,7 @@ class LognormalTime(Spec):
         return Message("lognormal, mean {mean:g} s (cv {cv:g})", self.mean, self.cv)
 
 
-Duration = Annotated[FixedTime | ExponentialTime | LognormalTime, Field(discriminator="distribution")]
+Duration = Annotated[FixedTime | ExponentialTime | LognormalTime, Tagged("distribution")]
 
 
 POINTS = 20_000

@@ -5,16 +5,13 @@ To add a format: a module here, and its class in `Trace`.
 
 from typing import Annotated, get_args
 
-from pydantic import Field
-
+from sim.spec import Tagged
 from sim.workload.traces.csv_formats import AzureTrace, BurstgptTrace, CsvTrace, JsonlTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 from sim.workload.traces.otel import OtelTrace
 from sim.workload.traces.trace_file import TraceError, TraceFile
 
-Trace = Annotated[
-    CsvTrace | JsonlTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")
-]
+Trace = Annotated[CsvTrace | JsonlTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Tagged("format")]
 
 
 def trace_of(path: str, format: str) -> TraceFile:
