@@ -202,6 +202,8 @@ class CampaignFact(Sourced):
     """
     repeated_prompts: Count | None = None
     """Number of different prompts that the client repeats; the prefix cache holds them."""
+    warmup_per_client: Count | None = None
+    """Number of repeated prompts that the client sends per client before the run."""
     prompts_sent_before: Count | None = None
     """Number of requests, from the first on, whose prompts are in the prefix cache from an earlier run."""
     cached_share: Positive | None = None
@@ -257,6 +259,7 @@ class CampaignSetup:
     steady: bool = False
     decode_rate: bool = False
     repeated_prompts: int | None = None
+    warmup_per_client: int | None = None
     prompts_sent_before: int | None = None
     cached_share: float | None = None
     drafts: str = ""
@@ -349,6 +352,7 @@ class Campaigns(Spec):
             steady=bool(_last_known(fact.steady for fact in facts)),
             decode_rate=bool(_last_known(fact.decode_rate for fact in facts)),
             repeated_prompts=_last_known(fact.repeated_prompts for fact in facts),
+            warmup_per_client=_last_known(fact.warmup_per_client for fact in facts),
             prompts_sent_before=_last_known(fact.prompts_sent_before for fact in facts),
             cached_share=row.cached_share or _last_known(fact.cached_share for fact in facts),
             drafts=_last_known(fact.drafts or None for fact in facts) or "",

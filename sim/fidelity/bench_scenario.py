@@ -158,6 +158,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         if setup.repeated_prompts:
             whole = {"tokens": _longest_length(lengths["prompt"]), "prefixes": setup.repeated_prompts}
             workload["shared_prefix"] = whole
+            workload["sent_before"] = min((setup.warmup_per_client or 0) * (row.concurrency or 1), count)
         elif setup.prompts_sent_before:
             workload["sent_before"] = min(setup.prompts_sent_before, count)
         elif shared := round((setup.cached_share or 0.0) * (row.isl or 0.0)):

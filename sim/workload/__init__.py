@@ -49,9 +49,9 @@ class Workload(Spec):
     shared_prefix: SharedPrefix | None = None
     """Prefix shared by the prompts; default: none."""
     sent_before: WholeNumber = 0
-    """Number of leading requests whose prompts the servers have already processed: with enable_prefix_caching they are
-    in the cache at the start, as after a previous run of a benchmark with the same seed. A cache with blocks of several
-    kinds (vLLM's hybrid manager) starts empty nevertheless."""
+    """Number of leading requests whose prompts, or shared prefixes, the servers have already processed: with
+    enable_prefix_caching they are in the cache at the start, as after a previous run of a benchmark with the same seed.
+    A cache with blocks of several kinds (vLLM's hybrid manager) starts empty nevertheless."""
     tenants: tuple[Tenant, ...] = ()
     """Tenants that share the fleet; for a trace, the tenants with a weight, a priority or a limit. Default: requests
     have no tenants."""
@@ -71,8 +71,8 @@ class Workload(Spec):
             raise ValueError(Message("needs arrivals and lengths, or a trace{only}", only))
         if self.sessions is not None:
             self._sessions_fit()
-        if self.sent_before and (self.lengths is None or self.sessions or self.shared_prefix or self.adapters):
-            raise ValueError("sent_before: needs arrivals and lengths, without sessions, shared_prefix and adapters")
+        if self.sent_before and (self.lengths is None or self.sessions or self.adapters):
+            raise ValueError("sent_before: needs arrivals and lengths, without sessions and adapters")
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(Message("tenants: {name!r} is given twice", twice[0]))
@@ -223,11 +223,9 @@ class Workload(Spec):
         self, streams: Streams, start: int, prompt_tokens: NDArray[np.int64]
     ) -> list[tuple[int, ...]] | None:
         """Return the ids of the leading blocks that drawn requests from *start* on share; None if they share none."""
-        if self.sent_before:
-            return own_block_hashes(start, prompt_tokens.tolist(), self.sent_before)
-        if self.shared_prefix is None:
-            return None
-        return self.shared_prefix.block_hashes(streams, start, prompt_tokens.tolist())
+        if self.shared_prefix is not None:
+            return self.shared_prefix.block_hashes(streams, start, prompt_tokens.tolist())
+        return own_block_hashes(start, prompt_tokens.tolist(), self.sent_before) if self.sent_before else None
 
     @property
     def names_tenants(self) -> bool:

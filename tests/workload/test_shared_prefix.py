@@ -115,6 +115,12 @@ def test_of_more_prompts_than_the_cache_holds_the_last_ones_are_there(tmp_path: 
     assert found == [0] * 500
 
 
+def test_shared_prefixes_that_were_sent_before_are_cached_for_all_requests(tmp_path: Path) -> None:
+    prefix = "shared_prefix: {tokens: 800}\n  sent_before: 1"
+    result = served(tmp_path, "closed_loop, concurrency: 1, num_requests: 9", prefix, caching=True)
+    assert {request.cached_tokens for request in result.log.requests} == {800}
+
+
 def test_sent_before_needs_arrivals_and_lengths() -> None:
     with pytest.raises(ValidationError, match="sent_before: needs arrivals and lengths, without"):
-        Workload.model_validate(alike(16, 1).model_dump() | {"sent_before": 3})
+        Workload.model_validate(alike(16, 1).model_dump() | {"adapters": {"count": 2}, "sent_before": 3})
