@@ -143,9 +143,9 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
         else:
             found.products.append(terms)
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
-    if steptime._sort_s:
-        sorting = steptime._sort_s * even * steps.mean["sampled_seqs"]
-        found.plain.append(((f"memory:{inputs.gpu.id}", *pipeline), sorting))
+    if steptime._logits_s:
+        logits = steptime._logits_s * even * steps.mean["sampled_seqs"]
+        found.plain.append(((f"memory:{inputs.gpu.id}", *pipeline), logits))
     _attention(found, steptime, steps, pipeline)
     _host(found, steptime, steps, pipeline)
     link, calls = _links(steptime, tokens)

@@ -153,6 +153,8 @@ class CampaignFact(Sourced):
     """Configured kernel of dense products in fp8 by blocks (SGLang)."""
     sorts_logits: bool | None = None
     """True if requests used top-p, for which the engine sorted all logits."""
+    penalizes_logits: bool | None = None
+    """True if requests had repetition, presence or frequency penalties."""
     chat_template: bool | None = None
     """True if requests were chats, to which the API server applied the model's template."""
     prefix_caching: bool | None = None
@@ -242,6 +244,7 @@ class CampaignSetup:
     one_process: bool = False
     late_output: bool = False
     sorts_logits: bool = False
+    penalizes_logits: bool = False
     cuda_graphs: bool = True
     graph_tokens: int | None = None
     stream_interval: int = 1
@@ -335,6 +338,7 @@ class Campaigns(Spec):
             one_process=bool(_last_known(fact.one_process for fact in facts)),
             late_output=bool(_last_known(fact.late_output for fact in facts)),
             sorts_logits=bool(_last_known(fact.sorts_logits for fact in facts)),
+            penalizes_logits=bool(_last_known(fact.penalizes_logits for fact in facts)),
             cuda_graphs=_last_known(fact.cuda_graphs for fact in facts) is not False,
             graph_tokens=_last_known(fact.graph_tokens for fact in facts),
             stream_interval=_last_known(fact.stream_interval for fact in facts) or 1,

@@ -279,6 +279,7 @@ def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | str |
         "in_process": in_process(row, setup),
         "one_process": setup.one_process,
         "sorts_logits": setup.sorts_logits,
+        "penalizes_logits": setup.penalizes_logits,
         "chat_template": setup.chat_template,
         "cuda_graphs": setup.cuda_graphs,
         "graph_tokens": setup.graph_tokens,

@@ -207,6 +207,8 @@ class StepTimeCoefficients(Spec):
     sorting_bytes_per_logit: Value | None = None
     """Memory traffic per logit of top-p sampling that sorts all logits [bytes]; there is a logit per sequence and
     vocabulary entry."""
+    penalty_bytes_per_logit: Value | None = None
+    """Memory traffic per logit of repetition, presence and frequency penalties [bytes]."""
     attention: AttentionCoefficients
     """Coefficients of attention kernels (data/attention.yaml)."""
     host_time_spread: Value | None = None

@@ -24,7 +24,9 @@ class Roofline(Spec):
     """True if the API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
     sorts_logits: bool = False
     """True if requests use top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
-
+    penalizes_logits: bool = False
+    """True if requests have repetition, presence or frequency penalties, for which the engine counts the tokens of each
+    sequence over the vocabulary in every step: vLLM's first model runner."""
     chat_template: bool = False
     """True if requests are chats, for which the API server applies the model's chat template."""
     cuda_graphs: bool = True
@@ -46,6 +48,7 @@ class Roofline(Spec):
         chosen = {
             "one_process_host_time_factor": self.one_process and not self.in_process,
             "sorting_bytes_per_logit": self.sorts_logits,
+            "penalty_bytes_per_logit": self.penalizes_logits,
             "launch_layer_s": not self.cuda_graphs,
         }
         known = {name: getattr(coefficients, name) for name, is_chosen in chosen.items() if is_chosen}

@@ -412,6 +412,7 @@ class RooflineStepTime:
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = GpuRates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
+        penalties = inputs.coefficients.penalty_bytes_per_logit if spec.penalizes_logits else None
         self._launches_s = layer_overheads_s(inputs)
         self._step_host_s = self._host_s(self._overheads.per_step_s)
         standing = self._overheads.standing_share
@@ -419,7 +420,8 @@ class RooflineStepTime:
         self._standing_s = kept_s * (standing.value if standing else 1.0) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._one_thread = inputs.forms_ahead and inputs.one_thread
-        self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
+        logit_bytes = sum(one.value for one in (sorting, penalties) if one is not None)
+        self._logits_s = inputs.model.vocab * logit_bytes / rates.bytes_per_s
         self._least_pairs, self._seen_tokens = least_pairs(rates), window_tokens_per_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
         self._one_call = FullAttentionCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
@@ -642,7 +644,7 @@ class RooflineStepTime:
         head = self._head.times(rows).scaled(self._even_share) if rows else GemmTimes()
         there, waits_s = all_times(self._head_in_host, rows) if rows else (GemmTimes(), 0.0)
         host_s = sum(self.sequence_parts_s)
-        head += GemmTimes(memory_s=sequences * self._sort_s * self._even_share)
+        head += GemmTimes(memory_s=sequences * self._logits_s * self._even_share)
         gpu_waits_s = sequences * host_s * self._even_share
         step = TokenStepCost(head + there, 0.0, gpu_waits_s, waits_s, gpu_waits_s)
         self._by_samples[key] = step

@@ -259,16 +259,20 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
     assert overhead_s(in_process=True, stream_interval=10) == overhead_s(in_process=True)
     contended = coefficients.one_process_host_time_factor.value
     assert overhead_s(one_process=True) - overhead_s() == pytest.approx((contended - 1) * (1e-3 + 100 * 40e-6))
-    sorted_s = (
-        build(spec=Roofline(sorts_logits=True)).breakdown(decode(100))["memory"]
+    sorted_s, penalized_s, both_s = (
+        build(spec=Roofline(sorts_logits=sorts, penalizes_logits=penalizes)).breakdown(decode(100))["memory"]
         - build().breakdown(decode(100))["memory"]
+        for sorts, penalizes in ((True, False), (False, True), (True, True))
     )
     efficiency = build().values["memory_efficiency"].value
     assert sorted_s == pytest.approx(100 * 128256 * 390 / (2.039e12 * efficiency), rel=0.01)
+    assert penalized_s == pytest.approx(sorted_s * 85 / 390)
+    assert both_s == pytest.approx(sorted_s + penalized_s)
     assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
-    assert set(Roofline(one_process=True, sorts_logits=True).values(coefficients)) == {
+    assert set(Roofline(one_process=True, sorts_logits=True, penalizes_logits=True).values(coefficients)) == {
         "one_process_host_time_factor",
         "sorting_bytes_per_logit",
+        "penalty_bytes_per_logit",
     }
     assert not Roofline(in_process=True, one_process=True).values(coefficients)
 
