@@ -104,8 +104,7 @@ def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
     """Return the (metric class, column) pairs in which a row is compared, one per class.
 
     The throughput of an open loop, or of a closed loop limited by its client's rate, is the offered rate; TTFT of a
-    saturated row is the length of a queue, that of a run without warm-up includes compiling; TPOT of a burst repeats
-    its throughput.
+    saturated row is the length of a queue; TPOT of a burst repeats its throughput.
     """
     measured, offered = row.measured, row.rate_req_s or inf
     answered = measured.get("req_s") or measured.get("output_tok_s", 0.0) / (row.osl or inf)
@@ -113,9 +112,21 @@ def compared(row: BenchRow, saturated: bool) -> list[tuple[str, str]]:
     found = [("tput", name) for name in THROUGHPUT if measured.get(name) and not paced][:1]
     if row.load != "burst":
         found += [("tpot", name) for name in ("tpot_mean_ms", "tpot_p50_ms") if measured.get(name)][:1]
-    if not (saturated or _campaigns().setup(row).cold_start):
-        found += [("ttft", name) for name in ("ttft_mean_ms", "ttft_p50_ms") if measured.get(name)][:1]
+    if not saturated:
+        found += [("ttft", name) for name in _ttft_columns(row) if measured.get(name)][:1]
     return found
+
+
+def _ttft_columns(row: BenchRow) -> tuple[str, ...]:
+    """Return the columns of TTFT in which *row* is compared, the preferred one first.
+
+    Without warm-up, kernels are compiled during the first wave of prompts: the median is compared if that wave is less
+    than half of the requests, else nothing.
+    """
+    setup = _campaigns().setup(row)
+    if not setup.cold_start:
+        return "ttft_mean_ms", "ttft_p50_ms"
+    return ("ttft_p50_ms",) if (setup.num_requests or 0) > 2 * (row.concurrency or inf) else ()
 
 
 def observations(simulated: list[Simulated]) -> list[Observation]:

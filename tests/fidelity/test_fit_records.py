@@ -22,7 +22,7 @@ from sim.yamlio import read
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from leave_out import LeaveOut
-    from observe import about_median, prepare, simulate_row
+    from observe import about_median, compared, prepare, simulate_row
     from parameters import AT_MOST_ONE, load_priors
     from posterior import Observation, fit
     from record import FIELDS, Recorder, Steps
@@ -125,6 +125,20 @@ def test_a_median_gap_is_made_by_the_steps_that_most_tokens_see():
     steps_s, tokens = np.array([0.5, 0.02, 0.03]), np.array([10.0, 50.0, 40.0])  # one in ten beside a long prompt
     weights = about_median(steps_s, tokens)
     assert weights @ steps_s / weights.sum() == pytest.approx(0.5 * 0.02 + 0.5 * 0.03)
+
+
+@pytest.mark.parametrize(("requests", "columns"), [(24, []), (25, ["ttft_p50_ms"])])
+def test_first_tokens_without_a_warm_up_are_compared_by_their_median(requests, columns):
+    """It is not that of the first wave, during which kernels are compiled, if most requests come after that wave."""
+    measured = {"ttft_mean_ms": 900.0, "ttft_p50_ms": 300.0}
+    cold = BenchRow(
+        1, "a", "RTX-PRO-6000", "Qwen3-Coder-Next", engine="SGLang", source_key="deplodock", load="closed_loop",
+        concurrency=12, num_requests=requests, measured=measured,
+    )  # fmt: skip
+    assert [name for kind, name in compared(cold, saturated=False) if kind == "ttft"] == columns
+    warm = replace(cold, source_key="of one's own")
+    assert ("ttft", "ttft_mean_ms") in compared(warm, saturated=False)
+    assert compared(warm, saturated=True) == []
 
 
 def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
