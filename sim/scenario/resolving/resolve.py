@@ -134,7 +134,8 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.engine.overheads is None:
         return inputs
     backend = getattr(pool.steptime, "fp8_gemm_backend", "")
-    return replace(inputs, reached=reached_shares(inputs, measured_kernels(catalog), catalog, backend))
+    measured = measured_kernels(catalog) if pool.gpu.blackwell else ()  # which limit no other card
+    return replace(inputs, reached=reached_shares(inputs, measured, catalog, backend))
 
 
 def _graph_tokens(pool: BoundPool, gpu: Gpu, model: Model) -> tuple[float, float]:
