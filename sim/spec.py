@@ -59,9 +59,11 @@ class Spec(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Defer optional sections: a scenario has few of them, and compiling all takes a sixth of a short command."""
-        for field in cls.model_fields.values():
+        for field in map(cls.model_fields.get, cls.__annotations__):  # inherited ones are deferred already
+            if field is None or field.default is not None:
+                continue
             validated = field.discriminator or any(hasattr(one, VALIDATING) for one in field.metadata)
-            if field.default is None and not validated and _is_optional_section(field.annotation):
+            if not validated and _is_optional_section(field.annotation):
                 field.metadata.append(Deferred(field.annotation))
 
 
@@ -132,8 +134,7 @@ class Tagged(Deferred):
 
 
 def _is_optional_section(kind: Any) -> bool:
-    classes = list(_classes(kind))
-    return NoneType in classes and any(issubclass(one, Spec) for one in classes)
+    return NoneType in get_args(kind) and any(issubclass(one, Spec) for one in _classes(kind))
 
 
 def _classes(kind: Any) -> Iterator[type]:

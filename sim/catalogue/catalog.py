@@ -233,7 +233,7 @@ class Catalog:
         """Return the latest `as_of` date in data/prices, found by pattern search without parsing the files."""
         if self._newest_price is None:
             texts = (path.read_text("utf-8") for folder in self.folders for path in (folder / "prices").glob("*.yaml"))
-            self._newest_price = max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
+            self._newest_price = date.fromisoformat(max(day for text in texts for day in _AS_OF.findall(text)))
         return self._newest_price
 
     def offer(self, name: str) -> Offer:
