@@ -27,7 +27,8 @@ U = TypeVar("U", float, Numbers)
 """Cumulative probabilities, 0 to 1: one, or an array of them."""
 
 
-def stream(seed: int, replication: int, name: str) -> np.random.Generator:
+# Annotations name np.random in quotes: numpy imports it at its first use, and a check draws nothing.
+def stream(seed: int, replication: int, name: str) -> "np.random.Generator":
     """Return the random stream *name* of one replication, the same in every fleet and at every sweep point.
 
     Fleets compared under one seed therefore get the same requests (common random numbers). A draw in one part of the
@@ -45,7 +46,7 @@ class SeededStreams:
     prefix: str = ""
     """Text before every name, such as that of a service with its own streams."""
 
-    def __call__(self, name: str) -> np.random.Generator:
+    def __call__(self, name: str) -> "np.random.Generator":
         """Return the random stream *name*."""
         return stream(self.seed, self.replication, self.prefix + name)
 

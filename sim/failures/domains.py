@@ -36,7 +36,7 @@ class FailureTimes:
     part_s: float = 0.0
     """Wait for a spare part [s]."""
 
-    def outage(self, rng: np.random.Generator) -> tuple[float, float]:
+    def outage(self, rng: "np.random.Generator") -> tuple[float, float]:
         """Draw the time to the next failure and the length of its repair [s].
 
         Every law uses three draws, so that scenarios with other means or shapes share random numbers.

@@ -27,7 +27,7 @@ class SessionAffinity(Spec):
 
     policy: Literal["session_affinity"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "SessionReplicas":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "SessionReplicas":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return SessionReplicas(len(pools))
 
@@ -64,7 +64,7 @@ class ConsistentHashing(Spec):
     virtual_nodes: Count = 100
     """Number of places of each replica on the ring."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "HashRing":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "HashRing":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return HashRing(len(pools), self.load_factor, self.virtual_nodes)
 
@@ -113,7 +113,7 @@ class AdapterAffinity(Spec):
     adapters_per_replica: Count = 1
     """Number of adapters that the router assumes to be loaded at a replica: those that it sent there last."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "AssumedAdapters":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "AssumedAdapters":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return AssumedAdapters(len(pools), self.load_factor, self.adapters_per_replica)
 

@@ -18,7 +18,7 @@ class LeastOutstanding(Spec):
 
     policy: Literal["least_outstanding"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> Buckets:
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> Buckets:
         """Return the running router over replicas of these *pools*, one name per replica."""
         return Buckets(range(len(pools)))
 
@@ -73,7 +73,7 @@ class LeastKv(Spec):
 
     policy: Literal["least_kv"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RunningLeastKv":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "RunningLeastKv":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return RunningLeastKv(len(pools))
 

@@ -209,7 +209,7 @@ class CacheAware(Spec):
     index: IndexSpec = Approximate(kind="approximate")
     """Index of the replicas' caches."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "LongestPrefix":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "LongestPrefix":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return LongestPrefix(self, len(pools))
 
@@ -268,7 +268,7 @@ class PrefixScore(Spec):
     index: IndexSpec = Approximate(kind="approximate")
     """Index of the replicas' caches."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "BestScore":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "BestScore":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return BestScore(self, len(pools))
 

@@ -44,7 +44,7 @@ class ByLength(Spec):
             raise ValueError("classes: up_to_prompt_tokens must be there and rise from class to class")
         return self
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "LengthClassReplicas":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "LengthClassReplicas":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return LengthClassReplicas(self.classes, pools)
 

@@ -17,7 +17,7 @@ class RegisteredRouting(Registered):
     Its constructor may have parameters `pools` and `rng`.
     """
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UserRouter":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "UserRouter":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return UserRouter(self.made(pools=list(pools), rng=rng), len(pools))
 

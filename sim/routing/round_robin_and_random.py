@@ -21,7 +21,7 @@ class StaticRouting(Spec, ABC):
     """Static routing policy: choices depend neither on the state of the fleet nor on the request."""
 
     @abstractmethod
-    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    def choices(self, replicas: int, count: int, rng: "np.random.Generator") -> NDArray[Any]:
         """Return the replicas that the router chooses for *count* requests in turn, with all *replicas* open."""
 
 
@@ -30,11 +30,11 @@ class RoundRobin(StaticRouting):
 
     policy: Literal["round_robin"]
 
-    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    def choices(self, replicas: int, count: int, rng: "np.random.Generator") -> NDArray[Any]:
         """See `StaticRouting.choices`."""
         return np.resize(np.arange(replicas, dtype=np.int32), count)
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "RoundRobinState":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return RoundRobinState(len(pools))
 
@@ -89,7 +89,7 @@ class OpenReplicaDraws:
 
     BLOCK = 1024
 
-    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+    def __init__(self, replicas: int, rng: "np.random.Generator") -> None:
         self._open = list(range(replicas))
         self.closed: set[int] = set()
         self._parent = rng
@@ -133,13 +133,13 @@ class Random(StaticRouting):
 
     policy: Literal["random"]
 
-    def choices(self, replicas: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    def choices(self, replicas: int, count: int, rng: "np.random.Generator") -> NDArray[Any]:
         """See `StaticRouting.choices`."""
         blocks = -(-count // UniformDraws.BLOCK)
         drawn = rng.integers(replicas, size=(blocks, UniformDraws.BLOCK))
         return drawn[:, ::-1].ravel()[:count]  # the router takes its draws from the end of a block
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UniformDraws":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "UniformDraws":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return UniformDraws(len(pools), rng)
 
@@ -149,7 +149,7 @@ class UniformDraws:
 
     BLOCK = 4096
 
-    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+    def __init__(self, replicas: int, rng: "np.random.Generator") -> None:
         self._replicas = replicas
         self._rng = rng
         self._drawn: list[int] = []
@@ -185,7 +185,7 @@ class PowerOfTwo(Spec):
 
     policy: Literal["power_of_two"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RequestPairs":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "RequestPairs":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return RequestPairs(len(pools), rng)
 
@@ -195,7 +195,7 @@ class RequestPairs:
 
     BLOCK = 4096
 
-    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+    def __init__(self, replicas: int, rng: "np.random.Generator") -> None:
         self._count = [0] * replicas
         self._rng = rng
         self._drawn: list[list[int]] = []
@@ -247,7 +247,7 @@ class PowerOfTwoKv(Spec):
 
     policy: Literal["power_of_two_kv"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "TokenPairs":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "TokenPairs":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return TokenPairs(len(pools), rng)
 
@@ -255,7 +255,7 @@ class PowerOfTwoKv(Spec):
 class TokenPairs(RequestPairs):
     """Pairs of replicas that are compared by prompt tokens."""
 
-    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+    def __init__(self, replicas: int, rng: "np.random.Generator") -> None:
         super().__init__(replicas, rng)
         self._loads = OutstandingLoads(replicas)
         self._count = self._loads.kv_tokens

@@ -37,7 +37,7 @@ class VllmLoadBalancer(Spec):
     statistics_interval_s: NonNegative = 0.1
     """Interval between two statistics of the ranks [s]; 0: statistics are always current."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Balancer":
+    def start(self, pools: Sequence[str], rng: "np.random.Generator") -> "Balancer":
         """Return the running router over replicas of these *pools*, one name per replica."""
         return Balancer(len(pools), self.statistics_interval_s, self.score == "in_flight")
 

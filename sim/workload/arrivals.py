@@ -58,7 +58,7 @@ class Renewal(OpenLoop, ABC):
         arrivals = np.concatenate(times)
         return arrivals[: np.searchsorted(arrivals, end_s)]
 
-    def unit_gaps(self, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def unit_gaps(self, generator: "np.random.Generator", count: int) -> NDArray[np.float64]:
         """Return the next *count* gaps, of mean 1."""
         return generator.standard_exponential(count)
 
@@ -97,7 +97,7 @@ class Gamma(Renewal):
     """Coefficient of variation of the gaps (standard deviation over mean). `burstiness` of vLLM's benchmark is 1/cv^2.
     """
 
-    def unit_gaps(self, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def unit_gaps(self, generator: "np.random.Generator", count: int) -> NDArray[np.float64]:
         """Return the next *count* gaps, of mean 1."""
         shape = self.cv**-2
         return generator.standard_gamma(shape, count) / shape

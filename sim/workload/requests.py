@@ -42,7 +42,7 @@ class RequestTable:
         return any(column is not None for column in (self.block_hashes, self.tenant, self.service))
 
 
-Streams = Callable[[str], np.random.Generator]
+Streams = Callable[[str], "np.random.Generator"]
 """Function that maps a name to a *fresh* PCG64 generator, the same one at every call: `partial(rng.stream, seed,
 replication)`."""
 
