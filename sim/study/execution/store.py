@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -152,11 +153,11 @@ def save_case(
     record |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
         record |= {"status": "infeasible", "reason": outcome.infeasible}
-        tables = {"requests": requests_table(None), "usage": _usage([]), "costs": _ledger([])}
+        tables = {"requests": no_requests(), "usage": _usage([]), "costs": _ledger([])}
     else:
         record |= {"status": "ok", "reason": ""}
         tables = {
-            "requests": requests_table(outcome if keep_requests else None),
+            "requests": requests_table(outcome) if keep_requests else no_requests(),
             "usage": _usage(outcome.log.intervals),
             "costs": _ledger(ledger.rows if (ledger := outcome.result.ledger) else []),
         }
@@ -240,6 +241,12 @@ def requests_table(run: MeasuredRun | None) -> pa.Table:
         where = [r.prefill_replica if r.prefill_replica >= 0 else None for r in requests]
         table = table.append_column("prefill_replica", pa.array(where, pa.int32()))
     return _with_costs(table, requests, costs) if result and result.plan.cost_per_request else table
+
+
+@cache
+def no_requests() -> pa.Table:
+    """Return the table of requests without rows, which the cases of a search share."""
+    return requests_table(None)
 
 
 def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
