@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     All workers have the same order, whichever modules they have collected first.
     """
-    items.sort(key=lambda item: (not item.path.relative_to(ROOT).as_posix().startswith(WAITING), item.path))
+    place = cache(lambda path: (not path.relative_to(ROOT).as_posix().startswith(WAITING), path))
+    items.sort(key=lambda item: place(item.path))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

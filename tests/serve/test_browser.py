@@ -28,7 +28,6 @@ from sim.serve.workspace import Workspace
 from sim.study.reprice import load_repriced
 from tests.language.english import english
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
@@ -79,6 +78,7 @@ WIDE = {"width": 1280, "height": 1400}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
     with playwright.sync_playwright() as tools:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
         found = tools.chromium.launch(executable_path=CHROMIUM, args=flags)
