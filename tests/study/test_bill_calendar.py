@@ -91,14 +91,14 @@ def test_a_profile_is_billed_hour_by_hour(tmp_path: Path) -> None:
     base = SCENARIO | {
         "workload": SCENARIO["workload"] | {"arrivals": arrivals},
         "starts_at": "2026-07-01T02:00:00",
-        "sweep": {"workload.arrivals.rate_rps": [0.05, 3]},
+        "sweep": {"workload.arrivals.rate_rps": [0.05, 4]},
     }
-    cheap = base | {"load_profile": [3.0] * 8 + [0.05] * 16}
-    dear = base | {"load_profile": [0.05] * 16 + [3.0] * 8}
+    cheap = base | {"load_profile": [4.0] * 8 + [0.05] * 16}
+    dear = base | {"load_profile": [0.05] * 16 + [4.0] * 8}
     usd = {}
     for name, scenario in (("cheap", cheap), ("dear", dear)):
         ranking = table(tmp_path / name, "breakeven", scenario, "ranking.csv", "candidate")
-        assert float(ranking["own bought"]["rate_rps"]) == pytest.approx((8 * 3 + 16 * 0.05) / 24)
+        assert float(ranking["own bought"]["rate_rps"]) == pytest.approx((8 * 4 + 16 * 0.05) / 24)
         usd[name] = float(ranking["own bought"]["usd_per_h"])
         assert int(ranking["own bought"]["units"]) > 1
     assert usd["cheap"] < usd["dear"]
