@@ -32,8 +32,8 @@ quantization: gptq-int4
 workload:
   arrivals: {{process: poisson, rate_rps: 1.0}}
   lengths: {{prompt: {{distribution: fixed, value: 100}}, output: {{distribution: geometric, mean: 20}}}}
-horizon_s: 10
-warmup_s: 1
+horizon_s: 4
+warmup_s: 0.5
 replications: 2
 slo: {{ttft_s: {{p50: 2.0, p99: 3.0}}, tpot_s: {{p90: 0.1}}, e2e_s: 5, attainment: 0.9}}
 fleets:
@@ -85,7 +85,7 @@ def test_long_names_and_large_figures_fit(
     monkeypatch.chdir(tmp_path)
     if command in QUESTIONS:
         once(type(QUESTIONS[command]), "compute")
-    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 10.0)
+    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 4.0)
     monkeypatch.setattr(breakeven, "HALVINGS", 2)
     (tmp_path / "s.yaml").write_text(SCENARIO + SECTIONS[command])
     out = ["--details"] if command == "check" else ["--out", "out", "--no-report"]
