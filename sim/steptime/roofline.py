@@ -43,8 +43,8 @@ class Launches:
         t = max(GPU, layers * t_launch) + host's time per step and per sequence
 
     The host runs ahead of the GPU, over all layers: launching is hidden if the GPU takes longer, and determines the
-    time if the GPU is faster. Where one thread launches a step's kernels and forms the next step meanwhile, the GPU
-    is to hide both::
+    time if the GPU is faster. Where one thread launches a step's kernels and then forms the next step, both are
+    hidden only if the GPU takes longer than their sum::
 
         t = max(GPU, layers * t_launch + host) + exposed_share * min(GPU, host)
 
@@ -97,7 +97,7 @@ class Launches:
     def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float, host_s: float = 0.0) -> float:
         """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s].
 
-        *host_s*: the launching thread's other work.
+        *host_s* is the other work of the launching thread in a step [s].
         """
         launch_s = self.decode_s
         if tokens > (self.graph_tokens if prompt_tokens else self.decode_graph_tokens):
@@ -544,7 +544,10 @@ class RooflineStepTime:
         return self._exposed(parts, gpu_s + waits_s, host_s) if self._hidden_share else parts
 
     def _counted_s(self, gpu_s: float, host_s: float) -> float:
-        """Return the part of *host_s* that the GPU's wait for its thread's launches, beside *gpu_s*, contains [s]."""
+        """Return the part of the host's time that `Launches.wait_s`, with one thread, already contains [s].
+
+        Exposed is the rest of *host_s*: a share of the shorter of *gpu_s* and *host_s*.
+        """
         return host_s - (1 - self._hidden_share) * min(gpu_s, host_s)
 
     def _exposed(self, parts: dict[str, float], gpu_s: float, host_s: float) -> dict[str, float]:
@@ -651,12 +654,12 @@ class RooflineStepTime:
         return step
 
     def exchanges(self, tokens: int, replica_tokens: int = 0) -> tuple[Exchange, ...]:
-        """Return the messages between the GPUs of a replica in a step of *tokens* new tokens.
+        """Return the messages between the GPUs of a replica in a step of *tokens* new tokens, padding included.
 
         *replica_tokens*: see `Batch.replica_tokens`.
         """
         links = self._allreduce, self._exchange, self._send
-        return exchanges_of(self.inputs, links, self._layers_share, tokens, replica_tokens)
+        return exchanges_of(self.inputs, links, self._layers_share, self.graph_size(tokens), replica_tokens)
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
         links = self._allreduce, self._exchange, self._send

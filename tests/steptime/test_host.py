@@ -139,6 +139,7 @@ def test_a_step_from_a_graph_reads_the_experts_of_its_padding(build):
     padded = RooflineStepTime(Roofline(), replace(known, graph_size_multiple=8, decode_graph_tokens=24))
     assert [padded.graph_size(tokens) for tokens in (1, 2, 3, 5, 8, 9, 17, 24, 25)] == [1, 2, 4, 8, 8, 16, 24, 24, 25]
     assert padded._layers(3, 0) == build("mixtral-8x7b")._layers(4, 0) != build("mixtral-8x7b")._layers(3, 0)
+    assert padded.exchanges(3) == padded.exchanges(4) != padded.exchanges(5)
     eager = RooflineStepTime(Roofline(cuda_graphs=False), padded.inputs)
     assert eager.graph_size(3) == build("mixtral-8x7b").graph_size(3) == 3
 

@@ -134,7 +134,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     if pool.engine.overheads is None:
         return inputs
     backend = getattr(pool.steptime, "fp8_gemm_backend", "")
-    measured = measured_kernels(catalog) if pool.gpu.blackwell else ()  # which limit no other card
+    measured = measured_kernels(catalog) if pool.gpu.blackwell else ()  # slow to read; other cards have no such limit
     return replace(inputs, reached=reached_shares(inputs, measured, catalog, backend))
 
 
@@ -163,8 +163,8 @@ def _forms_ahead(pool: BoundPool) -> bool:
 def _one_thread(pool: BoundPool) -> bool:
     """Return whether the thread that forms the steps of *pool* launches their kernels.
 
-    vLLM has a process for each of several GPUs (MultiprocExecutor), but launches from its scheduler's on one
-    (UniProcExecutor); SGLang (event_loop_overlap) and TensorRT-LLM (_executor_loop_overlap) always do.
+    vLLM launches from a process per GPU on several GPUs (MultiprocExecutor), and from its scheduler's process on one
+    (UniProcExecutor); SGLang (event_loop_overlap) and TensorRT-LLM (_executor_loop_overlap) form and launch in one.
     """
     layout = pool.layout
     return not isinstance(pool.batching, Vllm) or layout.tensor_parallel_size * layout.pipeline_parallel_size == 1
