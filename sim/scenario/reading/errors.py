@@ -233,7 +233,7 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
         case "bool_type" | "bool_parsing":
             return Message("true or false is needed, not {value}", shown)
         case "datetime_type" | "datetime_parsing" | "datetime_from_date_parsing":
-            return Message("a date and time like 2027-01-31T18:00 is needed, not {value}", shown)
+            return Message("a date and a time are needed, such as 2026-07-01T08:00:00, not {value}", shown)
         case "date_type" | "date_parsing" | "date_from_datetime_parsing":
             return Message("a date like 2027-01-31 is needed, not {value}", shown)
         case "string_type":

@@ -426,7 +426,7 @@ def test_an_unknown_kind_hides_no_mistake_in_its_mapping(tmp_path: Path, catalog
         "s.yaml:5: workload.arrivals.rat: unknown key; did you mean rate_rps?",
         "s.yaml:7: workload.lengths.prompt.distribution: unknown distribution 'fixd'; did you mean fixed?",
         "s.yaml:7: workload.lengths.prompt.value: is missing",
-        "s.yaml:16: starts_at: a date and time like 2027-01-31T18:00 is needed, not 'yesterday'",
+        "s.yaml:16: starts_at: a date and a time are needed, such as 2026-07-01T08:00:00, not 'yesterday'",
     ]
 
 
