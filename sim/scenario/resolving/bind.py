@@ -248,7 +248,7 @@ def _filled(
         _per_rank(with_defaults(batching, engine, gpu, max_model_len, model, in_process), pool),
         engine if isinstance(pool.steptime, Roofline | None) else None,
         _formed_ahead(pool),
-        model.family if model is not None and model.linear_attention is not None else "",
+        model.family if model is not None and model.linear_attention is not None else None,
     )
 
 

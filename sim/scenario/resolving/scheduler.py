@@ -161,11 +161,12 @@ OPEN_SWITCHES = {
 pool with an explicit step time has no engine)."""
 
 
-def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: str) -> Scheduler:
+def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: str | None) -> Scheduler:
     """Fill in the switches of *batching* that are left out with the engine's defaults.
 
-    Of the switches that form steps ahead, only those in *able* are on by default. With drafts, or with the recurrent
-    states of the family *states* in the prefix cache, they are on only if the engine can form steps ahead with these.
+    Of the switches that form steps ahead, only those in *able* are on by default. With drafts, or with recurrent states
+    in the prefix cache, they are on only if the engine can form steps ahead with these. *states* is the family of a
+    model with such states, "" if it has no family; None: the model has none.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
@@ -173,7 +174,7 @@ def with_switches(batching: Scheduler, engine: Engine | None, able: tuple[str, .
             usual = default_limit(engine, None, name) if engine else None
             can = name not in AHEAD_SWITCHES or (name in able and _with_drafts(batching, engine))
             filled[name] = (otherwise if usual is None else bool(usual.value)) and can
-    if states and engine and "overlap_schedule" in filled and not overlaps(engine, states):
+    if states is not None and engine and "overlap_schedule" in filled and not overlaps(engine, states):
         caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
         filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
     return batching.model_copy(update=filled)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from sim.batching.policies import PrefillFirst
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.scheduler import with_switches
 from sim.scenario.sweep import cases
 
 CATALOG = load_catalog()
@@ -75,6 +77,12 @@ def test_states_in_the_prefix_cache_keep_the_host_beside_the_gpu_by_release_and_
     assert plan(engine, model, tensor_parallel_size=2).steptime.inputs.forms_ahead == beside
     off = {"policy": "prefill_first", "enable_prefix_caching": False}
     assert plan(engine, model, tensor_parallel_size=2, batching=off).steptime.inputs.forms_ahead
+
+
+def test_states_of_a_model_without_a_family_count_as_well() -> None:
+    engine, batching = CATALOG.engine("sglang-0.5.13"), PrefillFirst(policy="prefill_first")
+    switched = [with_switches(batching, engine, ("overlap_schedule",), states) for states in ("", None)]
+    assert [one.overlap_schedule for one in switched] == [False, True]
 
 
 @pytest.mark.parametrize(
