@@ -294,7 +294,8 @@ def split_copies(product: MatrixProduct, matrix: Matrix, rates: GpuRates) -> tup
     there = replace(product, count=product.count * share)
     overlapping = replace(there, exponent=rates.inputs.coefficients.gemm_exponent.value)
     stored_bytes = product.weight_s * rates.bytes_per_s / rates.weight_time_factor(matrix)
-    cpu = link = replace(overlapping, peak_s_per_token=0.0, activation_s_per_token=0.0, compute_s_per_token=0.0)
+    idle = replace(overlapping, peak_s_per_token=0.0, activation_s_per_token=0.0)
+    cpu = link = replace(idle, compute_s_per_token=0.0, padding_s=0.0)
     if host.computes_some:
         flop = product.peak_s_per_token * rates.peak_flops(matrix)
         rate = host.memory_rate(product.expert)

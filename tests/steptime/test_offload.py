@@ -9,8 +9,9 @@ from statistics import median
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.engine import HostWeights, Offload
+from sim.catalogue.engine import HostWeights, Offload, PaddedExperts
 from sim.catalogue.model import matrices
+from sim.catalogue.value import Value
 from sim.memory.fit import fit
 from sim.memory.weights import ReplicaLayout, host_weights
 from sim.records import Batch
@@ -123,6 +124,19 @@ def test_cpu_is_bound_by_its_memory(runs: list[published.Run]) -> None:
     inputs = of(runs, "cliff-0")
     read_s = 14.0e9 * 4.83 / 8 / host(inputs).memory_rate()
     assert step_s(inputs) == pytest.approx(read_s, rel=0.07)
+
+
+def test_padding_of_experts_takes_the_gpu_s_time_only(runs: list[published.Run]) -> None:
+    inputs = of(runs, "cpu-moe")
+    tile = Value(value=128.0, source="test", kind="computed")
+    padded = PaddedExperts(
+        quantizations=(inputs.quantization.id,), architectures=(inputs.gpu.architecture,), split_below=2,
+        tile_tokens=tile, efficiency=tile,
+    )  # fmt: skip
+    overheads = inputs.engine.overheads.model_copy(update={"padded_experts": padded})
+    pads = replace(inputs, engine=inputs.engine.model_copy(update={"overheads": overheads}))
+    assert step_s(pads) == step_s(inputs)
+    assert step_s(with_weights(pads, HostWeights())) > step_s(with_weights(inputs, HostWeights()))
 
 
 def test_replicas_of_one_host_share_its_memory(runs: list[published.Run]) -> None:
