@@ -134,7 +134,8 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
         terms = _product(product, tokens, layers, steptime, pipeline)
         if product.expert:
             c_names, compute_s, w_names, weights_s, a_names, moved_s = terms  # arithmetic and reading add
-            found.plain += [(c_names, compute_s), (a_names, moved_s)]
+            padding_s = product.padding_s * np.sign(tokens) * product.count * layers
+            found.plain += [(c_names, compute_s), (a_names, moved_s), (("expert_padding", *pipeline), padding_s)]
             found.reads.append(Reads(
                 w_names, weights_s, f"diversity:{inputs.model.family or inputs.model.id}",
                 1 - product.touch_probability, tokens * product.tokens_factor - 1, product.routing_diversity,

@@ -107,6 +107,21 @@ def test_launches_count_where_they_take_longer_than_the_gpu(tokens):
     assert (by["compute:h100-80gb-sxm"] > 0) == (tokens == 8000)
 
 
+@pytest.mark.parametrize("tokens", [1, 20, 8000])
+def test_padding_of_experts_counts_in_the_stages(tokens):
+    row = BenchRow(
+        1, "a", "H100-SXM", "Qwen3-30B-A3B", precision="fp8-block", engine_version="0.13.0", load="single", isl=tokens,
+        osl=2, num_requests=1,
+    )  # fmt: skip
+    (ready,), _ = prepare([row], load_catalog())
+    steptime = ready.prepared.plan.pools[0].steptime
+    batch = Batch(prefill_seqs=1, prefill_tokens=tokens, prefill_attention_pairs=tokens**2 // 2, sampled_seqs=1)
+    fields = {name: np.array([float(getattr(batch, name))]) for name in FIELDS}
+    total_s, by = stages(steptime, Steps(fields, np.ones(1), np.zeros(1), np.ones(1))).seconds({})
+    assert total_s == pytest.approx(steptime.leap(batch).first_s)
+    assert by["expert_padding"] > 0
+
+
 @pytest.mark.slow
 def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tmp_path):
     shutil.copytree(data_root(), tmp_path / "data")
