@@ -284,7 +284,7 @@ def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | str |
         "cuda_graphs": setup.cuda_graphs,
         "graph_tokens": setup.graph_tokens,
         "stream_interval": setup.stream_interval,
-        "fp8_gemm_backend": setup.fp8_gemm_backend,
+        "fp8_gemm_backend": setup.fp8_gemm_backend or None,
     }
 
 

@@ -91,7 +91,7 @@ def kernel_rates(inputs: RooflineInputs, measured: Sequence[MeasuredKernel]) -> 
 
 
 def reached_shares(
-    inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog, backend: str = ""
+    inputs: RooflineInputs, measured: Sequence[MeasuredKernel], catalog: Catalog, backend: str | None = None
 ) -> dict[str, Value]:
     """Return the fractions of the format's dense peak that the engine's kernels reach at most, by part.
 

@@ -10,6 +10,19 @@ from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.steptime.inputs import known_overheads
 
+Fp8GemmBackend = Literal[
+    "auto",
+    "deep_gemm",
+    "flashinfer_trtllm",
+    "flashinfer_cutlass",
+    "flashinfer_deepgemm",
+    "flashinfer_cutedsl",
+    "cutlass",
+    "triton",
+    "aiter",
+]
+"""Values of SGLang's --fp8-gemm-backend, 0.5.5 to 0.5.23 (srt/server_args.py)."""
+
 
 class Roofline(Spec):
     """Roofline step-time model: computed from the model, the GPU, the engine and the link between the GPUs."""
@@ -38,10 +51,9 @@ class Roofline(Spec):
     stream_interval: Count = 1
     """Tokens of a sequence that the engine passes to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""
-
-    fp8_gemm_backend: str = ""
+    fp8_gemm_backend: Fp8GemmBackend | None = None
     """Kernel of dense products in fp8 by blocks (SGLang's --fp8-gemm-backend); kernels that the engine's
-    `dense_kernels` lack are computed as its default one."""
+    `dense_kernels` lack are computed as its default one; None: the default one."""
 
     def values(self, coefficients: StepTimeCoefficients) -> dict[str, Value]:
         """Return the coefficients that the selected options use, by name in data/steptime.yaml."""

@@ -192,7 +192,7 @@ def _add_options(group: ServerGroup, pool: Pool, plan: PoolPlan, levels: tuple[A
     own_order = {"scheduling": batching.pop("scheduling")} if batching.get("scheduling") == "fair" else {}
     given |= {BATCHING + key: value for key, value in batching.items() if value is not None}
     steptime = {} if pool.steptime is None else pool.steptime.model_dump(exclude_unset=True, exclude={"model"})
-    given |= {STEPTIME + key: value for key, value in steptime.items() if value not in (None, "")}
+    given |= {STEPTIME + key: value for key, value in steptime.items() if value is not None}
     if pool.lora is not None:
         group.notes.append(Message("{name}: name the adapters and their paths with --lora-modules", group.name))
         given |= {LORA + "enabled": True} | {LORA + key: value for key, value in given.pop("lora").items()}

@@ -133,7 +133,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     )
     if pool.engine.overheads is None:
         return inputs
-    backend = getattr(pool.steptime, "fp8_gemm_backend", "")
+    backend = getattr(pool.steptime, "fp8_gemm_backend", None)
     measured = measured_kernels(catalog) if pool.gpu.blackwell else ()  # slow to read; other cards have no such limit
     return replace(inputs, reached=reached_shares(inputs, measured, catalog, backend))
 
