@@ -120,7 +120,7 @@ def state_cache(batching: Scheduler, engine: Engine, model: Model | None, given:
     if not batching.enable_prefix_caching:
         return StateCache(kv_ratio, 1, batching.max_mamba_cache_size or getattr(given, "max_num_seqs", None))
     requested = getattr(given, "overlap_schedule", None)
-    per_request = int(places.value + ahead.value * (overlaps(engine) if requested is None else requested))
+    per_request = int(places.value + ahead.value * (overlaps(engine, model.family) if requested is None else requested))
     return StateCache(kv_ratio, per_request, batching.max_mamba_cache_size)
 
 

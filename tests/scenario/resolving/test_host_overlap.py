@@ -8,7 +8,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.scheduler import with_switches
+from sim.scenario.resolving.scheduler import state_cache, with_switches
 from sim.scenario.sweep import cases
 
 CATALOG = load_catalog()
@@ -83,6 +83,14 @@ def test_states_of_a_model_without_a_family_count_as_well() -> None:
     engine, batching = CATALOG.engine("sglang-0.5.13"), PrefillFirst(policy="prefill_first")
     switched = [with_switches(batching, engine, ("overlap_schedule",), states) for states in ("", None)]
     assert [one.overlap_schedule for one in switched] == [False, True]
+
+
+@pytest.mark.parametrize(("family", "ahead"), [("qwen3-next-80b-a3b", 0), ("lfm2.5-8b-a1b", 1), ("lfm2_moe", 1)])
+def test_states_take_more_places_where_steps_are_formed_ahead(family, ahead) -> None:
+    engine, batching = CATALOG.engine("sglang-0.5.13"), PrefillFirst(policy="prefill_first", enable_prefix_caching=True)
+    model = CATALOG.model("lfm2.5-8b-a1b").model_copy(update={"family": family})
+    cache, limits = state_cache(batching, engine, model, batching), engine.limits
+    assert cache.per_request == limits.states_per_request.value + ahead * limits.states_ahead.value
 
 
 @pytest.mark.parametrize(
