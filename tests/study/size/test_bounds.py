@@ -21,7 +21,7 @@ SCENARIO = """\
 name: s
 model: llama3.1-8b
 workload:
-  arrivals: {process: poisson, rate_rps: 4}
+  arrivals: {process: poisson, rate_rps: 4.5}
   lengths:
     prompt: {distribution: fixed, value: 100}
     output: {distribution: geometric, mean: 50}
