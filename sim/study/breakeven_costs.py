@@ -263,7 +263,8 @@ class CandidateLedgers:
             return billing.at(self._priced[key], units)
 
         flows, bills = flows_of_year(hours, self._loads[candidate.fleet], load, billed, units)
-        costs, tokens = bills[0][0].costs, self._tokens(bills, load)
+        costs, unanswered = bills[0][0].costs, _unanswered(bills)
+        tokens = self._tokens(bills, load, all_answered=not unanswered)
         return Cost(
             load=load,
             units=units,
@@ -275,11 +276,11 @@ class CandidateLedgers:
             revenue_usd_per_h=sold_usd(costs.revenue, tokens.prompt + tokens.cached, tokens.output),
             prompt_tokens_per_h=tokens.prompt + tokens.cached,
             api_prompts_usd_per_h=0.0 if costs.api is None else costs.api.usd(tokens.prompt, tokens.cached, 0.0),
-            unanswered=_unanswered(bills),
+            unanswered=unanswered,
         )
 
-    def _tokens(self, bills: Weighted, load: float) -> Tokens:
-        """Return the tokens per hour at *load*: those of the workload, where all simulated requests were answered.
+    def _tokens(self, bills: Weighted, load: float, all_answered: bool) -> Tokens:
+        """Return the tokens per hour at *load*: those of the workload, if *all_answered* holds for simulated requests.
 
         At a few hundredths of a capacity a window has too few requests to estimate their mean lengths.
         """
@@ -289,7 +290,7 @@ class CandidateLedgers:
                 for kind in Tokens._fields
             )
         )
-        if self._tokens_per_h is None or self._held_per_h is None or _unanswered(bills):
+        if self._tokens_per_h is None or self._held_per_h is None or not all_answered:
             return simulated
         known = zip(self._tokens_per_h, self._held_per_h, strict=True)
         prompt, output = (load * each + held for each, held in known)
