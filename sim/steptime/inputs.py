@@ -275,8 +275,10 @@ class RooflineInputs:
     @property
     def _rank_experts(self) -> int:
         """Number of experts of which a rank has at least a part."""
-        moe, whole = self.model.moe, self.expert_ranks if self.enable_expert_parallel else 1
-        return moe.experts // whole if moe is not None else 0
+        moe = self.model.moe
+        if moe is None:
+            return 0
+        return moe.experts // self.expert_ranks if self.enable_expert_parallel else moe.experts
 
     @property
     def _tiles(self) -> DefaultTiles | None:
@@ -286,8 +288,7 @@ class RooflineInputs:
             return None
         if self.gpu.architecture not in tiles.architectures:
             return None
-        whole = self.expert_ranks if self.enable_expert_parallel else 1
-        width = moe.moe_intermediate * whole / self.expert_ranks
+        width = moe.moe_intermediate / (1 if self.enable_expert_parallel else self.expert_ranks)
         return None if any(one.matches(self.gpu, self._rank_experts, width) for one in tiles.tuned) else tiles
 
     @property
