@@ -39,7 +39,6 @@ from sim.scenario.slo import Slo
 from sim.study.at_capacity import at_capacity, capacity_differences
 from sim.study.capacity import FleetCapacity, precision_of
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.service_level import unanswered_by_ending
 
 TEMPLATE = "capacity.html.j2"
 Row = Mapping[str, Any]
@@ -51,9 +50,8 @@ def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis
         _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
         for one, row in zip(found, rows, strict=True)
     ]
-    simulated = {one.fleet: [each.at.metrics for each in one.found if each.at and each.at.measured] for one in found}
-    ends = {fleet: unanswered_by_ending(metrics) for fleet, metrics in simulated.items()}
-    return joined([*unsteady_capacity_notes(found), *takes, unanswered_of(ends)])
+    ends = unanswered_of({one.fleet: one.unanswered for one in found})
+    return joined([*unsteady_capacity_notes(found), *takes, ends])
 
 
 def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:

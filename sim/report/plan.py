@@ -25,7 +25,7 @@ from sim.report.run.tables import write_rows
 from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import cash, heading_mark, in_code, rate_notes, shown
 from sim.report.words.precision import capacity_notes, central_value_notes, unsteady_capacity_notes
-from sim.report.words.service_level import ranked_apart
+from sim.report.words.service_level import ranked_apart, unanswered_of
 from sim.report.words.text import (
     axis_label,
     difference,
@@ -100,9 +100,9 @@ def verdict(
     ] or [_("No fleet can be planned: see the reasons.")]
     if len(products) > 1:
         findings.insert(0, ranked_apart(models or {}))
-    return PlanVerdict(
-        joined([*unsteady_capacity_notes([one.capacity for one in found if not one.api]), *heads]), tuple(findings)
-    )
+    own = [one.capacity for one in found if not one.api]
+    ends = unanswered_of({_("a unit of {fleet} at its capacity", fleet=one.fleet): one.unanswered for one in own})
+    return PlanVerdict(joined([*unsteady_capacity_notes(own), *heads, ends]), tuple(findings))
 
 
 def financings_of(found: Sequence[FleetPlanOutlook]) -> dict[str, Mapping[str, AfterTax]]:

@@ -49,7 +49,7 @@ from sim.study.execution.cases import CaseJob, Progress, Workplace, discard_part
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis, has_schedule, why_not_its_mean
-from sim.study.metrics.service_level import attainment_of
+from sim.study.metrics.service_level import attainment_of, unanswered_by_ending
 from sim.study.metrics.statistics import half_width, mean
 
 
@@ -336,6 +336,11 @@ class FleetCapacity:
     def at_least(self) -> float:
         """Capacity, or the highest load that every replication met where the capacity is beyond the search."""
         return self.mean if self.mean < inf else min(one.met for one in self.found)
+
+    @property
+    def unanswered(self) -> dict[str, float]:
+        """Shares of requests that end without an answer at capacity, by ending [1]; all 0 where none was simulated."""
+        return unanswered_by_ending([one.at.metrics for one in self.found if one.at and one.at.measured])
 
     @property
     def requests_run_out(self) -> bool:

@@ -1,9 +1,14 @@
 """Verdict of a plan, on rows with known sums."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 from sim.cost.multi_year import MultiYear
 from sim.report.plan import verdict
 from sim.report.plan_tables import month_rows, summary_row
-from sim.study.capacity import FleetCapacity
+from sim.study.capacity import FleetCapacity, ReplicationCapacity
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.plan import FleetPlanOutlook
 from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import Supply
@@ -117,3 +122,13 @@ def test_plans_of_different_models_are_ranked_apart() -> None:
     assert "large costs" not in answer.headline.replace("large costs $", "")
     assert answer.findings[0].startswith("The fleets serve different models and are ranked for each model on its own")
     assert verdict(found, PLAN).headline.count("Over 0.5 years") == 1
+
+
+def test_the_headline_states_requests_without_an_answer_at_capacity() -> None:
+    counts = CaseMetrics({"requests": 8, "rejected": 2, "timed_out": 0, "lost": 0})
+    at: Any = SimpleNamespace(measured=counts, metrics=counts)
+    lossy, answers = outlook("lossy", RENTED), outlook("answers", BOUGHT)
+    found = (ReplicationCapacity("lossy", 0, 1.0, at, 1, met=1.0),)
+    said = verdict([replace(lossy, capacity=replace(lossy.capacity, found=found)), answers], PLAN).headline
+    told = "Requests without an answer: a unit of lossy at its capacity (25\N{NO-BREAK SPACE}% rejected)."
+    assert said == f"{verdict([outlook('lossy', RENTED), answers], PLAN).headline} {told}"
