@@ -93,6 +93,10 @@ class CampaignFact(Sourced):
     """Coefficient of variation of lognormal prompt and answer lengths, as in a chat data set."""
     prompt_cv: Positive | None = None
     """Coefficient of variation of lognormal prompt lengths, if the row has no `prompt_cv`."""
+    prompt_table: str = ""
+    """Published length table, such as sharegpt-vllm/prompt; scaled to the row's mean, it replaces all spreads."""
+    output_table: str = ""
+    """Published length table of the answers, as `prompt_table`."""
     output_cap: Count | None = None
     """Largest answer length [tokens]; answers are exponential, cut there, with the row's mean."""
     requests_per_client: Positive | None = None
@@ -257,6 +261,8 @@ class CampaignSetup:
     lengths_uniform: bool = False
     lengths_cv: float | None = None
     prompt_cv: float | None = None
+    prompt_table: str = ""
+    output_table: str = ""
     output_cap: int | None = None
     tpot_is_itl: bool = False
     steady: bool = False
@@ -351,6 +357,8 @@ class Campaigns(Spec):
             lengths_uniform=any(fact.lengths_uniform for fact in facts),
             lengths_cv=_last_known(fact.lengths_cv for fact in facts),
             prompt_cv=row.prompt_cv or _last_known(fact.prompt_cv for fact in facts),
+            prompt_table=_last_known(fact.prompt_table or None for fact in facts) or "",
+            output_table=_last_known(fact.output_table or None for fact in facts) or "",
             output_cap=_number_in_note("output_cap", row, facts) or _last_known(fact.output_cap for fact in facts),
             tpot_is_itl=bool(_last_known(fact.tpot_is_itl for fact in facts)),
             steady=bool(_last_known(fact.steady for fact in facts)),

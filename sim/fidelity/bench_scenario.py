@@ -19,6 +19,7 @@ from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.units import BITS_PER_BYTE
 from sim.workload import Workload
+from sim.workload.published import length_table
 
 TRTLLM_KV_SHARE = 0.95
 """Fraction of the memory beside the weights that trtllm-bench counts for the KV cache."""
@@ -352,6 +353,13 @@ def _batch(row: BenchRow) -> int:
 
 
 def _lengths(row: BenchRow, setup: CampaignSetup) -> dict[str, Any]:
+    """Return the length distributions: published tables where the campaign has them, else those of its spreads."""
+    tabled = {"prompt": (setup.prompt_table, row.isl), "output": (setup.output_table, row.osl)}
+    published = {name: _as_published(table, mean or 1.0) for name, (table, mean) in tabled.items() if table}
+    return _spread_lengths(row, setup) | published
+
+
+def _spread_lengths(row: BenchRow, setup: CampaignSetup) -> dict[str, Any]:
     prompt, output = row.isl or 1.0, row.osl or 1.0
     if row.load == "trace" or setup.lengths_cv is not None:
         cv = setup.lengths_cv or REPLAY_CV
@@ -377,6 +385,14 @@ def _uniform(nominal: float, share: float) -> dict[str, Any]:
 
 def _lognormal(mean: float, cv: float) -> dict[str, Any]:
     return {"distribution": "lognormal", "mean": mean, "cv": cv, "max": ceil(LONGEST_OVER_MEAN * mean)}
+
+
+def _as_published(table: str, mean: float) -> dict[str, Any]:
+    """Return the published length *table* scaled to *mean*."""
+    known = length_table(table)
+    scale = mean / known.mean
+    longest = ceil(scale * known.quantiles[-1][1])
+    return {"distribution": "empirical", "table": table, "scale": scale, "max": longest}
 
 
 def _capped_exponential(mean: float, cap: int | None) -> dict[str, Any]:

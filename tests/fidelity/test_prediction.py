@@ -6,6 +6,7 @@ Limits that trtllm-bench sets where nobody gives any.
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.benchdata.row import METRICS, BenchRow
@@ -15,6 +16,7 @@ from sim.fidelity.names import match
 from sim.fidelity.prediction import campaigns_of, predict, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.affine import Affine
+from sim.workload.lengths import Lengths
 
 CATALOG = load_catalog()
 CAMPAIGNS = campaigns_of(CATALOG)
@@ -187,6 +189,15 @@ def test_capped_answers_keep_the_rows_mean() -> None:
     row = replace(ROW, source_key="accelmark", load="poisson", rate_req_s=1, concurrency=None, osl=350)
     found = predict(row, CATALOG).metrics
     assert found["output_tok_s"] / found["req_s"] == pytest.approx(350, rel=0.1)
+
+
+def test_lengths_of_a_published_data_set_keep_the_mean_of_the_row() -> None:
+    row = replace(ROW, source_key="simon-mo/vLLM-Benchmark", isl=250.0, osl=200.0, prompt_cv=1.13, output_cv=1.0)
+    lengths = Lengths.model_validate(case_of(row, CATALOG, CAMPAIGNS).data["workload"]["lengths"])
+    middle = (np.arange(10_000) + 0.5) / 10_000
+    assert lengths.prompt.quantile(middle).mean() == pytest.approx(250, rel=0.01)
+    assert lengths.output.quantile(middle).mean() == pytest.approx(200, rel=0.01)
+    assert lengths.prompt.quantile(np.array([0.5, 1.0])) == pytest.approx([83 * 250 / 215.2, 997 * 250 / 215.2], abs=1)
 
 
 def test_lengths_of_a_random_data_set_end_at_twice_their_mean() -> None:
