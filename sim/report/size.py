@@ -176,13 +176,10 @@ def _by_cost(found: Sizing) -> Panel:
 
 NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.items() if section.of_fleets))
 """Sections that do not apply to a scenario with the winner alone: they ask about other fleets or loads."""
-ROUNDING = 1e-6
-"""Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
 MOST_ROWS = 10
 """Largest number of rows of the ranking in the terminal; size.csv has all candidates."""
 MOST_OTHERS = 5
 """Largest number of rows among them of fleets that miss the service level or were not simulated."""
-LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("end-to-end latency")}
 
 
 def write_size(

@@ -15,7 +15,7 @@ from sim.report.page.page import PageTable, text_table
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code
 from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
-from sim.report.words.text import difference, listing, plain, seconds
+from sim.report.words.text import difference, listing, plain, seconds, steady
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Budget
 from sim.scenario.slo import Slo
@@ -401,9 +401,11 @@ def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
 
 
 def shown(one: CandidateFleet, name: str) -> str:
-    """Format a latency of *one*; empty where it was not simulated."""
+    """Format a latency of *one*, a TPOT in ms at any length; empty where it was not simulated."""
     value = (one.metrics or {}).get(name)
-    return "" if value is None else seconds(value)
+    if value is None:
+        return ""
+    return f"{steady(1e3 * value)} ms" if name.startswith("tpot") else seconds(value)
 
 
 def front_table(found: Sizing, scenario: Scenario) -> PageTable:
