@@ -166,6 +166,8 @@ class CampaignFact(Sourced):
     chunked_prefill: bool | None = None
     """True if the scheduler split prompts, if this was not the engine's default."""
     measured_at: str | None = None
+    unseen_tokens: Count | None = None
+    """Number of an answer's first tokens that the client is not sent, after which it measures TTFT."""
     gpus_squared: bool = False
     """True if n_gpus, and dp or ep, were multiplied by the number of GPUs of the server.
 
@@ -257,6 +259,7 @@ class CampaignSetup:
     prefix_caching: bool | None = None
     chunked_prefill: bool = False
     measured_at: str = "client"
+    unseen_tokens: int = 0
     lengths_from_share: float | None = None
     lengths_uniform: bool = False
     lengths_cv: float | None = None
@@ -353,6 +356,7 @@ class Campaigns(Spec):
             prefix_caching=_last_known(fact.prefix_caching for fact in facts),
             chunked_prefill=bool(_last_known(fact.chunked_prefill for fact in facts)),
             measured_at=row.measured_at or _last_known(fact.measured_at for fact in facts) or "client",
+            unseen_tokens=_last_known(fact.unseen_tokens for fact in facts) or 0,
             lengths_from_share=_last_known(fact.lengths_from_share for fact in facts),
             lengths_uniform=any(fact.lengths_uniform for fact in facts),
             lengths_cv=_last_known(fact.lengths_cv for fact in facts),

@@ -289,11 +289,12 @@ class SimulatedRun:
         Times per output token are over requests with more than one token.
         """
         several = self.output_tokens > 1
-        waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
-        gaps = self.output_tokens[several] - 1
-        gap_s = (self.finished_s - self.first_token_s)[several] / gaps
+        gaps_s = (self.finished_s - self.first_token_s) / np.maximum(self.output_tokens - 1, 1)
+        seen_s = self.first_token_s + self.case.setup.unseen_tokens * gaps_s
+        waits = {} if self._queue_was_cut else _times("ttft", seen_s - self.arrived_s)
+        gap_s = gaps_s[several]
         if self.case.setup.tpot_is_itl:
-            gap_s = np.repeat(gap_s, gaps.astype(int))
+            gap_s = np.repeat(gap_s, self.output_tokens[several].astype(int) - 1)
         req_s = self._requests_per_s()
         decoding = self.case.setup.decode_rate and gap_s.size > 0
         found = {

@@ -57,6 +57,12 @@ def test_measured_at_the_engine_no_request_waits_for_the_api_server() -> None:
     assert found["req_s"] == pytest.approx(1 / 0.110)
 
 
+def test_a_client_that_is_not_sent_the_first_token_waits_for_the_second() -> None:
+    found = known(replace(ROW, source_key="ree2raz/inference-bench"))
+    assert found["ttft_mean_ms"] == pytest.approx(25)
+    assert found["tpot_mean_ms"] == pytest.approx(10)
+
+
 def test_drafts_are_simulated_where_it_is_known_how_many_hold() -> None:
     row = replace(ROW, gpu="rtx-3090", model="mistral-7b-v0.3", source_key="rig3090", spec_decode="ngram")
     told = case_of(replace(row, id="r39_tli-synth-ext/mistral7b--ngram-k4/code/c8"), CATALOG, CAMPAIGNS)
